@@ -1,0 +1,81 @@
+"""Lists of unequal length as two flat arrays, the layout that Arrow and numba share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Row i is ``values[offsets[i]:offsets[i + 1]]``.
+
+    Attributes:
+        values: ``(total,)`` any dtype.
+        offsets: ``(rows + 1,)`` int64, ascending; ``offsets[0]`` need not be 0 (a zero-copy slice).
+    """
+
+    values: np.ndarray
+    offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.values[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """``(rows,)`` int64."""
+        return np.diff(self.offsets)
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[np.ndarray | Sequence[int]], dtype: np.typing.DTypeLike) -> Ragged:
+        """Copy ``rows`` one after the other."""
+        return cls.from_lengths(
+            np.concatenate([np.asarray(row, dtype) for row in rows]) if len(rows) else np.empty(0, dtype),
+            np.fromiter((len(row) for row in rows), np.int64, len(rows)),
+        )
+
+    @classmethod
+    def from_lengths(cls, values: np.ndarray, lengths: np.ndarray | Iterable[int]) -> Ragged:
+        """Cut flat ``values`` into rows of the given ``lengths``."""
+        lengths = np.asarray(lengths, np.int64)
+        offsets = np.zeros(len(lengths) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return cls(values, offsets)
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array) -> Ragged:
+        """Zero-copy view of a ``list`` or ``large_list`` array of numbers without nulls."""
+        return cls(array.values.to_numpy(), array.offsets.to_numpy().astype(np.int64, copy=False))
+
+    def to_arrow(self, kind: pa.DataType) -> pa.Array:
+        """As an Arrow array of type ``kind`` (``list`` or ``large_list``), without copying the values."""
+        compact = self.compact()
+        values = pa.array(compact.values, kind.value_type)
+        if pa.types.is_large_list(kind):
+            return pa.LargeListArray.from_arrays(pa.array(compact.offsets), values, type=kind)
+        return pa.ListArray.from_arrays(pa.array(compact.offsets.astype(np.int32)), values, type=kind)
+
+    def compact(self) -> Ragged:
+        """The same rows with ``offsets[0] == 0`` and no values outside of them."""
+        first, last = self.offsets[0], self.offsets[-1]
+        if first == 0 and last == len(self.values):
+            return self
+        return Ragged(self.values[first:last], self.offsets - first)
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> Ragged:
+        """Copy the given rows, in the given order."""
+        return Ragged.from_rows([self[int(row)] for row in rows], self.values.dtype)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The rows of all ``parts``, in order."""
+        parts = [part.compact() for part in parts]
+        return cls.from_lengths(
+            np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts])
+        )

@@ -1,0 +1,134 @@
+"""A block of corpus rows as typed arrays: what objectives read and shards store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.ragged import Ragged
+
+NO_CLUSTER = -1
+
+
+def corpus_schema(vocab_size: int) -> pa.Schema:
+    """The columns of ``farspan.corpus`` (docs/formats.md); only the width of a token depends on the vocabulary."""
+    integers = pa.list_(pa.int32())
+    return pa.schema(
+        [
+            pa.field("sequence_id", pa.binary(16), nullable=False),
+            pa.field("tokens", token_list(vocab_size), nullable=False),
+            pa.field("document_starts", integers, nullable=False),
+            pa.field("document_ids", pa.list_(pa.string()), nullable=False),
+            pa.field("document_offsets", integers, nullable=False),
+            pa.field("document_lengths", integers, nullable=False),
+            pa.field("sentence_starts", integers, nullable=False),
+            pa.field("cluster_id", pa.int64()),
+        ]
+    )
+
+
+def token_list(vocab_size: int) -> pa.DataType:
+    """``large_list<uint16>`` when every id fits, else ``large_list<int32>``."""
+    return pa.large_list(pa.uint16() if vocab_size < 65_536 else pa.int32())
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBatch:
+    """``n`` corpus rows. A *part* is the piece of a document that lies in a row; columns of parts have equal lengths.
+
+    Attributes:
+        sequence_ids: ``(n, 16)`` uint8.
+        tokens: rows of uint16 or int32, text tokens only.
+        document_starts: rows of int32, where each part begins in ``tokens``; the first is 0.
+        document_ids: Arrow ``list<string>`` of length n.
+        document_offsets: rows of int32, where the part begins inside its document.
+        document_lengths: rows of int32, the whole document's token count.
+        sentence_starts: rows of int32, sentence and part beginnings, ascending.
+        cluster_ids: ``(n,)`` int64, ``NO_CLUSTER`` where there is none.
+    """
+
+    sequence_ids: np.ndarray
+    tokens: Ragged
+    document_starts: Ragged
+    document_ids: pa.Array
+    document_offsets: Ragged
+    document_lengths: Ragged
+    sentence_starts: Ragged
+    cluster_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sequence_ids)
+
+    def sequence_id(self, row: int) -> bytes:
+        return self.sequence_ids[row].tobytes()
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch) -> SequenceBatch:
+        """Zero-copy views of a record batch with ``corpus_schema``."""
+        clusters = batch.column("cluster_id").fill_null(NO_CLUSTER)
+        return cls(
+            fixed_bytes(batch.column("sequence_id")),
+            *(Ragged.from_arrow(batch.column(name)) for name in ("tokens", "document_starts")),
+            batch.column("document_ids"),
+            *(
+                Ragged.from_arrow(batch.column(name))
+                for name in ("document_offsets", "document_lengths", "sentence_starts")
+            ),
+            clusters.to_numpy(zero_copy_only=False),
+        )
+
+    def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
+        """As a record batch with ``schema`` (of ``corpus_schema``)."""
+        columns = {
+            "sequence_id": bytes_array(self.sequence_ids),
+            "document_ids": self.document_ids,
+            "cluster_id": pa.array(self.cluster_ids, pa.int64(), mask=self.cluster_ids == NO_CLUSTER),
+        }
+        return pa.record_batch(
+            [
+                columns[field.name] if field.name in columns else getattr(self, field.name).to_arrow(field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> SequenceBatch:
+        """Copy the given rows, in the given order."""
+        rows = np.asarray(rows, np.int64)
+        return SequenceBatch(*(_take(getattr(self, field.name), rows) for field in fields(self)))
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[SequenceBatch]) -> SequenceBatch:
+        """The rows of all ``batches``, in order."""
+        if len(batches) == 1:
+            return batches[0]
+        columns = ([getattr(batch, field.name) for batch in batches] for field in fields(cls))
+        return cls(*(_concatenate(column) for column in columns))
+
+
+def _take(column: np.ndarray | Ragged | pa.Array, rows: np.ndarray) -> np.ndarray | Ragged | pa.Array:
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column.take(rows)
+
+
+def _concatenate(parts: list) -> np.ndarray | Ragged | pa.Array:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else Ragged.concatenate(parts)
+
+
+def fixed_bytes(array: pa.Array) -> np.ndarray:
+    """``(n, width)`` uint8 view of a fixed-size binary array without nulls."""
+    width = array.type.byte_width
+    data = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+    return data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
+
+
+def bytes_array(rows: np.ndarray) -> pa.Array:
+    """Fixed-size binary array of the ``(n, width)`` uint8 ``rows``."""
+    rows = np.ascontiguousarray(rows, np.uint8)
+    return pa.Array.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])

@@ -1,0 +1,116 @@
+"""The objective protocol: what a masking strategy offers, here and in anyone's package.
+
+An objective is registered under entry-point group ``farspan.objectives``; the entry point loads a class (or any
+callable) that takes the options as keyword arguments and may carry ``presets``: name -> options.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, runtime_checkable
+
+from corpora.errors import FarspanError
+from corpora.sequences import SequenceBatch
+from objectives.examples import Examples
+from objectives.masks import MaskBatch
+from objectives.special_tokens import SpecialTokens
+
+GROUP = "farspan.objectives"
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What is known of a corpus before any work starts, from its manifest.
+
+    Attributes:
+        vocab_size: the tokenizer's.
+        owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``) that the tokenizer fills itself.
+        sequence_length: encoder positions that the corpus was built for: no row, rendered with its separators and its
+            begin and end but without any mask, is longer.
+        max_tokens: text tokens in the longest row.
+        max_documents: parts in the row that has most.
+    """
+
+    vocab_size: int
+    owned_tokens: Mapping[str, int]
+    sequence_length: int
+    max_tokens: int
+    max_documents: int
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """Decides what to hide and how it is shown.
+
+    Attributes:
+        name: the entry point's name.
+        options: every option as JSON values; with the seed and a sequence id it determines a mask.
+        global_attention: rule of the encoder's global positions: ``none``, ``bos``, ``separators``, ``masked``,
+            ``first_n``, or ``positions`` (the mask rows bring their own).
+    """
+
+    name: str
+    options: Mapping[str, Any]
+    global_attention: str
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check options against tokenizer and lengths; return the special tokens that rendering needs.
+
+        Raises:
+            FarspanError: for options that cannot work on this corpus, with the cure; before any work starts.
+        """
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Choose what to hide: a pure function of (key, options, sequence id, row), row by row.
+
+        Args:
+            batch: n corpus rows.
+            key: ``corpora.keyed.make_key(seed, "mask", {"objective": name, **options})``.
+        """
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """What encoder and decoder see of the rows."""
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The objectives that can be named, ours and third parties'."""
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:
+    """Build the objective ``name`` from a preset, overridden by ``options``.
+
+    Raises:
+        FarspanError: unknown objective, preset or option, with the nearest known name.
+    """
+    known = installed()
+    if name not in known:
+        raise FarspanError(
+            f"no objective is called {name!r}{_nearest(name, known)}; installed: {', '.join(sorted(known))}"
+        )
+    factory = known[name].load()
+    presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
+    if preset is not None and preset not in presets:
+        names = ", ".join(presets) or "none"
+        raise FarspanError(
+            f"objective {name} has no preset {preset!r}{_nearest(preset, presets)}; its presets: {names}"
+        )
+    values = {**(presets[preset] if preset else {}), **(options or {})}
+    accepted = inspect.signature(factory).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
+        for option in values:
+            if option not in accepted:
+                raise FarspanError(
+                    f"objective {name} has no option {option!r}{_nearest(option, accepted)}; "
+                    f"its options: {', '.join(accepted)}"
+                )
+    return factory(**values)
+
+
+def _nearest(word: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,1 @@
+"""Apache Beam jobs over terabytes, and the ``farspan`` command."""

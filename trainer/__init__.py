@@ -1,0 +1,1 @@
+"""Model, data loading and the training loop."""
