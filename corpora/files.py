@@ -1,0 +1,136 @@
+"""The few file operations that farspan needs, so that the same code runs on any file system.
+
+``LocalFiles`` is this machine's disk. A pipeline brings another implementation for whatever Beam reaches (S3, GCS,
+HDFS). Paths are plain strings with ``/``.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import BinaryIO, Protocol, cast
+
+from corpora.errors import FarspanError
+
+_TEMPORARY = ".tmp-"
+
+
+class Files(Protocol):
+    """What readers and writers of artefacts ask of a file system."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Open for reading, undecoded and never decompressed; seekable."""
+
+    def create(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Write a whole file: it appears under ``path`` when the body ends well, and not at all when it raises."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def size(self, path: str) -> int:
+        """Bytes."""
+
+    def match(self, pattern: str) -> list[str]:
+        """Files (not folders) that match a glob, sorted."""
+
+    def walk(self, folder: str) -> list[str]:
+        """Every file below a folder, sorted; none when it does not exist."""
+
+    def delete(self, paths: list[str]) -> None:
+        """Delete files; those already gone are no error."""
+
+
+class LocalFiles:
+    """This machine's disk. Files appear atomically: temporary name, fsync, rename."""
+
+    def open(self, path: str) -> BinaryIO:
+        return open(path, "rb")
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        temporary = temporary_name(path)
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            self.delete([temporary])
+            raise
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.path.getsize(path)
+
+    def match(self, pattern: str) -> list[str]:
+        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+    def walk(self, folder: str) -> list[str]:
+        return sorted(os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
+
+    def delete(self, paths: list[str]) -> None:
+        for path in paths:
+            if os.path.exists(path):
+                os.remove(path)
+
+
+def temporary_name(path: str) -> str:
+    """A name beside ``path`` that no other writer uses; ``sweep`` recognises it."""
+    return f"{path}{_TEMPORARY}{uuid.uuid4().hex[:12]}"
+
+
+def sweep(files: Files, folder: str) -> None:
+    """Delete what writers that were killed left behind."""
+    files.delete([path for path in files.walk(folder) if _TEMPORARY in os.path.basename(path)])
+
+
+def read_bytes(files: Files, path: str) -> bytes:
+    with files.open(path) as file:
+        return file.read()
+
+
+def write_bytes(files: Files, path: str, data: bytes) -> None:
+    with files.create(path) as file:
+        file.write(data)
+
+
+def expand(files: Files, patterns: list[str]) -> list[str]:
+    """Files named by globs, files and folders, sorted and without repetition.
+
+    Raises:
+        FarspanError: a pattern that names nothing.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        names = files.match(pattern) or files.walk(pattern)
+        if not names:
+            raise FarspanError(f"input {pattern!r} matches no file; give an existing file, folder or quoted glob")
+        found.update(names)
+    return sorted(found)
+
+
+class CountingHash:
+    """A write-only file object that passes bytes on and keeps their count and sha256."""
+
+    def __init__(self, file: BinaryIO, digest: object) -> None:
+        self._file, self._digest, self.bytes = file, digest, 0
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(cast(bytes, data)).cast("B")
+        self._file.write(view)
+        self._digest.update(view)  # type: ignore[attr-defined]
+        self.bytes += view.nbytes
+        return view.nbytes
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    @property
+    def closed(self) -> bool:
+        return False
