@@ -1,1 +1,1 @@
-"""The encoder-decoder, its attention patterns and its MLM head; nothing here knows of parallelism."""
+"""The encoder-decoder and the masked language model. Knows nothing of data, devices or parallelism."""

@@ -1,0 +1,189 @@
+"""Whole models: Hugging Face BART as an independent oracle, padding, tying, pooling at step 0, the loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import BartConfig, BartModel
+
+from corpora.errors import FarspanError
+from objectives.examples import IGNORED
+from trainer.model.block import Block
+from trainer.model.build import build_model
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.full import Full
+from trainer.model.pooled import Pooling
+from trainer.model.seq2seq import Seq2Seq
+from trainer.parallel import apply_activation_checkpointing
+
+VOCAB, WIDTH = 50, 16
+CONFIG = ModelConfig(
+    width=WIDTH,
+    heads=4,
+    feed_forward=32,
+    dropout=0.0,
+    init_std=0.3,  # large enough that every part of the model shows in the output
+    encoder=EncoderConfig(layers=2, positions=40, attention=Block(8)),
+    decoder=DecoderConfig(layers=2, positions=12),
+)
+PADDED = torch.arange(24) < torch.tensor([[24], [13], [1]])
+
+
+def pooled(pooling: Pooling, config: ModelConfig = CONFIG) -> ModelConfig:
+    return replace(config, encoder=replace(config.encoder, pooling=pooling))
+
+
+@pytest.fixture(scope="module")
+def bart() -> BartModel:
+    torch.manual_seed(1)
+    config = BartConfig(
+        vocab_size=VOCAB, d_model=WIDTH, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=40, dropout=0.0,
+        pad_token_id=1, init_std=0.3, attn_implementation="eager",
+    )  # fmt: skip
+    model = BartModel(config).eval()
+    for parameter in model.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)  # biases and norms start at 0 and 1 and would not show
+    return model
+
+
+def copy_layers(ours, theirs) -> None:
+    """Weights of a Hugging Face BART stack into ours."""
+
+    def linear(mine, *sources):
+        mine.weight.data = torch.cat([source.weight.data for source in sources])
+        mine.bias.data = torch.cat([source.bias.data for source in sources])
+
+    linear(ours.embedded.norm, theirs.layernorm_embedding)
+    ours.embedded.positions.weight.data = theirs.embed_positions.weight.data[2:]
+    for mine, layer in zip(ours.layers, theirs.layers, strict=True):
+        attention = layer.self_attn
+        linear(mine.attention.qkv, attention.q_proj, attention.k_proj, attention.v_proj)
+        linear(mine.attention.out, attention.out_proj)
+        linear(mine.attention_residual.norm, layer.self_attn_layer_norm)
+        linear(mine.feed_forward.up, layer.fc1)
+        linear(mine.feed_forward.down, layer.fc2)
+        linear(mine.feed_forward_residual.norm, layer.final_layer_norm)
+        if hasattr(layer, "encoder_attn"):
+            cross = layer.encoder_attn
+            linear(mine.cross_attention.q, cross.q_proj)
+            linear(mine.cross_attention.kv, cross.k_proj, cross.v_proj)
+            linear(mine.cross_attention.out, cross.out_proj)
+            linear(mine.cross_attention_residual.norm, layer.encoder_attn_layer_norm)
+
+
+def from_bart(bart: BartModel, pattern: Block | Full) -> Seq2Seq:
+    config = replace(
+        CONFIG,
+        encoder=replace(CONFIG.encoder, attention=pattern),
+        decoder=replace(CONFIG.decoder, positions=40),
+    )
+    model = build_model(config, VOCAB, seed=0)
+    model.tokens.weight.data = bart.shared.weight.data
+    copy_layers(model.encoder, bart.encoder)
+    copy_layers(model.decoder, bart.decoder)
+    return model.eval()
+
+
+@pytest.mark.parametrize("real", [torch.ones(3, 24, dtype=torch.bool), PADDED])
+def test_block_encoder_equals_bart_under_a_dense_mask(bart, real):
+    model = from_bart(bart, Block(8))
+    ids = torch.randint(3, VOCAB, (3, 24))
+    seen = Block(8).dense_mask(24)[None] & real[:, None, :]
+    additive = torch.zeros(3, 1, 24, 24).masked_fill(~seen[:, None], torch.finfo(torch.float32).min)
+    with torch.no_grad():
+        expected = bart.encoder(ids, attention_mask=additive).last_hidden_state
+        got = model.encode(ids, None if real.all() else real)
+    torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("pattern", [Block(32), Full()])
+def test_whole_model_equals_bart_within_one_block(bart, pattern):
+    model = from_bart(bart, pattern)
+    ids, decoder_ids = torch.randint(3, VOCAB, (3, 24)), torch.randint(3, VOCAB, (3, 9))
+    with torch.no_grad():
+        hidden = bart(ids, PADDED.long(), decoder_input_ids=decoder_ids, decoder_attention_mask=torch.ones(3, 9))
+        expected = hidden.last_hidden_state @ bart.shared.weight.T
+        got = model.logits(model.decode(decoder_ids, model.encode(ids, PADDED), PADDED))
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-5)  # logits reach 30 here
+    torch.testing.assert_close(got.log_softmax(-1), expected.log_softmax(-1), atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("pooling", [None, Pooling(layers=2, kernel=6, stride=4, padding=3, reference_init=True)])
+def test_padding_never_shows(norm, pooling):
+    model = build_model(replace(pooled(pooling), norm=norm), VOCAB, seed=0).eval()
+    ids, decoder_ids = torch.randint(0, VOCAB, (3, 24)), torch.randint(0, VOCAB, (3, 5))
+    with torch.no_grad():
+        together = model.decode(decoder_ids, model.encode(ids, PADDED), PADDED)
+        for row, length in enumerate([24, 13, 1]):
+            alone = model.decode(decoder_ids[row : row + 1], model.encode(ids[row : row + 1, :length]))
+            torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=0)
+
+
+def test_a_row_of_padding_has_a_finite_loss_and_gradients():
+    model = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=0)
+    real = torch.arange(24) < torch.tensor([[24], [0]])
+    ids, target = torch.randint(0, VOCAB, (2, 24)), torch.randint(0, VOCAB, (2, 5))
+    target_labels = target.clone()
+    target_labels[1] = IGNORED
+    loss = model(ids, target, target_labels, real)
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_pooling_starts_as_no_pooling_unless_asked():
+    ids = torch.randint(0, VOCAB, (2, 24))
+    plain = build_model(CONFIG, VOCAB, seed=3).eval()
+    zero = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=3).eval()
+    drawn = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)), VOCAB, 3).eval()
+    assert torch.equal(plain.encode(ids), zero.encode(ids))
+    assert not torch.allclose(plain.encode(ids), drawn.encode(ids), atol=1e-2)
+    zero(ids, ids[:, :5], ids[:, :5]).backward()
+    assert zero.encoder.layers[0].pooling is None
+    assert zero.encoder.layers[1].pooling.out.weight.grad.abs().max() > 0  # it can leave zero
+
+
+def test_loss_is_the_sum_over_real_targets_and_chunks_agree():
+    model = build_model(CONFIG, VOCAB, seed=0)
+    ids, decoder_ids = torch.randint(0, VOCAB, (2, 9)), torch.randint(0, VOCAB, (2, 6))
+    labels = torch.randint(0, VOCAB, (2, 6))
+    labels[1, 4:] = IGNORED
+    logits = model.logits(model.decode(decoder_ids, model.encode(ids)))
+    expected = -sum(
+        logits[b, t].log_softmax(-1)[labels[b, t]] for b in range(2) for t in range(6) if labels[b, t] != IGNORED
+    )
+    torch.testing.assert_close(model(ids, decoder_ids, labels), expected, atol=1e-3, rtol=1e-5)
+
+
+def test_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names():
+    ids, target = torch.randint(0, VOCAB, (2, 24)), torch.randint(0, VOCAB, (2, 6))
+    runs = []
+    for mode in ("none", "layer"):
+        model = build_model(replace(CONFIG, dropout=0.2), VOCAB, seed=0)
+        apply_activation_checkpointing(model, mode)
+        torch.manual_seed(5)
+        loss = model(ids, target, target)
+        loss.backward()
+        runs.append((loss, {name: p.grad for name, p in model.named_parameters()}))
+    torch.testing.assert_close(runs[0], runs[1], atol=0, rtol=0)
+
+
+def test_one_position_and_one_more_than_the_table():
+    model = build_model(CONFIG, VOCAB, seed=0)
+    assert model.encode(torch.tensor([[3]])).shape == (1, 1, WIDTH)
+    with pytest.raises(FarspanError, match="41 positions, the model 40"):
+        model.encode(torch.zeros(1, 41, dtype=torch.long))
+
+
+def test_weights_depend_on_seed_and_name_only():
+    first, again, other = (build_model(CONFIG, VOCAB, seed=seed).state_dict() for seed in (0, 0, 1))
+    deeper = build_model(replace(CONFIG, decoder=DecoderConfig(layers=3, positions=12)), VOCAB, seed=0).state_dict()
+    assert all(torch.equal(first[name], again[name]) and torch.equal(first[name], deeper[name]) for name in first)
+    assert not torch.equal(first["tokens.weight"], other["tokens.weight"])
+    assert first["tokens.weight"].std().item() == pytest.approx(0.3, rel=0.1)
+    assert F.cosine_similarity(first["tokens.weight"][0], first["tokens.weight"][1], dim=0).abs() < 0.9

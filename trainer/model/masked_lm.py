@@ -1,0 +1,47 @@
+"""The encoder alone, asked for the tokens at masked positions (RoBERTa's head, arXiv:1907.11692)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from objectives.examples import IGNORED
+from trainer.model.config import ModelConfig
+from trainer.model.encoder import Encoder
+from trainer.model.loss import summed_cross_entropy
+
+
+class MaskedLM(nn.Module):
+    """``model(...)`` is the loss; ``encode``, ``head`` and ``logits`` are its parts."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.width)
+        self.encoder = Encoder(config)
+        self.head = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, source_ids: Tensor, labels: Tensor, source_real: Tensor | None = None) -> Tensor:
+        """Summed cross-entropy.
+
+        Args:
+            source_ids: ``(B, S)`` int64.
+            labels: ``(B, S)`` int64, ``IGNORED`` where nothing is asked.
+            source_real: ``(B, S)`` bool, False at padding; None where there is none.
+
+        Returns:
+            Scalar float32; divide by the number of asked tokens of the whole step.
+        """
+        asked = labels != IGNORED
+        # Most positions are not asked: the head, and its V logits, run on the others only.
+        hidden = self.head(self.encode(source_ids, source_real)[asked])
+        return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias)
+
+    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
+        """``(B, S)`` -> ``(B, S, d)``."""
+        return self.encoder(self.tokens(source_ids), source_real)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``(B, S, d)`` -> ``(B, S, V)``."""
+        return F.linear(self.head(hidden), self.tokens.weight, self.bias)
