@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -79,3 +80,30 @@ class Ragged:
         return cls.from_lengths(
             np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts])
         )
+
+
+def gather_rows(columns: Sequence[Any], rows: Sequence[int]) -> Any:
+    """Copy row ``rows[i]`` of ``columns[i]`` into row i.
+
+    Args:
+        columns: columns of typed blocks, all of one kind: arrays, ``Ragged``, Arrow arrays, or None for an absent one.
+    """
+    first = columns[0]
+    if first is None:
+        return None
+    pairs = zip(columns, rows, strict=True)
+    if isinstance(first, Ragged):
+        return Ragged.from_rows([column[row] for column, row in pairs], first.values.dtype)
+    if isinstance(first, pa.Array):
+        return pa.concat_arrays([column.slice(row, 1) for column, row in pairs])
+    return np.stack([column[row] for column, row in pairs])
+
+
+def concatenate_columns(parts: Sequence[Any]) -> Any:
+    """All rows of ``parts``, in order; of one kind, as in ``gather_rows``."""
+    first = parts[0]
+    if first is None:
+        return None
+    if isinstance(first, Ragged):
+        return Ragged.concatenate(parts)
+    return pa.concat_arrays(parts) if isinstance(first, pa.Array) else np.concatenate(parts)

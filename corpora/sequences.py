@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from corpora.ragged import Ragged
+from corpora.ragged import Ragged, concatenate_columns, gather_rows
 
 NO_CLUSTER = -1
 
@@ -68,16 +68,19 @@ class SequenceBatch:
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> SequenceBatch:
         """Zero-copy views of a record batch with ``corpus_schema``."""
-        clusters = batch.column("cluster_id").fill_null(NO_CLUSTER)
+
+        def ragged(name: str) -> Ragged:
+            return Ragged.from_arrow(batch.column(name))
+
         return cls(
-            fixed_bytes(batch.column("sequence_id")),
-            *(Ragged.from_arrow(batch.column(name)) for name in ("tokens", "document_starts")),
-            batch.column("document_ids"),
-            *(
-                Ragged.from_arrow(batch.column(name))
-                for name in ("document_offsets", "document_lengths", "sentence_starts")
-            ),
-            clusters.to_numpy(zero_copy_only=False),
+            sequence_ids=fixed_bytes(batch.column("sequence_id")),
+            tokens=ragged("tokens"),
+            document_starts=ragged("document_starts"),
+            document_ids=batch.column("document_ids"),
+            document_offsets=ragged("document_offsets"),
+            document_lengths=ragged("document_lengths"),
+            sentence_starts=ragged("sentence_starts"),
+            cluster_ids=batch.column("cluster_id").fill_null(NO_CLUSTER).to_numpy(zero_copy_only=False),
         )
 
     def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
@@ -97,28 +100,26 @@ class SequenceBatch:
 
     def take(self, rows: np.ndarray | Sequence[int]) -> SequenceBatch:
         """Copy the given rows, in the given order."""
-        rows = np.asarray(rows, np.int64)
-        return SequenceBatch(*(_take(getattr(self, field.name), rows) for field in fields(self)))
+        return self.gather([(self, int(row)) for row in rows]) if len(rows) else self.empty_like()
+
+    def empty_like(self) -> SequenceBatch:
+        """No rows, the same types."""
+        empty = Ragged(self.tokens.values[:0], np.zeros(1, np.int64))
+        none = Ragged(np.empty(0, np.int32), np.zeros(1, np.int64))
+        return SequenceBatch(
+            self.sequence_ids[:0], empty, none, self.document_ids.slice(0, 0), none, none, none, self.cluster_ids[:0]
+        )
+
+    @classmethod
+    def gather(cls, places: Sequence[tuple[SequenceBatch, int]]) -> SequenceBatch:
+        """Copy rows (block, row in it) that may lie in different blocks, in the given order; at least one."""
+        blocks, rows = zip(*places, strict=True)
+        return cls(*(gather_rows([getattr(block, f.name) for block in blocks], rows) for f in fields(cls)))
 
     @classmethod
     def concatenate(cls, batches: Sequence[SequenceBatch]) -> SequenceBatch:
-        """The rows of all ``batches``, in order."""
-        if len(batches) == 1:
-            return batches[0]
-        columns = ([getattr(batch, field.name) for batch in batches] for field in fields(cls))
-        return cls(*(_concatenate(column) for column in columns))
-
-
-def _take(column: np.ndarray | Ragged | pa.Array, rows: np.ndarray) -> np.ndarray | Ragged | pa.Array:
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column.take(rows)
-
-
-def _concatenate(parts: list) -> np.ndarray | Ragged | pa.Array:
-    if isinstance(parts[0], np.ndarray):
-        return np.concatenate(parts)
-    return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else Ragged.concatenate(parts)
+        """The rows of all ``batches``, in order; at least one."""
+        return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
 
 
 def fixed_bytes(array: pa.Array) -> np.ndarray:

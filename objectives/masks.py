@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from corpora.ragged import Ragged
+from corpora.ragged import Ragged, concatenate_columns, gather_rows
 from corpora.sequences import bytes_array, fixed_bytes
 
 IN_SOURCE = 1  # bit 0: a marker (sentinel or mask token) stands in the source
@@ -71,7 +72,7 @@ class MaskBatch:
     def from_arrow(cls, batch: pa.RecordBatch) -> MaskBatch:
         """Zero-copy views of a record batch with ``MASK_SCHEMA``."""
 
-        def column(name: str) -> Ragged | pa.Array | None:
+        def column(name: str) -> Any:
             array = batch.column(name)
             if array.null_count == len(array) and name not in _REQUIRED:
                 return None
@@ -99,26 +100,17 @@ class MaskBatch:
                 columns[name] = values if isinstance(values, pa.Array) else values.to_arrow(pa.list_(kind))
         return pa.record_batch([columns[field.name] for field in MASK_SCHEMA], schema=MASK_SCHEMA)
 
-    def take(self, rows: np.ndarray | Sequence[int]) -> MaskBatch:
-        """Copy the given rows, in the given order."""
-        rows = np.asarray(rows, np.int64)
-
-        def pick(column: np.ndarray | Ragged | pa.Array | None) -> np.ndarray | Ragged | pa.Array | None:
-            if column is None or isinstance(column, np.ndarray):
-                return column if column is None else column[rows]
-            return column.take(pa.array(rows)) if isinstance(column, pa.Array) else column.take(rows)
-
-        return MaskBatch(**{field.name: pick(getattr(self, field.name)) for field in fields(self)})
+    @classmethod
+    def gather(cls, places: Sequence[tuple[MaskBatch, int]]) -> MaskBatch:
+        """Copy rows (block, row in it) that may lie in different blocks, in the given order; at least one."""
+        blocks, rows = zip(*places, strict=True)
+        return cls(*(gather_rows([getattr(block, f.name) for block in blocks], rows) for f in fields(cls)))
 
     @classmethod
     def concatenate(cls, batches: Sequence[MaskBatch]) -> MaskBatch:
-        """The rows of all ``batches``, in order; all made by one objective."""
-        if len(batches) == 1:
-            return batches[0]
+        """The rows of all ``batches``, in order, all made by one objective; at least one."""
+        return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
 
-        def join(parts: list) -> np.ndarray | Ragged | pa.Array | None:
-            if parts[0] is None or isinstance(parts[0], np.ndarray):
-                return parts[0] if parts[0] is None else np.concatenate(parts)
-            return pa.concat_arrays(parts) if isinstance(parts[0], pa.Array) else Ragged.concatenate(parts)
-
-        return cls(**{f.name: join([getattr(batch, f.name) for batch in batches]) for f in fields(cls)})
+    def take(self, rows: np.ndarray | Sequence[int]) -> MaskBatch:
+        """Copy the given rows, in the given order; at least one."""
+        return self.gather([(self, int(row)) for row in rows])

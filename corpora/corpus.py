@@ -1,0 +1,89 @@
+"""A finished corpus on local disk: memory-mapped, any row at any time."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numba
+import numpy as np
+
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from corpora.shards import ShardedRows
+
+
+class Corpus(ShardedRows):
+    """Rows 0 .. len-1 of a ``farspan.corpus`` folder."""
+
+    def __init__(self, folder: str, format: str = "farspan.corpus") -> None:
+        super().__init__(folder, format)
+        self._view = lru_cache(maxsize=1 << 16)(lambda shard, batch: SequenceBatch.from_arrow(self.batch(shard, batch)))
+        self._table = lru_cache(maxsize=None)(self._token_table)
+
+    def take(self, rows: np.ndarray) -> SequenceBatch:
+        """The given ``(n,)`` rows, in the given order."""
+        places = zip(*(column.tolist() for column in self.locate(rows)), strict=True)
+        return SequenceBatch.gather([(self._view(shard, batch), row) for shard, batch, row in places])
+
+    def tokens(self, row: int) -> np.ndarray:
+        """Zero-copy view of one row's ``(length,)`` tokens."""
+        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
+        return self._view(shard, batch).tokens[inside]
+
+    def gather_tokens(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Copy rows into a padded batch, one compiled call for each shard that they touch.
+
+        Args:
+            rows: ``(n,)`` row numbers.
+            out: ``(n, width)`` of any integer type; positions after a row's end are left as they are, a longer row is
+                cut at ``width``.
+
+        Returns:
+            ``(n,)`` int32, how many tokens were written into each row.
+        """
+        rows = np.asarray(rows, np.int64)
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        lengths = np.empty(len(rows), np.int32)
+        for shard in np.unique(shards):
+            places = np.flatnonzero(shards == shard)
+            values, starts, sizes = self._table(int(shard))
+            _gather(values, starts, sizes, rows[places] - self.starts[shard], places, out, lengths)
+        return lengths
+
+    def _token_table(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A shard as one flat token array, and where in it each row begins and how long it is.
+
+        For an uncompressed shard the flat array is the mapped file itself, read as tokens; nothing is copied.
+        """
+        buffer, reader = self.shard(shard)
+        parts = [self._view(shard, batch).tokens for batch in range(reader.num_record_batches)]
+        if not parts:
+            return np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64)
+        kind = parts[0].values.dtype
+        places = [part.values.ctypes.data - buffer.address for part in parts]
+        if any(
+            not 0 <= place < buffer.size or place % kind.itemsize for place in places
+        ):  # compressed: not in the file
+            flat = Ragged.concatenate(parts)
+            return flat.values, flat.offsets[:-1], flat.lengths
+        starts = [part.offsets[:-1] + place // kind.itemsize for part, place in zip(parts, places, strict=True)]
+        whole = np.frombuffer(buffer, kind, buffer.size // kind.itemsize)
+        return whole, np.concatenate(starts), np.concatenate([part.lengths for part in parts])
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(
+    values: np.ndarray,  # (tokens of the shard,)
+    starts: np.ndarray,  # (rows of the shard,)
+    sizes: np.ndarray,  # (rows of the shard,)
+    rows: np.ndarray,  # (k,) rows wanted
+    places: np.ndarray,  # (k,) rows of `out` they go to
+    out: np.ndarray,  # (n, width)
+    lengths: np.ndarray,  # (n,)
+) -> None:
+    for k in range(len(rows)):
+        start, size, place = starts[rows[k]], min(sizes[rows[k]], out.shape[1]), places[k]
+        source, target = values[start : start + size], out[place, :size]
+        for i in range(size):
+            target[i] = source[i]
+        lengths[place] = size

@@ -1,0 +1,180 @@
+"""``manifest.json``: what an artefact is, and the receipts it is folded from.
+
+A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.files import Files, read_bytes, write_bytes
+
+FORMAT_VERSION = 1
+NAME = "manifest.json"
+COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses")
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One shard: file name below ``shards/``, rows, tokens, bytes and the hex sha256 of its bytes."""
+
+    name: str
+    rows: int
+    tokens: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one finished task says of its output; the manifest is a fold over these.
+
+    Attributes:
+        task: name of the task, unique in its job.
+        shards: shards the task wrote.
+        totals: numbers that add up over tasks, or whose maximum counts where the name starts with ``max_``.
+        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, and their ``uses``.
+        rejects: reason -> dead letters.
+    """
+
+    task: str
+    shards: tuple[ShardInfo, ...] = ()
+    totals: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rejects: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        return json_bytes(asdict(self))
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Receipt:
+        values = json.loads(data)
+        return cls(**{**values, "shards": tuple(ShardInfo(**shard) for shard in values["shards"])})
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of ``manifest.json`` (docs/formats.md).
+
+    Attributes:
+        format: ``farspan.documents``, ``farspan.corpus`` or ``farspan.masks``.
+        config: every option that decides bytes.
+        rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
+        tokenizer: ``fingerprint`` and ``vocab_size``.
+        special_tokens: name -> id, masks only.
+        parent: ``path`` (relative to this folder) and ``manifest_sha256`` of the artefact it was made from.
+        inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
+    """
+
+    format: str
+    config: Mapping[str, Any]
+    seed: int
+    rows_per_batch: int
+    tokenizer: Mapping[str, Any]
+    special_tokens: Mapping[str, int] = field(default_factory=dict)
+    parent: Mapping[str, str] | None = None
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    shards: tuple[ShardInfo, ...] = ()
+    totals: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    rejects: Mapping[str, int] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+    farspan_version: str = ""
+
+    def to_json(self) -> bytes:
+        return json_bytes(asdict(self))
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What decides every byte of the artefact: two manifests with equal jobs describe equal shards."""
+        names = (
+            "format",
+            "format_version",
+            "config",
+            "seed",
+            "rows_per_batch",
+            "tokenizer",
+            "special_tokens",
+            "inputs",
+        )
+        values = json.loads(self.to_json())
+        return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
+
+
+def json_bytes(value: object) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def farspan_version() -> str:
+    try:
+        return version("farspan")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
+    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest, whatever the order of ``receipts``."""
+    shards: list[ShardInfo] = []
+    totals: dict[str, int] = {}
+    counts: dict[str, dict[str, int]] = {}
+    rejects: dict[str, int] = {}
+    for receipt in receipts:
+        shards += receipt.shards
+        for name, value in receipt.totals.items():
+            totals[name] = max(totals.get(name, 0), value) if name.startswith("max_") else totals.get(name, 0) + value
+        for source, numbers in receipt.counts.items():
+            row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+            for name, value in numbers.items():
+                row[name] += value
+        for reason, value in receipt.rejects.items():
+            rejects[reason] = rejects.get(reason, 0) + value
+    return {
+        "shards": tuple(sorted(shards, key=lambda shard: shard.name)),
+        "totals": dict(sorted(totals.items())),
+        "counts": dict(sorted(counts.items())),
+        "rejects": dict(sorted(rejects.items())),
+    }
+
+
+def write_manifest(files: Files, folder: str, manifest: Manifest) -> None:
+    write_bytes(files, os.path.join(folder, NAME), manifest.to_json())
+
+
+def read_manifest(files: Files, folder: str, format: str | None = None) -> Manifest:
+    """Read and check a manifest.
+
+    Raises:
+        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version.
+    """
+    path = os.path.join(folder, NAME)
+    if not files.exists(path):
+        unfinished = any(files.walk(os.path.join(folder, "_work")))
+        cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
+        raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
+    try:
+        values = json.loads(read_bytes(files, path))
+        if values["format_version"] != FORMAT_VERSION:
+            raise FarspanError(
+                f"{path}: format_version {values['format_version']!r} is unknown to farspan {farspan_version()} "
+                f"(it knows {FORMAT_VERSION}); install the farspan that wrote it: {values.get('farspan_version')!r}"
+            )
+        shards = tuple(ShardInfo(**shard) for shard in values.pop("shards"))
+        manifest = Manifest(**{**values, "shards": shards, "inputs": tuple(values["inputs"])})
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise FarspanError(
+            f"{path}: not a farspan manifest ({error}); restore it or make the artefact again"
+        ) from error
+    if format is not None and manifest.format != format:
+        raise FarspanError(f"{folder}: is {manifest.format!r} where {format!r} is needed; give another folder")
+    return manifest
+
+
+def manifest_sha256(files: Files, folder: str) -> str:
+    return hashlib.sha256(read_bytes(files, os.path.join(folder, NAME))).hexdigest()

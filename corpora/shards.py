@@ -1,0 +1,152 @@
+"""Shards: Arrow IPC files with a constant number of rows per batch, written atomically and read by memory map."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.files import CountingHash, Files, LocalFiles
+from corpora.manifest import Manifest, ShardInfo, read_manifest
+
+_CACHED_BATCHES = 1 << 16
+
+
+def shard_name(index: int, count: int) -> str:
+    return f"part-{index:05d}-of-{count:05d}.arrow"
+
+
+class ShardWriter:
+    """Cuts what it is given into batches of exactly ``rows_per_batch`` rows (the last may be shorter)."""
+
+    def __init__(self, sink: CountingHash, schema: pa.Schema, rows_per_batch: int, compression: str | None) -> None:
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._writer = pa.ipc.new_file(pa.PythonFile(sink, "w"), schema, options=options)
+        self._schema, self._rows_per_batch = schema, rows_per_batch
+        self._waiting: list[pa.RecordBatch] = []
+        self.rows = self.tokens = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        if sum(len(part) for part in self._waiting) >= self._rows_per_batch:
+            self._flush(whole=True)
+
+    def close(self) -> None:
+        self._flush(whole=False)
+        self._writer.close()
+
+    def _flush(self, whole: bool) -> None:
+        table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
+        self._waiting = []
+        for batch in table.to_batches(max_chunksize=self._rows_per_batch):
+            if whole and len(batch) < self._rows_per_batch:
+                self._waiting = [batch]
+                return
+            self._writer.write_batch(batch)
+            self.rows += len(batch)
+            if "tokens" in batch.schema.names and len(batch):
+                offsets = batch.column("tokens").offsets
+                self.tokens += offsets[-1].as_py() - offsets[0].as_py()
+
+
+@contextmanager
+def write_shard(
+    files: Files, path: str, schema: pa.Schema, rows_per_batch: int, compression: str | None = None
+) -> Iterator[tuple[ShardWriter, list[ShardInfo]]]:
+    """Write one shard atomically; its ``ShardInfo`` is in the yielded list once the body has ended.
+
+    Args:
+        compression: None (memory-mapped by readers), ``lz4`` or ``zstd``.
+    """
+    digest = hashlib.sha256()
+    info: list[ShardInfo] = []
+    with files.create(path) as file:
+        sink = CountingHash(file, digest)
+        writer = ShardWriter(sink, schema, rows_per_batch, compression)
+        yield writer, info
+        writer.close()
+    info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, digest.hexdigest()))
+
+
+def read_shard(files: Files, path: str) -> Iterator[pa.RecordBatch]:
+    """The record batches of a shard on any file system; memory-mapped where the file is local."""
+    local = isinstance(files, LocalFiles)
+    reader = map_shard(path)[1] if local else pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
+    for index in range(reader.num_record_batches):
+        yield reader.get_batch(index)
+
+
+def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+    """Memory-map a local shard: the whole file as one buffer, and its reader, whose arrays lie inside that buffer.
+
+    Raises:
+        FarspanError: missing, truncated or not an Arrow file.
+    """
+    try:
+        buffer = pa.memory_map(path).read_buffer()
+        return buffer, pa.ipc.open_file(buffer)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise FarspanError(
+            f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
+            "copy it again from its source, or run the job that made it into an empty folder"
+        ) from error
+
+
+class ShardedRows:
+    """Random access to the rows of a finished local artefact, numbered 0, 1, ... over its shards in name order.
+
+    Opening costs one manifest; shards are mapped when first touched and their record batches are kept as views.
+    """
+
+    def __init__(self, folder: str, format: str) -> None:
+        self.folder = folder
+        self.manifest: Manifest = read_manifest(LocalFiles(), folder, format)
+        # starts: (shards + 1,) int64, the number of each shard's first row
+        self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
+        self.shard = lru_cache(maxsize=None)(self._open)
+        self.batch = lru_cache(maxsize=_CACHED_BATCHES)(self._batch)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "format": self.manifest.format}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def path(self, shard: int) -> str:
+        return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)
+
+    def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Shard, record batch in the shard and row in the batch of each of the given ``(n,)`` rows.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
+        """
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        inside = rows - self.starts[shards]
+        return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
+
+    def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+        buffer, reader = map_shard(self.path(shard))
+        expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
+        if reader.num_record_batches != expected:
+            raise FarspanError(
+                f"{self.path(shard)}: {reader.num_record_batches} record batches where the manifest says {expected}; "
+                "the shard belongs to another artefact: copy the right one"
+            )
+        return buffer, reader
+
+    def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
+        return self.shard(shard)[1].get_batch(batch)
