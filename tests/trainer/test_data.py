@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from corpora.errors import FarspanError
+from objectives.examples import IGNORED
+from tests.trainer.toy import SPECIAL, ToySource
+from trainer.data import DataConfig, Loader, collate
+
+DATA = DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4)
+
+
+def test_decoder_input_is_the_target_shifted_right():
+    examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens, 4 and 7 target tokens
+    batch = collate(examples, np.array([0, 1]), DATA, SPECIAL)
+    assert batch.source_ids.shape == (2, 16)
+    assert batch.labels.shape == batch.decoder_ids.shape == (2, 8)
+    assert {x.dtype for x in (batch.source_ids, batch.decoder_ids, batch.labels)} == {torch.int64}
+    for row, length in enumerate([4, 7]):
+        target = examples.target_ids[row, :length].tolist()
+        assert batch.labels[row].tolist() == target + [IGNORED] * (8 - length)
+        shifted = [SPECIAL["<eos>"], *target] + [SPECIAL["<pad>"]] * (7 - length)
+        assert batch.decoder_ids[row].tolist() == shifted
+    assert batch.source_real.sum(1).tolist() == [8, 14]
+    assert (batch.source_tokens, batch.target_tokens) == (22, 11)
+    assert (batch.source_ids[~batch.source_real] == SPECIAL["<pad>"]).all()
+
+
+def test_without_padding_there_is_no_mask():
+    assert collate(ToySource().examples(np.array([3])), np.array([0]), DATA, SPECIAL).source_real is None
+
+
+def test_encoder_only_batches_have_labels_in_place():
+    batch = collate(ToySource(encoder_only=True).examples(np.array([3, 9])), np.array([0, 1]), DATA, SPECIAL)
+    assert batch.decoder_ids is None
+    assert "decoder_ids" not in batch.inputs
+    assert batch.labels.shape == (2, 16)
+    assert batch.target_tokens == 2
+    assert torch.equal(batch.labels[:, 2], batch.source_ids[:, 2])
+
+
+def test_a_long_example_is_named_not_cut():
+    with pytest.raises(FarspanError, match=r"sequence 0{31}f: its source has 20 positions, data.source_length is 16"):
+        collate(ToySource().examples(np.array([3, 15])), np.arange(2), replace(DATA, source_length=16), SPECIAL)
+    with pytest.raises(FarspanError, match=r"target has 10 positions, data.target_length is 8"):
+        collate(ToySource().examples(np.array([15])), np.arange(1), replace(DATA, target_length=8), SPECIAL)
+
+
+def test_lengths_are_multiples():
+    with pytest.raises(FarspanError, match=r"data.source_length is 20 with data.source_multiple 8"):
+        replace(DATA, source_length=20)
+
+
+@pytest.mark.parametrize(("world_size", "micro"), [(1, 1), (1, 5), (2, 4), (3, 2)])
+def test_any_ranks_and_micro_batches_see_the_same_samples(world_size, micro):
+    straight = Loader(ToySource(), DATA, batch_size=12, micro_batch_size=12, seed=1)
+    for step in (0, 4, 5):  # 50 sequences: step 4 crosses into the second epoch
+        (whole,) = straight.step(step)
+        ranks = [Loader(ToySource(), DATA, 12, micro, 1, rank, world_size) for rank in range(world_size)]
+        batches = [batch for loader in ranks for batch in loader.step(step)]
+        assert max(len(batch.samples) for batch in batches) <= micro
+        assert np.array_equal(np.concatenate([batch.sequence_ids for batch in batches]), whole.sequence_ids)
+        assert np.concatenate([batch.samples for batch in batches]).tolist() == whole.samples.tolist()
+
+
+def test_an_epoch_shows_every_sequence_once():
+    loader = Loader(ToySource(), DATA, batch_size=10, micro_batch_size=10, seed=1)
+    seen = np.concatenate([batch.sequence_ids[:, -1] for step in range(5) for batch in loader.step(step)])
+    assert sorted(seen) == list(range(50))

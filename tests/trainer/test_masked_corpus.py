@@ -1,0 +1,122 @@
+"""A corpus and a mask set on disk, read and drawn."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.corpus import Corpus
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.keyed import make_key
+from corpora.manifest import Manifest, manifest_sha256, write_manifest
+from corpora.sequences import corpus_schema
+from corpora.shards import shard_name, write_shard
+from objectives.base import load_objective
+from objectives.mask_set import MaskSet
+from objectives.masks import MASK_SCHEMA
+from tests.factories import OWNED, VOCAB, make_sequences
+from trainer.data import DataConfig, ObjectiveConfig
+from trainer.masked_corpus import MaskedCorpus, corpus_facts, open_source
+
+FILES = LocalFiles()
+OPTIONS = {"density": 0.15}
+SEED = 3
+
+
+def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
+    shards = []
+    for number, batch in enumerate(batches):
+        path = folder / "shards" / shard_name(number, len(batches))
+        with write_shard(FILES, str(path), schema, manifest.rows_per_batch) as (writer, info):
+            writer.write(batch)
+        shards += info
+    write_manifest(FILES, str(folder), replace(manifest, shards=tuple(shards)))
+
+
+@pytest.fixture
+def folders(tmp_path) -> tuple[str, str]:
+    """A corpus of two shards with 5 and 4 rows, and span masks of it."""
+    blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n], 3, seed=n) for n in range(2)]
+    facts = {"sequence_length": 96, "max_tokens": 80, "max_documents": 3}
+    corpus, masks = tmp_path / "corpus", tmp_path / "masks"
+    manifest = Manifest(
+        "farspan.corpus", {"sequence_length": facts.pop("sequence_length")}, 0, 2,
+        {"fingerprint": "f", "vocab_size": VOCAB, "owned_tokens": OWNED}, totals=facts,
+    )  # fmt: skip
+    schema = corpus_schema(VOCAB)
+    write_artefact(corpus, manifest, schema, [block.to_arrow(schema) for block in blocks])
+    objective = load_objective("span", options=OPTIONS)
+    special = objective.validate(corpus_facts(Corpus(str(corpus)).manifest))
+    key = make_key(SEED, "mask", {"objective": objective.name, **objective.options})
+    drawn = [objective.mask(block, key) for block in blocks]
+    mask_manifest = replace(
+        manifest,
+        format="farspan.masks",
+        config={"objective": "span", "options": dict(objective.options)},
+        seed=SEED,
+        special_tokens=special.ids,
+        parent={"path": "../corpus", "manifest_sha256": manifest_sha256(FILES, str(corpus))},
+        totals={
+            "max_source_length": int(max(part.source_lengths.max() for part in drawn)),
+            "max_target_length": int(max(part.target_lengths.max() for part in drawn)),
+        },
+    )
+    write_artefact(masks, mask_manifest, MASK_SCHEMA, [part.to_arrow() for part in drawn])
+    return str(corpus), str(masks)
+
+
+def test_drawn_masks_are_the_stored_ones(folders):
+    corpus, masks = Corpus(folders[0]), MaskSet(folders[1])
+    stored = MaskedCorpus.stored(corpus, masks)
+    objective = load_objective("span", options=OPTIONS)
+    drawn = MaskedCorpus.drawn(corpus, objective, corpus_facts(corpus.manifest), SEED)
+    assert len(stored) == len(drawn) == 9
+    assert stored.special == drawn.special
+    indices = np.array([8, 0, 5, 4, 0])
+    one, other = stored.examples(indices), drawn.examples(indices)
+    for field in fields(one):
+        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name))
+    assert [row.tobytes() for row in one.sequence_ids] == [
+        corpus.take(np.array([index])).sequence_id(0) for index in indices
+    ]
+    another = MaskedCorpus.drawn(corpus, objective, corpus_facts(corpus.manifest), SEED + 1)
+    assert not np.array_equal(another.examples(indices).source_ids, one.source_ids)
+    assert len({stored.fingerprint, drawn.fingerprint, another.fingerprint}) == 3
+
+
+def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):
+    before = MaskedCorpus.stored(Corpus(folders[0]), MaskSet(folders[1])).fingerprint
+    (tmp_path / "elsewhere").mkdir()
+    moved = [Path(folder).rename(tmp_path / "elsewhere" / Path(folder).name) for folder in folders]
+    assert MaskedCorpus.stored(Corpus(str(moved[0])), MaskSet(str(moved[1]))).fingerprint == before
+
+
+def test_sections_open_what_they_name(folders):
+    data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
+    read = open_source(replace(data, masks=folders[1]), SEED)
+    drawn = open_source(replace(data, objective=ObjectiveConfig(name="span", options=OPTIONS)), SEED)
+    rows = np.arange(9)
+    np.testing.assert_array_equal(read.examples(rows).target_ids, drawn.examples(rows).target_ids)
+
+
+def test_wrong_sections_are_refused(folders):
+    corpus, masks = folders
+    data = DataConfig(corpus=corpus, masks=masks, source_length=128, target_length=64)
+    with pytest.raises(FarspanError, match=r"data.corpus is not set"):
+        open_source(replace(data, corpus=""), 0)
+    with pytest.raises(FarspanError, match=r"set one of them"):
+        open_source(replace(data, masks=None), 0)
+    with pytest.raises(FarspanError, match=r"set one of them"):
+        open_source(replace(data, objective=ObjectiveConfig(name="span")), 0)
+    with pytest.raises(FarspanError, match=r"its longest target has \d+ positions, data.target_length is 4"):
+        open_source(replace(data, target_length=4), 0)
+    with pytest.raises(FarspanError, match=r"has no option 'densty' \(did you mean 'density'"):
+        open_source(replace(data, masks=None, objective=ObjectiveConfig(name="span", options={"densty": 1})), 0)
+    manifest = Path(corpus) / "manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    with pytest.raises(FarspanError, match="masks of the corpus with manifest sha256"):
+        open_source(data, 0)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from corpora.errors import FarspanError
+from trainer.model.block import Block
+from trainer.model.full import Full
+from trainer.model.pooled import Pooling
+from trainer.recipe import load_recipe
+
+
+def test_bart_ls_large_is_the_published_one():
+    recipe = load_recipe("bart_ls_large")
+    model = recipe.model
+    assert (model.width, model.heads, model.feed_forward, model.norm) == (1024, 16, 4096, "post")
+    assert (model.encoder.layers, model.decoder.layers, model.encoder.positions) == (12, 12, 16_384)
+    assert model.encoder.attention == Block(1024)
+    assert model.encoder.pooling == Pooling(layers=4, kernel=18, stride=12, padding=9)
+    optimizer = recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.betas, optimizer.eps) == (1e-4, (0.9, 0.98), 1e-6)
+    assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 0.1)
+    assert (recipe.schedule.warmup_steps, recipe.schedule.power) == (500, 1.0)
+    assert (recipe.run.batch_size, recipe.run.steps, recipe.run.seed) == (256, 100_000, 42)
+
+
+def test_base_is_large_but_for_its_sizes():
+    base, large = (
+        tomllib.loads(files("trainer").joinpath(f"recipes/bart_ls_{size}.toml").read_text())
+        for size in ("base", "large")
+    )
+    assert base.pop("model") | {"width": 0, "heads": 0, "feed_forward": 0, "encoder": 0, "decoder": 0} == large.pop(
+        "model"
+    ) | {"width": 0, "heads": 0, "feed_forward": 0, "encoder": 0, "decoder": 0}
+    base["run"].pop("directory"), large["run"].pop("directory")
+    assert base == large
+    model = load_recipe("bart_ls_base").model
+    assert (model.width, model.heads, model.feed_forward, model.encoder.layers, model.decoder.layers) == (
+        768,
+        12,
+        3072,
+        6,
+        6,
+    )
+    assert model.encoder.pooling.layers == 4
+
+
+def test_values_are_overridden():
+    recipe = load_recipe(
+        "tiny",
+        [
+            "run.steps=70", "optimizer.learning_rate=1", "data.corpus=some/folder", "optimizer.betas=[0.8, 0.9]",
+            'model.encoder.attention={pattern="full"}', "model.encoder.pooling=none",
+            "data.objective.name=span", "data.objective.options={density=0.1}", "evaluation.every=5",
+        ],
+    )  # fmt: skip
+    assert (recipe.run.steps, recipe.optimizer.learning_rate, recipe.data.corpus) == (70, 1.0, "some/folder")
+    assert recipe.optimizer.betas == (0.8, 0.9)
+    assert recipe.model.encoder.attention == Full()
+    assert recipe.model.encoder.pooling is None
+    assert recipe.data.objective.options == {"density": 0.1}
+    assert recipe.evaluation.every == 5
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("run.stepz=7", r"tiny.toml: \[run\] has no key 'stepz' \(did you mean 'steps'\?\)"),
+        ("modle.width=7", r"tiny.toml has no key 'modle' \(did you mean 'model'\?\)"),
+        ("model.encoder.pooling.kernle=7", r"\[model.encoder.pooling\] has no key 'kernle' \(did you mean 'kernel'"),
+        ("run.steps=7.5", r"run.steps is 7.5; a value of type int is needed"),
+        ("run.steps=true", r"run.steps is True; a value of type int is needed"),
+        ("run.directory=7", r"run.directory is 7; a value of type str is needed"),
+        ("model.norm=between", r"model.norm is 'between'; choose one of 'post', 'pre'"),
+        ("model.encoder.attention.pattern=blok", r"attention.pattern is 'blok' \(did you mean 'block'\?\)"),
+        ("optimizer.betas=[0.9]", r"optimizer.betas is \[0.9\]; a list of 2 values"),
+        ("model.encoder=7", r"\[model.encoder\] is 7; a table is needed"),
+        ("data.objective={}", r"\[data.objective\]: missing 1 required keyword-only argument: 'name'"),
+        ("model.heads=5", r"tiny.toml: model.heads is 5 and does not divide"),
+        ("data.source_length=8192", r"data.source_length is 8192, but model.encoder.positions is 4096"),
+        ("schedule.warmup_steps=61", r"schedule.warmup_steps is 61, but run.steps is 60"),
+        ("run.steps", r"--set run.steps: no key=value"),
+        ("run.steps.more=1", r"'steps' is 60, not a section"),
+    ],
+)
+def test_wrong_settings_say_where_and_how(assignment, said):
+    with pytest.raises(FarspanError, match=said):
+        load_recipe("tiny", [assignment])
+
+
+def test_unknown_recipes_and_broken_files(tmp_path):
+    with pytest.raises(FarspanError, match=r"no recipe 'bart_ls_bas' \(did you mean 'bart_ls_base'\?\)"):
+        load_recipe("bart_ls_bas")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[run\n")
+    with pytest.raises(FarspanError, match=r"broken.toml is no TOML"):
+        load_recipe(str(broken))
+    broken.write_bytes(b"\xff\xfe")
+    with pytest.raises(FarspanError, match=r"broken.toml is no TOML"):
+        load_recipe(str(broken))
+    broken.write_text("[run]\nsteps = 3\n")
+    with pytest.raises(FarspanError, match=r"broken.toml: \[run\]: missing 2 required .* 'directory' and 'batch_size'"):
+        load_recipe(str(broken))
+
+
+def test_identity_leaves_out_what_changes_no_number():
+    recipe = load_recipe("tiny")
+    free = ["run.directory=x", "run.log_every=1", "run.micro_batch_size=4", "data.corpus=x", "run.keep_checkpoints=9"]
+    assert load_recipe("tiny", free).identity() == recipe.identity()
+    for bound in (
+        "run.seed=1",
+        "run.batch_size=8",
+        "model.dropout=0.2",
+        "optimizer.eps=1e-8",
+        "data.target_multiple=1",
+    ):
+        assert load_recipe("tiny", [bound]).identity() != recipe.identity()

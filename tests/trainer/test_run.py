@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from corpora.errors import FarspanError
+from tests.trainer.toy import ToySource, toy_recipe
+from trainer.__main__ import main
+from trainer.model.config import ModelConfig
+from trainer.recipe import EvaluationConfig
+from trainer.run import train
+
+
+def run(recipe, **options):
+    """Outcome, what was printed, and the metrics by step."""
+    said = StringIO()
+    outcome = train(recipe, **{"source": ToySource(), **options}, console=Console(file=said, width=1000))
+    return outcome, said.getvalue(), read_metrics(recipe)
+
+
+def read_metrics(recipe):
+    lines = (Path(recipe.run.directory) / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def losses(metrics):
+    return [record["loss"] for record in metrics]
+
+
+def weights(recipe):
+    newest = max((Path(recipe.run.directory) / "checkpoints").iterdir())
+    return torch.load(newest / "model.pt", weights_only=True)
+
+
+def test_sixty_steps_are_thirty_and_thirty(tmp_path):
+    """50 sequences and 6 a step: the break at 30 lies inside an epoch; dropout is on."""
+    straight, broken = toy_recipe(tmp_path / "straight"), toy_recipe(tmp_path / "broken")
+    outcome, said, metrics = run(straight)
+    assert (outcome.step, outcome.finished) == (60, True)
+    assert [record["step"] for record in metrics] == list(range(1, 61))
+    assert "step 60/60  loss" in said
+    assert run(broken, until=30)[0].finished is False
+    torch.manual_seed(999)
+    outcome, said, resumed = run(broken)
+    assert outcome.finished
+    assert "going on after step 30" in said
+    assert [record["step"] for record in resumed] == list(range(1, 61))
+    assert losses(resumed) == pytest.approx(losses(metrics), rel=1e-6)
+    for name, value in weights(straight).items():
+        torch.testing.assert_close(weights(broken)[name], value, atol=1e-6, rtol=1e-5)
+    assert run(broken)[0].step == 60  # nothing left to do
+
+
+def test_a_damaged_checkpoint_costs_steps_not_the_run(tmp_path):
+    recipe = toy_recipe(tmp_path, steps=20, checkpoint_every=5, log_every=100)
+    whole = run(recipe)[2]
+    for step in (20, 15):
+        path = tmp_path / f"checkpoints/step-000000{step}/model.pt"
+        path.write_bytes(path.read_bytes()[:-1])
+    _, said, again = run(recipe)
+    assert said.count("is damaged") == 2
+    assert "going on after step 10" in said
+    assert losses(again) == pytest.approx(losses(whole), rel=1e-6)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_a_checkpoint_after_the_update(tmp_path, number):
+    class Interrupting(ToySource):
+        calls = 0
+
+        def examples(self, indices):
+            self.calls += 1
+            if self.calls == 11:  # 1 when the run opens, then 3 micro-batches a step: in the fourth step
+                os.kill(os.getpid(), number)
+            return super().examples(indices)
+
+    recipe = toy_recipe(tmp_path)
+    before = signal.getsignal(number)
+    outcome, said, metrics = run(recipe, source=Interrupting())
+    assert (outcome.step, outcome.finished, len(metrics)) == (4, False, 4)
+    assert f"stopped by {number.name} after step 4" in said
+    assert signal.getsignal(number) == before
+    assert (tmp_path / "checkpoints/step-00000004/checkpoint.json").exists()
+
+
+def test_metrics_after_a_kill_are_whole_and_without_repetition(tmp_path):
+    recipe = toy_recipe(tmp_path, checkpoint_every=4)
+    run(recipe, until=4)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "loss": 1.0}\n{"step": 6, "lo')
+    assert [record["step"] for record in run(recipe, until=6)[2]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_metrics_count_real_and_padded(tmp_path):
+    record = run(toy_recipe(tmp_path), until=1)[2][0]
+    assert 0 < record["source_tokens"] < record["source_positions"]
+    assert record["source_positions"] % 8 == 0
+    assert 0 < record["target_tokens"] < record["target_positions"]
+    assert record["learning_rate"] == pytest.approx(1e-2 / 5)
+    assert record["source_tokens_per_second"] == pytest.approx(record["source_tokens"] / record["seconds"])
+
+
+def test_held_out_loss_is_measured_and_changes_no_training(tmp_path):
+    plain = toy_recipe(tmp_path / "plain", steps=6)
+    evaluated = replace(toy_recipe(tmp_path / "evaluated", steps=6), evaluation=EvaluationConfig(every=4, sequences=5))
+    alone = run(plain)[2]
+    _, said, metrics = run(evaluated, held_out=ToySource(9))
+    held_out = [(record["step"], record["held_out_loss"]) for record in metrics if "held_out_loss" in record]
+    assert [step for step, _ in held_out] == [4, 6]
+    assert f"held-out loss {held_out[-1][1]:.4f}" in said
+    assert losses([record for record in metrics if "loss" in record]) == losses(alone)
+
+
+def test_an_encoder_alone_trains(tmp_path):
+    recipe = toy_recipe(tmp_path, steps=40)
+    recipe = replace(recipe, model=replace(recipe.model, decoder=None))
+    found = losses(run(recipe, source=ToySource(encoder_only=True))[2])
+    assert found[-1] < found[0]
+
+
+def test_another_recipe_or_corpus_in_the_same_directory_is_refused(tmp_path):
+    run(toy_recipe(tmp_path), until=1)
+    with pytest.raises(FarspanError, match=r"run.seed: checkpoint 42, now 1"):
+        run(toy_recipe(tmp_path, seed=1))
+    with pytest.raises(FarspanError, match=r"corpus.fingerprint: checkpoint 'toy', now 'other'"):
+        run(toy_recipe(tmp_path), source=ToySource(fingerprint="other"))
+
+
+@pytest.mark.parametrize(
+    ("source", "changes", "said"),
+    [
+        (ToySource(0), {}, "holds no sequence"),
+        (ToySource(encoder_only=True), {}, "remove the recipe's model.decoder"),
+        (ToySource(), {"model": {"decoder": None}}, "add a model.decoder section"),
+        (
+            ToySource(),
+            {"data": {"decoder_start": "<start>"}},
+            "data.decoder_start is '<start>', but the special tokens are <pad>",
+        ),
+    ],
+)
+def test_data_that_does_not_suit_the_model_is_refused_at_once(tmp_path, source, changes, said):
+    recipe = toy_recipe(tmp_path)
+    for section, values in changes.items():
+        recipe = replace(recipe, **{section: replace(getattr(recipe, section), **values)})
+    assert isinstance(recipe.model, ModelConfig)
+    with pytest.raises(FarspanError, match=said):
+        run(recipe, source=source)
+    assert not list(tmp_path.iterdir())
+
+
+def test_many_processes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(FarspanError, match="WORLD_SIZE is 2"):
+        run(toy_recipe(tmp_path))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
+def test_a_device_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(FarspanError, match="finds no CUDA device"):
+        run(toy_recipe(tmp_path, device="cuda"))
+
+
+def test_the_command_line_says_what_is_wrong(capsys):
+    assert main(["tiny", "--set", "run.stepz=3"]) == 2
+    assert "did you mean 'steps'" in capsys.readouterr().err

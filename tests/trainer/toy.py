@@ -1,0 +1,62 @@
+"""A small source of examples and a small recipe for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from objectives.examples import IGNORED, Examples
+from objectives.special_tokens import SpecialTokens
+from trainer.data import DataConfig
+from trainer.model.block import Block
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.pooled import Pooling
+from trainer.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.recipe import Recipe, RunConfig
+
+SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
+
+
+class ToySource:
+    """Sequence i is random text of 5 to 20 tokens; the target asks for its first tokens, the labels for its third."""
+
+    def __init__(self, size: int = 50, encoder_only: bool = False, fingerprint: str = "toy") -> None:
+        self.size, self.encoder_only = size, encoder_only
+        self.fingerprint, self.special = fingerprint, SPECIAL
+
+    def __len__(self) -> int:
+        return self.size
+
+    def examples(self, indices: np.ndarray) -> Examples:
+        rows = [np.random.default_rng([7, index]).integers(3, 24, 5 + index % 16) for index in indices]
+        lengths = np.array([len(row) for row in rows], np.int32)
+        source = np.full((len(rows), lengths.max()), SPECIAL["<pad>"], np.int32)
+        for i, row in enumerate(rows):
+            source[i, : len(row)] = row
+        kept = lengths // 2
+        target = np.where(np.arange(kept.max()) < kept[:, None], source[:, : kept.max()], SPECIAL["<pad>"])
+        labels = np.where(np.arange(lengths.max()) == 2, source, IGNORED)
+        return Examples(
+            sequence_ids=np.array([[*int(index).to_bytes(16, "big")] for index in indices], np.uint8),
+            source_ids=source,
+            source_lengths=lengths,
+            target_ids=target[:, :0] if self.encoder_only else target,
+            target_lengths=np.zeros_like(kept) if self.encoder_only else kept,
+            labels=labels if self.encoder_only else None,
+        )
+
+
+def toy_recipe(directory: object, *, dropout: float = 0.1, **run: object) -> Recipe:
+    return Recipe(
+        model=ModelConfig(
+            width=16, heads=2, feed_forward=32, dropout=dropout,
+            encoder=EncoderConfig(
+                layers=2, positions=24, attention=Block(8), pooling=Pooling(layers=1, kernel=6, stride=4, padding=3)
+            ),
+            decoder=DecoderConfig(layers=1, positions=12),
+        ),
+        data=DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4),
+        optimizer=OptimizerConfig(learning_rate=1e-2, clip_norm=1.0),
+        schedule=ScheduleConfig(warmup_steps=5),
+        run=RunConfig(**{"directory": str(directory), "steps": 60, "batch_size": 6, "micro_batch_size": 2,
+                         "checkpoint_every": 10, "device": "cpu", **run}),
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""From any source of examples to the batches of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from objectives.examples import IGNORED, Examples
+from objectives.special_tokens import SpecialTokens
+from trainer.order import sample_indices, step_samples
+
+
+class Source(Protocol):
+    """Anything that renders examples.
+
+    Attributes:
+        fingerprint: equal for two sources exactly if they render the same examples; checked on resume.
+        special: the special tokens, and the vocabulary that the model needs.
+    """
+
+    fingerprint: str
+    special: SpecialTokens
+
+    def __len__(self) -> int: ...
+
+    def examples(self, indices: np.ndarray) -> Examples:
+        """Render the sequences at ``(n,)`` int64 ``indices``, in that order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Masks drawn while training instead of read: an objective by name, a preset of it, options over the preset."""
+
+    name: str
+    preset: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What to train on, and how wide batches are.
+
+    Attributes:
+        corpus: folder of a corpus.
+        masks: folder of a mask set of it; or
+        objective: what draws masks on the fly.
+        source_length, target_length: the widest batch; a longer example is an error, never cut.
+        source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
+            batch has the same width, with the attention block there is no block that is partly padding.
+        decoder_start: the special token that the decoder's input begins with.
+
+    Raises:
+        FarspanError: lengths that are no multiples of their multiple.
+    """
+
+    corpus: str = ""
+    masks: str | None = None
+    objective: ObjectiveConfig | None = None
+    source_length: int
+    target_length: int = 1024
+    source_multiple: int = 1
+    target_multiple: int = 1
+    decoder_start: str = "<eos>"
+
+    def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            length, multiple = getattr(self, f"{side}_length"), getattr(self, f"{side}_multiple")
+            if multiple < 1 or length < 1 or length % multiple:
+                raise FarspanError(
+                    f"data.{side}_length is {length} with data.{side}_multiple {multiple}; "
+                    "the length must be a multiple of it, and both at least 1"
+                )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch of ``B`` samples as the model takes it.
+
+    Attributes:
+        samples: ``(B,)`` int64, their numbers in the run.
+        sequence_ids: ``(B, 16)`` uint8.
+        source_ids: ``(B, S)`` int64.
+        source_real: ``(B, S)`` bool, False at padding; None where there is none.
+        decoder_ids: ``(B, T)`` int64, the target shifted right; None for a masked language model.
+        labels: ``(B, T)`` int64, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
+        source_tokens, target_tokens: real positions, and asked ones.
+    """
+
+    samples: np.ndarray
+    sequence_ids: np.ndarray
+    source_ids: Tensor
+    source_real: Tensor | None
+    decoder_ids: Tensor | None
+    labels: Tensor
+    source_tokens: int
+    target_tokens: int
+
+    @property
+    def inputs(self) -> dict[str, Tensor | None]:
+        """Keyword arguments of the model."""
+        inputs = {"source_ids": self.source_ids, "source_real": self.source_real, "labels": self.labels}
+        return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
+
+    def to(self, device: torch.device) -> Batch:
+        moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in self.inputs.items()}
+        return replace(self, **moved)
+
+
+def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:
+    """Pad rendered rows to the configured widths and shift targets right.
+
+    Raises:
+        FarspanError: an example longer than the configuration allows, with its sequence id.
+    """
+    width = _width("source", examples, examples.source_lengths, data.source_length, data.source_multiple)
+    source = _padded(examples.source_ids, examples.source_mask, width, special["<pad>"])
+    real = np.arange(width) < examples.source_lengths[:, None]
+    if examples.labels is None:
+        width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
+        labels = _padded(examples.target_ids, examples.target_mask, width, IGNORED)
+        decoder = np.full_like(labels, special["<pad>"])
+        decoder[:, 0] = special[data.decoder_start]
+        decoder[:, 1:] = np.where(labels[:, :-1] == IGNORED, special["<pad>"], labels[:, :-1])
+    else:
+        labels, decoder = _padded(examples.labels, examples.source_mask, width, IGNORED), None
+    return Batch(
+        samples=samples,
+        sequence_ids=examples.sequence_ids,
+        source_ids=torch.from_numpy(source),
+        source_real=None if real.all() else torch.from_numpy(real),
+        decoder_ids=None if decoder is None else torch.from_numpy(decoder),
+        labels=torch.from_numpy(labels),
+        source_tokens=int(examples.source_lengths.sum()),
+        target_tokens=int((labels != IGNORED).sum()),
+    )
+
+
+def _width(side: str, examples: Examples, lengths: np.ndarray, limit: int, multiple: int) -> int:
+    longest = int(lengths.max(initial=1))
+    if longest > limit:
+        row = int(lengths.argmax())
+        raise FarspanError(
+            f"sequence {examples.sequence_ids[row].tobytes().hex()}: its {side} has {longest} positions, "
+            f"data.{side}_length is {limit}; raise it (and the model's positions), or make shorter examples"
+        )
+    return -(-longest // multiple) * multiple
+
+
+def _padded(ids: np.ndarray, real: np.ndarray, width: int, filler: int) -> np.ndarray:
+    """``(B, any)`` -> ``(B, width)`` int64; what is not real becomes ``filler``."""
+    kept = min(width, ids.shape[1])
+    out = np.full((len(ids), width), filler, np.int64)
+    np.copyto(out[:, :kept], ids[:, :kept], where=real[:, :kept])
+    return out
+
+
+@dataclass(frozen=True)
+class Loader:
+    """The batches of each step. It has no state: a run stands where its number of finished steps says.
+
+    Attributes:
+        source: what to train on.
+        data: widths and decoder start.
+        batch_size: samples in a step, over all ranks.
+        micro_batch_size: samples in a forward pass; it changes no sample of any step.
+        seed: of the order.
+        rank, world_size: whose share of each step.
+    """
+
+    source: Source
+    data: DataConfig
+    batch_size: int
+    micro_batch_size: int
+    seed: int
+    rank: int = 0
+    world_size: int = 1
+
+    def step(self, step: int) -> list[Batch]:
+        """This rank's micro-batches of ``step``, counted from 0."""
+        samples = step_samples(step, self.batch_size, self.rank, self.world_size)
+        _, indices = sample_indices(samples, len(self.source), self.seed)
+        return self._batches(samples, indices)
+
+    def first(self, count: int) -> list[Batch]:
+        """The first ``count`` sequences (or all) in stored order, for evaluation."""
+        indices = np.arange(min(count, len(self.source)))
+        return self._batches(indices, indices)
+
+    def _batches(self, samples: np.ndarray, indices: np.ndarray) -> list[Batch]:
+        cuts = range(self.micro_batch_size, len(samples), self.micro_batch_size)
+        return [
+            collate(self.source.examples(rows), numbers, self.data, self.source.special)
+            for numbers, rows in zip(np.split(samples, cuts), np.split(indices, cuts), strict=True)
+        ]

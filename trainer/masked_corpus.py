@@ -1,0 +1,123 @@
+"""The usual source of examples: a corpus, and masks of it that are read or drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from corpora.corpus import Corpus
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.keyed import make_key
+from corpora.manifest import Manifest, manifest_sha256
+from corpora.sequences import SequenceBatch
+from objectives.base import CorpusFacts, Objective, load_objective
+from objectives.examples import Examples
+from objectives.mask_set import MaskSet
+from objectives.masks import MaskBatch
+from objectives.special_tokens import SpecialTokens
+from trainer.data import DataConfig
+
+
+class MaskedCorpus:
+    """Renders (corpus row, mask row) when a batch is made.
+
+    Attributes:
+        fingerprint: sha256 of what determines the examples.
+        special: the special tokens that rendering emits.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        objective: Objective,
+        special: SpecialTokens,
+        masks: Callable[[SequenceBatch, np.ndarray], MaskBatch],
+        masks_identity: Any,
+    ) -> None:
+        self._corpus, self._objective, self._masks = corpus, objective, masks
+        self.special = special
+        shards = [shard.sha256 for shard in corpus.manifest.shards]
+        text = json.dumps([shards, objective.name, dict(objective.options), dict(special.ids), masks_identity])
+        self.fingerprint = sha256(text.encode()).hexdigest()
+
+    @classmethod
+    def stored(cls, corpus: Corpus, masks: MaskSet) -> MaskedCorpus:
+        """Read the masks from a mask set.
+
+        Raises:
+            FarspanError: masks of another corpus.
+        """
+        masks.check_parent(manifest_sha256(LocalFiles(), corpus.folder))
+        identity = [shard.sha256 for shard in masks.manifest.shards]
+        return cls(corpus, masks.objective, masks.special_tokens, lambda _, rows: masks.take(rows), identity)
+
+    @classmethod
+    def drawn(cls, corpus: Corpus, objective: Objective, facts: CorpusFacts, seed: int) -> MaskedCorpus:
+        """Draw the masks that a mask set made with ``seed`` would hold.
+
+        Raises:
+            FarspanError: an objective that cannot work on this corpus.
+        """
+        key = make_key(seed, "mask", {"objective": objective.name, **objective.options})
+        special = objective.validate(facts)
+        return cls(corpus, objective, special, lambda batch, _: objective.mask(batch, key), {"seed": seed})
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    def examples(self, indices: np.ndarray) -> Examples:
+        """Render the rows at ``(n,)`` int64 ``indices``, in that order."""
+        batch = self._corpus.take(indices)
+        return self._objective.render(batch, self._masks(batch, indices), self.special)
+
+
+def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
+    """Open what a data section names.
+
+    Raises:
+        FarspanError: no corpus, neither or both of masks and objective, masks of another corpus, targets longer than
+            ``data.target_length``.
+    """
+    if not data.corpus:
+        raise FarspanError("data.corpus is not set; name the folder of a corpus: --set data.corpus=FOLDER")
+    if (data.masks is None) == (data.objective is None):
+        raise FarspanError(
+            f"data.masks is {data.masks!r} and data.objective is {data.objective and data.objective.name!r}; "
+            "set one of them: a mask set to read, or an objective to draw masks on the fly"
+        )
+    corpus = Corpus(data.corpus)
+    if data.masks is not None:
+        masks = MaskSet(data.masks)
+        _check_lengths(masks.manifest, data)
+        return MaskedCorpus.stored(corpus, masks)
+    assert data.objective is not None
+    objective = load_objective(**asdict(data.objective))
+    return MaskedCorpus.drawn(corpus, objective, corpus_facts(corpus.manifest), seed)
+
+
+def corpus_facts(manifest: Manifest) -> CorpusFacts:
+    """What an objective asks about the corpus with this ``manifest``."""
+    return CorpusFacts(
+        vocab_size=manifest.tokenizer["vocab_size"],
+        owned_tokens=manifest.tokenizer["owned_tokens"],
+        sequence_length=manifest.config["sequence_length"],
+        max_tokens=manifest.totals["max_tokens"],
+        max_documents=manifest.totals["max_documents"],
+    )
+
+
+def _check_lengths(masks: Manifest, data: DataConfig) -> None:
+    """Say before the first step what would stop the run at a later one."""
+    for side in ("source", "target"):
+        longest, limit = masks.totals.get(f"max_{side}_length", 0), getattr(data, f"{side}_length")
+        if longest > limit:
+            raise FarspanError(
+                f"{data.masks}: its longest {side} has {longest} positions, data.{side}_length is {limit}; raise it "
+                "(and the model's positions), or make the mask set with shorter limits"
+            )

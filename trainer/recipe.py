@@ -1,0 +1,152 @@
+"""A recipe: everything that a training run needs to be told, from one TOML file."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from corpora.errors import FarspanError
+from trainer.data import DataConfig
+from trainer.model.config import ModelConfig
+from trainer.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.settings import override, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The run itself.
+
+    Attributes:
+        directory: where metrics and checkpoints go; a run found there is continued.
+        steps: updates of the whole run; the learning rate decays over them.
+        batch_size: sequences an update.
+        micro_batch_size: sequences a forward pass.
+        seed: of weights, order, dropout and masks drawn on the fly.
+        precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
+        activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass.
+        device: ``auto`` is the accelerator where there is one.
+        log_every: steps between plain progress lines; the metrics file has every step.
+        checkpoint_every: steps between checkpoints; there is always one at the end.
+        keep_checkpoints: newest ones that stay.
+
+    Raises:
+        FarspanError: counts below 1.
+    """
+
+    directory: str
+    steps: int
+    batch_size: int
+    micro_batch_size: int = 1
+    seed: int = 42
+    precision: Literal["bf16", "fp32"] = "fp32"
+    activation_checkpointing: Literal["none", "layer"] = "none"
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    log_every: int = 10
+    checkpoint_every: int = 1000
+    keep_checkpoints: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "micro_batch_size", "log_every", "checkpoint_every", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise FarspanError(f"run.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """Loss on held-out sequences, masked as in training.
+
+    Attributes:
+        corpus, masks: as in the data section; a mask set for an objective drawn on the fly is not needed.
+        every: steps between evaluations; there is one at the end too.
+        sequences: how many of the corpus's first sequences.
+
+    Raises:
+        FarspanError: counts below 1.
+    """
+
+    corpus: str = ""
+    masks: str | None = None
+    every: int = 1000
+    sequences: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("every", "sequences"):
+            if getattr(self, name) < 1:
+                raise FarspanError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """All sections.
+
+    Raises:
+        FarspanError: data wider than the model's position tables, warm-up longer than the run.
+    """
+
+    model: ModelConfig
+    data: DataConfig
+    run: RunConfig
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    evaluation: EvaluationConfig | None = None
+
+    def __post_init__(self) -> None:
+        positions = {"source": self.model.encoder.positions}
+        if self.model.decoder:
+            positions["target"] = self.model.decoder.positions
+        for side, room in positions.items():
+            length, part = getattr(self.data, f"{side}_length"), "encoder" if side == "source" else "decoder"
+            if length > room:
+                raise FarspanError(
+                    f"data.{side}_length is {length}, but model.{part}.positions is {room}; "
+                    "raise the positions or lower the length"
+                )
+        if self.schedule.warmup_steps > self.run.steps:
+            raise FarspanError(
+                f"schedule.warmup_steps is {self.schedule.warmup_steps}, but run.steps is {self.run.steps}; "
+                "warm up for fewer steps"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """What a run must keep to be continued: all that changes its numbers, nothing that changes its speed or place.
+
+        Data counts by its fingerprint, which the checkpoint holds too.
+        """
+        sections = asdict(self)
+        widths = ("source_length", "target_length", "source_multiple", "target_multiple", "decoder_start")
+        run = ("steps", "batch_size", "seed", "precision")
+        return {
+            **{name: sections[name] for name in ("model", "optimizer", "schedule")},
+            "data": {name: sections["data"][name] for name in widths},
+            "run": {name: sections["run"][name] for name in run},
+        }
+
+
+def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
+    """Read a packaged recipe by name (``tiny``) or any by path (``my/recipe.toml``).
+
+    Args:
+        name: of the recipe.
+        assignments: ``dotted.key=value`` each, put over the file's values.
+
+    Raises:
+        FarspanError: no such recipe, no TOML, or a wrong key or value, with file, section, key and cure.
+    """
+    packaged = {entry.name.removesuffix(".toml"): entry for entry in files("trainer").joinpath("recipes").iterdir()}
+    path = packaged.get(name, Path(name))
+    if not path.is_file():
+        close = difflib.get_close_matches(name, packaged, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise FarspanError(
+            f"no recipe {name!r}{hint}; give the path of a TOML file or one of: {', '.join(sorted(packaged))}"
+        )
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FarspanError(f"{path.name} is no TOML: {error}") from None
+    return parse(Recipe, override(values, assignments), path.name)

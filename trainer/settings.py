@@ -1,0 +1,122 @@
+"""Tables of TOML -> frozen dataclasses, with errors that say which key is wrong and what was meant."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from corpora.errors import FarspanError
+
+Settings = TypeVar("Settings")
+
+
+def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Settings:
+    """Build the dataclass ``kind`` from nested tables.
+
+    A section whose type is a choice of dataclasses says with its key ``pattern`` which one is meant; an optional
+    section or value is None where it says ``"none"`` or is left out.
+
+    Raises:
+        FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, or what the
+            dataclass itself refuses; all with ``file`` and section.
+    """
+    where = f"{file}: [{section}]" if section else file
+    if not isinstance(values, Mapping):
+        raise FarspanError(f"{where} is {values!r}; a table is needed, with keys {_names(kind)}")
+    hints = get_type_hints(kind)
+    for key in values:
+        if key not in hints:
+            raise FarspanError(f"{where} has no key {key!r}{_nearest(key, hints)}; its keys: {_names(kind)}")
+    parsed = {key: _value(hints[key], value, file, _join(section, key)) for key, value in values.items()}
+    try:
+        return kind(**parsed)
+    except TypeError as error:  # a field without a default is missing
+        raise FarspanError(f"{where}: {str(error).partition('() ')[2]}; add it, its keys: {_names(kind)}") from None
+    except FarspanError as error:
+        raise FarspanError(f"{file}: {error}") from None
+
+
+def _value(kind: Any, value: Any, file: str, name: str) -> Any:
+    """``value`` as a field of type ``kind``."""
+    if get_origin(kind) in (Union, UnionType):
+        return _choice(get_args(kind), value, file, name)
+    if is_dataclass(kind):
+        return parse(kind, value, file, name)  # type: ignore[arg-type]
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise FarspanError(f"{file}: {name} is {value!r}; choose one of {', '.join(map(repr, get_args(kind)))}")
+        return value
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)
+        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(inner):
+            raise FarspanError(f"{file}: {name} is {value!r}; a list of {len(inner)} values is needed")
+        return tuple(_value(one, part, file, name) for one, part in zip(inner, value, strict=True))
+    if kind is float and type(value) is int:
+        return float(value)
+    plain = get_origin(kind) or kind
+    if type(value) is not plain:
+        raise FarspanError(f"{file}: {name} is {value!r}; a value of type {plain.__name__} is needed")
+    return value
+
+
+def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
+    if NoneType in kinds and value == "none":
+        return None
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    if len(kinds) == 1:
+        return _value(kinds[0], value, file, name)
+    by_pattern = {str(field.default): kind for kind in kinds for field in fields(kind) if field.name == "pattern"}
+    pattern = value.get("pattern") if isinstance(value, Mapping) else value
+    if pattern not in by_pattern:
+        raise FarspanError(
+            f"{file}: {name}.pattern is {pattern!r}{_nearest(str(pattern), by_pattern)}; "
+            f"choose one of {', '.join(map(repr, by_pattern))}"
+        )
+    return _value(by_pattern[pattern], value if isinstance(value, Mapping) else {}, file, name)
+
+
+def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """``values`` with each ``dotted.key=value`` put in; values are TOML, or else plain text.
+
+    Raises:
+        FarspanError: no ``=``, or a key that goes through something that is no table.
+    """
+    values = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
+    for assignment in assignments:
+        dotted, equals, text = assignment.partition("=")
+        if not equals or not dotted.strip():
+            raise FarspanError(f"--set {assignment}: no key=value; write e.g. --set run.steps=100")
+        *path, last = dotted.strip().split(".")
+        table = values
+        for part in path:
+            inner = table.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise FarspanError(f"--set {assignment}: {part!r} is {inner!r}, not a section")
+            table[part] = dict(inner)
+            table = table[part]
+        table[last] = _toml(text.strip())
+    return values
+
+
+def _toml(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text  # a bare word or a path, so that a shell needs no double quoting
+
+
+def _join(section: str, key: str) -> str:
+    return f"{section}.{key}" if section else key
+
+
+def _names(kind: Any) -> str:
+    return ", ".join(field.name for field in fields(kind))
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
