@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -33,11 +34,13 @@ class SpecialTokens:
     def __getitem__(self, name: str) -> int:
         return self.ids[name]
 
-    @property
+    @cached_property
     def sentinels(self) -> np.ndarray:
-        """``(count,)`` int32: the id of sentinel 0, 1, ..."""
+        """``(count,)`` int32, not to be written: the id of sentinel 0, 1, ..."""
         count = sum(name.startswith("<sentinel-") for name in self.ids)
-        return np.array([self.ids[sentinel(index)] for index in range(count)], np.int32)
+        numbers = np.array([self.ids[sentinel(index)] for index in range(count)], np.int32)
+        numbers.flags.writeable = False
+        return numbers
 
     @classmethod
     def append(

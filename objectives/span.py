@@ -1,0 +1,245 @@
+"""Span corruption: random spans leave the source, each for a sentinel, and the decoder says them (T5, BART-LS).
+
+The number of hidden tokens and of spans follows from a row's length; where they lie is uniform: the lengths of hidden
+and of visible stretches are two independent uniform random compositions (Raffel et al. 2020, section 3.1.4, and the
+published code). So a row's first token is never hidden, its last always is, and spans never touch, except where the
+border between two documents cuts a span in two.
+
+Products and quotients are Python floats (float64), rounded half to even. TensorFlow multiplies in float32, so T5's own
+pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives import rendering
+from objectives.base import CorpusFacts
+from objectives.compositions import draw_spans
+from objectives.examples import Examples
+from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
+
+_BART_LS = {"density": 1 / 16, "mean_span_lengths": [5], "sentinel_order": "ascending", "begin": True}
+
+
+@dataclass(frozen=True)
+class Span:
+    """Objective ``span``.
+
+    Attributes:
+        density: fraction of a row's text tokens to hide, between 0 and 1.
+        mean_span_lengths: mean tokens of a span; with several, every row draws one of them with equal chances.
+        sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
+        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
+        separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
+        target_length: decoder positions, sentinels, begin and end included; None: as many as it takes.
+        fit: where a row may need more, ``error`` before work starts, or ``reduce``: hide the largest number of tokens
+            that fits wherever the spans fall.
+        sentinels: how many to reserve; None: as many as the worst row may need.
+        global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+
+    Raises:
+        FarspanError: an option of the wrong type or out of range.
+    """
+
+    density: float = 0.15
+    mean_span_lengths: float | Sequence[float] = (3.0,)
+    sentinel_order: str = "descending"
+    begin: bool = False
+    separator: str | None = DOCUMENT_SEPARATOR
+    target_length: int | None = None
+    fit: str = "error"
+    sentinels: int | None = None
+    global_attention: str = "none"
+
+    name: ClassVar[str] = "span"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # Raffel et al. 2020, section 3.3: 15 %, mean length 3.
+        "t5": {"density": 0.15, "mean_span_lengths": [3], "sentinel_order": "descending", "begin": False},
+        # Xiong et al. 2022, appendix A: 1,024 tokens of 16,384, mean length 5; the 8k ablation hides as many of 8,192.
+        "bart_ls": _BART_LS,
+        "bart_ls_8k": {**_BART_LS, "density": 1 / 8},
+        # Mixed short and long spans, one mean a row; the lengths are the published code's, the paper gives none.
+        "bart_ls_mixed": {**_BART_LS, "mean_span_lengths": [4, 8, 12]},
+    }
+
+    def __post_init__(self) -> None:
+        given: Any = self.mean_span_lengths
+        means = given if isinstance(given, list | tuple) else [given]
+        # <eos>, <bos> if asked, and one sentinel with one token.
+        shortest = 2 + self._ends
+        self._check("density", _is_number(self.density) and 0 < self.density < 1, "a number between 0 and 1")
+        means_valid = len(means) > 0 and all(_is_number(mean) and mean >= 1 for mean in means)
+        self._check("mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
+        self._check("begin", isinstance(self.begin, bool), "true or false")
+        self._check_choice("sentinel_order", "descending", "ascending")
+        self._check_choice("separator", DOCUMENT_SEPARATOR, END, None)
+        self._check_choice("fit", "error", "reduce")
+        self._check_choice("global_attention", "none", "bos", "separators", "masked")
+        for option, least in (("target_length", shortest), ("sentinels", 1)):
+            value = getattr(self, option)
+            valid = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
+            self._check(option, valid, f"a whole number from {least} up, or null")
+        if self.fit == "reduce" and self.target_length is None:
+            raise FarspanError("span: option fit is 'reduce', but target_length is null; give the length to fit")
+        # One spelling each, so that 5, [5] and [5.0] draw the same masks.
+        object.__setattr__(self, "density", float(self.density))
+        object.__setattr__(self, "mean_span_lengths", tuple(float(mean) for mean in means))
+
+    def _check(self, option: str, valid: bool, wanted: str) -> None:
+        if not valid:
+            raise FarspanError(f"span: option {option} is {getattr(self, option)!r}; give {wanted}")
+
+    def _check_choice(self, option: str, *choices: str | None) -> None:
+        spelled = [choice or "null" for choice in choices]
+        self._check(option, getattr(self, option) in choices, f"{', '.join(spelled[:-1])} or {spelled[-1]}")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option as a JSON value."""
+        return {**asdict(self), "mean_span_lengths": self._means.tolist()}
+
+    @property
+    def _means(self) -> np.ndarray:
+        return np.asarray(self.mean_span_lengths, np.float64)
+
+    @property
+    def _ends(self) -> int:
+        return 1 + bool(self.begin)
+
+    @property
+    def _frame(self) -> dict[str, Any]:
+        return {"begin": self.begin, "end": True, "separator": self.separator}
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check budgets against the longest row in the most parts, and number the special tokens.
+
+        Raises:
+            FarspanError: a target may not fit ``target_length``, or ``sentinels`` may not suffice.
+        """
+        # One row for every mean; all counts grow with tokens and parts.
+        tokens, parts = (np.full(len(self._means), n) for n in (facts.max_tokens, facts.max_documents))
+        noise, _, pieces = self._counts(tokens, parts, self._means)
+        needed, markers = int((noise + pieces).max()) + self._ends, int(pieces.max())
+        row = f"a row of {facts.max_tokens} tokens in {facts.max_documents} documents"
+        if self.target_length is not None and needed > self.target_length:
+            raise FarspanError(
+                f"span: option target_length is {self.target_length}, but {row}, {noise.max()} of them hidden, may "
+                f"need {needed}; raise target_length to {needed}, or give fit=reduce to hide fewer tokens"
+            )
+        if self.sentinels is not None and markers > self.sentinels:
+            raise FarspanError(
+                f"span: option sentinels is {self.sentinels}, but {row} may need {markers}; raise sentinels to "
+                f"{markers}, or give null to reserve as many as it takes"
+            )
+        return SpecialTokens.append(
+            facts.vocab_size,
+            facts.owned_tokens,
+            names=[] if self.separator is None else [self.separator],
+            sentinels=markers if self.sentinels is None else self.sentinels,
+            order="ascending" if self.sentinel_order == "ascending" else "descending",
+        )
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Draw the spans of n rows; those of a row follow from (key, options, sequence id, its lengths) alone."""
+        ids = [batch.sequence_id(row) for row in range(len(batch))]
+        tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
+        # A digest is uniform in 64 bits, so the remainder is, to one part in 2**62.
+        drawn = id_keys(key + b"mean", ids)[:, 0] % np.uint64(len(self._means))
+        noise, spans, most_pieces = self._counts(tokens, parts, self._means[drawn])
+        starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
+        pieces = np.empty(len(batch), np.int64)
+        documents = rendering.columns(batch.document_starts)
+        draw_spans(id_keys(key, ids), tokens, noise, spans, documents, starts, lengths, pieces)
+        total = int(pieces.sum())
+        separators = 0 if self.separator is None else np.maximum(parts - 1, 0)
+        return MaskBatch(
+            batch.sequence_ids,
+            Ragged.from_lengths(starts[:total], pieces),
+            Ragged.from_lengths(lengths[:total], pieces),
+            Ragged.from_lengths(np.full(total, IN_SOURCE | IN_TARGET, np.uint8), pieces),
+            source_lengths=(tokens - noise + pieces + separators + self._ends).astype(np.int32),
+            target_lengths=np.where(noise > 0, noise + pieces + self._ends, 0).astype(np.int32),
+        )
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """Source with sentinels, target with sentinels and hidden text."""
+        examples = rendering.render_sentinels(batch, masks, special, **self._frame)
+        positions = rendering.global_positions(examples, special, self.global_attention, separator=self.separator)
+        return replace(examples, global_positions=positions)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """The text of every row, rows of int32, from what ``render`` gave."""
+        return rendering.reconstruct(examples, masks, special, **self._frame)
+
+    def _counts(
+        self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Hidden tokens, spans, and spans at most once borders have cut them; int64 like ``tokens`` and ``parts``."""
+
+        def pieces(noise: np.ndarray) -> np.ndarray:
+            return np.minimum(noise, span_counts(tokens, noise, means) + np.maximum(parts - 1, 0))
+
+        noise = noise_counts(tokens, self.density)
+        if self.fit == "reduce":
+            # Hidden tokens and their pieces only grow together, so halve the interval that holds the largest fit.
+            low, high = np.zeros_like(noise), noise
+            while (low < high).any():
+                middle = (low + high + 1) // 2
+                fits = middle + pieces(middle) + self._ends <= self.target_length
+                low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
+            noise = low
+        return noise, span_counts(tokens, noise, means), pieces(noise)
+
+
+def noise_counts(tokens: np.ndarray, density: float) -> np.ndarray:
+    """Tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least one, never all, none of fewer than two."""
+    return np.maximum(np.clip(np.rint(tokens * density), 1, tokens - 1), 0).astype(np.int64)
+
+
+def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float) -> np.ndarray:
+    """Spans that ``noise`` hidden tokens make, ``(n,)`` int64: never more than visible ones between them."""
+    spans = np.maximum(np.rint(noise / means), noise > 0)
+    return np.minimum(spans, tokens - noise).astype(np.int64)
+
+
+def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
+    """Source and target length of one document of ``tokens`` tokens, each with its ``<eos>`` and without ``<bos>``.
+
+    For example ``span_lengths(568, 0.15, 3) == (512, 114)``, T5's setting.
+    """
+    size = np.array([tokens])
+    noise = noise_counts(size, density)
+    spans = span_counts(size, noise, mean)
+    return int((size - noise + spans)[0]) + 1, int((noise + spans + (noise > 0))[0])
+
+
+def tokens_for(input_length: int, density: float, mean: float) -> int:
+    """The most tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
+
+    Raises:
+        FarspanError: not even an empty document fits.
+    """
+    if input_length < 1:
+        raise FarspanError(f"input_length is {input_length}; give at least 1, the place of <eos>")
+    # A source never gets shorter with more tokens, and (1 - density) of them stay in it.
+    candidates = range(int((input_length + 1) / (1 - density)) + 1)
+    tokens = bisect_right(candidates, input_length, key=lambda size: span_lengths(size, density, mean)[0]) - 1
+    source, target = span_lengths(tokens, density, mean)
+    # T5's helper: with half of the text hidden, source and target are to be equally long.
+    return tokens - 1 if density == 0.5 and target > source else tokens
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,273 @@
+"""The span objective: golden lengths, uniform places, budgets, options."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from objectives.base import CorpusFacts, load_objective
+from objectives.masks import IN_SOURCE, IN_TARGET
+from objectives.span import Span, noise_counts, span_counts, span_lengths, tokens_for
+from tests.factories import OWNED, VOCAB, make_sequences
+
+KEY = make_key(0, "test")
+
+
+def facts(tokens: int, documents: int = 1) -> CorpusFacts:
+    return CorpusFacts(VOCAB, OWNED, tokens + documents + 1, tokens, documents)
+
+
+# Published lengths: (density, mean) tokens -> source, target.
+GOLDEN = [
+    (0.15, 3, 568, 512, 114),
+    (0.15, 3, 4550, 4096, 910),
+    (0.15, 3, 18204, 16384, 3642),
+    (0.15, 10, 4734, 4096, 782),
+    (0.5, 3, 766, 512, 512),
+    (0.0625, 3, 17095, 16384, 1425),
+    (0.0625, 12, 17379, 16384, 1177),
+]
+
+
+@pytest.mark.parametrize(("density", "mean", "tokens", "source", "target"), GOLDEN)
+def test_published_lengths(density, mean, tokens, source, target):
+    assert span_lengths(tokens, density, mean) == (source, target)
+    assert tokens_for(source, density, mean) == tokens
+    batch = make_sequences([tokens])
+    objective = Span(density=density, mean_span_lengths=mean)
+    masks = objective.mask(batch, KEY)
+    assert (masks.source_lengths[0], masks.target_lengths[0]) == (source, target)
+    examples = objective.render(batch, masks, objective.validate(facts(tokens)))
+    assert examples.source_ids.shape == (1, source)
+    assert examples.target_ids.shape == (1, target)
+
+
+@given(st.integers(1, 3000), st.floats(0.01, 0.99), st.floats(1, 30))
+def test_tokens_for_is_the_largest_that_fits(width, density, mean):
+    tokens = tokens_for(width, density, mean)
+    assert span_lengths(tokens, density, mean)[0] <= width
+    if density != 0.5:
+        assert span_lengths(tokens + 1, density, mean)[0] > width
+
+
+def test_tokens_for_needs_room_for_the_end():
+    assert tokens_for(1, 0.15, 3) == 0
+    with pytest.raises(FarspanError, match="input_length is 0"):
+        tokens_for(0, 0.15, 3)
+
+
+@given(st.integers(0, 50_000), st.floats(0.001, 0.999), st.floats(1, 40))
+def test_counts_are_t5s_with_a_guard(tokens, density, mean):
+    noise = int(noise_counts(np.array([tokens]), density)[0])
+    spans = int(span_counts(np.array([tokens]), np.array([noise]), mean)[0])
+    if tokens < 2:
+        assert (noise, spans) == (0, 0)
+    else:
+        assert noise == min(max(round(tokens * density), 1), tokens - 1)
+        assert spans == min(max(round(noise / mean), 1), tokens - noise)
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=5),
+    st.integers(1, 5),
+    st.floats(0.01, 0.99),
+    st.floats(1, 12),
+    st.integers(0, 2**31),
+)
+def test_spans_have_t5s_shape(lengths, documents, density, mean, seed):
+    batch = make_sequences(lengths, documents, seed=seed)
+    masks = Span(density=density, mean_span_lengths=mean).mask(batch, KEY)
+    for row, length in enumerate(lengths):
+        starts, sizes = masks.span_starts[row].astype(int), masks.span_lengths[row].astype(int)
+        stops = starts + sizes
+        noise = noise_counts(np.array([length]), density)
+        assert sizes.sum() == noise[0]
+        assert (masks.span_flags[row] == IN_SOURCE | IN_TARGET).all()
+        if not len(starts):
+            assert length < 2
+            continue
+        assert starts[0] > 0
+        assert stops[-1] == length
+        borders = batch.document_starts[row]
+        touching = stops[:-1][stops[:-1] == starts[1:]]
+        # Spans touch at a border and nowhere else, and none crosses one.
+        assert set(touching) <= set(borders)
+        assert not any(start < border < stop for start, stop in zip(starts, stops, strict=True) for border in borders)
+        assert len(starts) - len(touching) == span_counts(np.array([length]), noise, mean)[0]
+
+
+def compositions(items: int, parts: int) -> list[tuple[int, ...]]:
+    if parts == 1:
+        return [(items,)]
+    return [(first, *rest) for first in range(1, items - parts + 2) for rest in compositions(items - first, parts - 1)]
+
+
+@pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (12, 6, 3), (9, 2, 2), (10, 8, 1)])
+def test_places_are_uniform_over_all_pairs_of_compositions(tokens, noise, spans):
+    rows = 40_000
+    masks = Span(density=noise / tokens, mean_span_lengths=noise / spans).mask(make_sequences([tokens] * rows), KEY)
+    starts = masks.span_starts.values.reshape(rows, spans)
+    sizes = masks.span_lengths.values.reshape(rows, spans)
+    visible = starts - np.concatenate([np.zeros((rows, 1), int), (starts + sizes)[:, :-1]], axis=1)
+    seen = Counter(map(tuple, np.concatenate([visible, sizes], axis=1).tolist()))
+    expected = {
+        (*shown, *hidden) for shown in compositions(tokens - noise, spans) for hidden in compositions(noise, spans)
+    }
+    assert set(seen) == expected
+    if len(expected) > 1:
+        assert stats.chisquare(list(seen.values())).pvalue > 1e-4
+
+
+def numpy_spans(key: np.ndarray, tokens: int, noise: int, spans: int) -> list[tuple[int, int]]:
+    """The same draws through numpy's own generator and a Python set."""
+    rng = np.random.Generator(np.random.Philox(key=key))
+
+    def composition(items: int) -> np.ndarray:
+        chosen: set[int] = set()
+        for last in range(items - spans, items - 1):
+            gap = int(rng.integers(last + 1))
+            chosen.add(last if gap in chosen else gap)
+        return np.diff([0, *(gap + 1 for gap in sorted(chosen)), items])
+
+    visible, hidden = composition(tokens - noise), composition(noise)
+    stops = np.cumsum(visible + hidden)
+    return list(zip((stops - hidden).tolist(), hidden.tolist(), strict=True))
+
+
+@pytest.mark.parametrize(("tokens", "density", "mean"), [(2, 0.5, 1), (7, 0.4, 1), (64, 0.5, 1), (3000, 0.15, 3)])
+def test_draws_are_numpys(tokens, density, mean):
+    batch = make_sequences([tokens] * 5, seed=tokens)
+    masks = Span(density=density, mean_span_lengths=mean).mask(batch, KEY)
+    for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(5)])):
+        noise = noise_counts(np.array([tokens]), density)
+        spans = span_counts(np.array([tokens]), noise, mean)
+        got = zip(masks.span_starts[row].tolist(), masks.span_lengths[row].tolist(), strict=True)
+        assert list(got) == numpy_spans(key, tokens, int(noise[0]), int(spans[0]))
+
+
+def test_mixed_means_are_equally_frequent():
+    rows = 6_000
+    objective = load_objective("span", "bart_ls_mixed")
+    masks = objective.mask(make_sequences([1536] * rows), KEY)  # 96 hidden tokens in 24, 12 or 8 spans
+    frequency = Counter(masks.span_starts.lengths.tolist())
+    assert set(frequency) == {24, 12, 8}
+    assert stats.chisquare(list(frequency.values())).pvalue > 1e-4
+
+
+def test_bart_ls_hides_1024_of_16384_positions():
+    for preset, tokens in (("bart_ls", 16_382), ("bart_ls_8k", 8_190), ("bart_ls_mixed", 16_382)):
+        masks = load_objective("span", preset).mask(make_sequences([tokens] * 4), KEY)
+        assert [masks.span_lengths[row].sum() for row in range(4)] == [1024] * 4
+    special = load_objective("span", "bart_ls").validate(facts(16_382))
+    assert len(special.sentinels) == 205
+    assert (np.diff(special.sentinels) == 1).all()
+    special = load_objective("span", "t5").validate(facts(512))
+    assert (np.diff(special.sentinels) == -1).all()
+    assert special.sentinels[0] == special.vocab_size - 1
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=4),
+    st.integers(1, 8),
+    st.floats(0.01, 0.95),
+    st.lists(st.floats(1, 12), min_size=1, max_size=3),
+    st.booleans(),
+    st.integers(4, 200),
+)
+def test_reduce_fits_and_sentinels_suffice(lengths, documents, density, means, begin, target_length):
+    batch = make_sequences(lengths, documents)
+    free = Span(density=density, mean_span_lengths=means, begin=begin)
+    fitted = Span(density=density, mean_span_lengths=means, begin=begin, target_length=target_length, fit="reduce")
+    most = int(batch.document_starts.lengths.max())
+    for objective in (free, fitted):
+        special = objective.validate(facts(max(lengths), most))
+        masks = objective.mask(batch, KEY)
+        assert int(masks.span_starts.lengths.max()) <= len(special.sentinels)
+        # Rendering confirms the lengths that masking promised.
+        examples = objective.render(batch, masks, special)
+        assert np.array_equal(examples.source_lengths, masks.source_lengths)
+        assert np.array_equal(examples.target_lengths, masks.target_lengths)
+    assert masks.target_lengths.max() <= target_length
+
+
+def test_reduce_hides_as_much_as_fits():
+    batch = make_sequences([16_382] * 3)
+    masks = Span(**{**Span.presets["bart_ls"], "target_length": 1024, "fit": "reduce"}).mask(batch, KEY)
+    noise = masks.span_lengths[0].sum()
+    assert noise + round(noise / 5) + 2 <= 1024 < noise + 1 + round((noise + 1) / 5) + 2
+    roomy = Span(**{**Span.presets["bart_ls"], "target_length": 4096, "fit": "reduce"}).mask(batch, KEY)
+    assert roomy.span_lengths[0].sum() == 1024
+
+
+def test_target_too_short_names_both_cures():
+    objective = Span(**{**Span.presets["bart_ls"], "target_length": 1024})
+    with pytest.raises(FarspanError, match=r"raise target_length to 1231, or give fit=reduce"):
+        objective.validate(facts(16_382))
+    Span(**{**Span.presets["bart_ls"], "target_length": 1231}).validate(facts(16_382))
+    # Every border may cut a span, and each piece costs a sentinel.
+    with pytest.raises(FarspanError, match="raise target_length to 1240"):
+        objective.validate(facts(16_382, documents=10))
+
+
+def test_too_few_sentinels_are_an_error_before_work():
+    with pytest.raises(FarspanError, match="raise sentinels to 27"):
+        Span(sentinels=26).validate(facts(512, documents=2))
+    assert len(Span(sentinels=27).validate(facts(512, documents=2)).sentinels) == 27
+    assert len(Span(sentinels=100).validate(facts(512)).sentinels) == 100
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"density": 0},
+        {"density": 1},
+        {"density": "0.1"},
+        {"density": True},
+        {"density": math.nan},
+        {"mean_span_lengths": []},
+        {"mean_span_lengths": 0.5},
+        {"mean_span_lengths": [3, "4"]},
+        {"mean_span_lengths": None},
+        {"sentinel_order": "up"},
+        {"begin": 1},
+        {"separator": "<sep>"},
+        {"target_length": 2},
+        {"target_length": 3, "begin": True},
+        {"target_length": 100.0},
+        {"target_length": True},
+        {"fit": "crop"},
+        {"sentinels": 0},
+        {"global_attention": "first_n"},
+    ],
+)
+def test_bad_options_name_the_option_the_value_and_the_cure(options):
+    name, value = next(iter(options.items()))
+    with pytest.raises(FarspanError, match=f"option {name} is ") as error:
+        Span(**options)
+    assert repr(value) in str(error.value)
+    assert "give" in str(error.value)
+
+
+def test_reduce_without_a_budget_is_an_error():
+    with pytest.raises(FarspanError, match="target_length is null"):
+        Span(fit="reduce")
+
+
+def test_options_have_one_spelling():
+    assert Span(mean_span_lengths=5).options == Span(mean_span_lengths=[5.0]).options
+    assert Span(mean_span_lengths=(4, 8)).options["mean_span_lengths"] == [4.0, 8.0]
+    assert Span(**Span(mean_span_lengths=[4, 8]).options) == Span(mean_span_lengths=(4.0, 8.0))
+
+
+def test_neighbouring_seeds_share_no_rows():
+    batch = make_sequences([200] * 20)
+    drawn = [Span().mask(batch, make_key(seed, "mask")) for seed in range(3)]
+    rows = {tuple(masks.span_starts[i].tolist()) for masks in drawn for i in range(20)}
+    assert len(rows) == 60
