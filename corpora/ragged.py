@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 import pyarrow as pa
 
@@ -71,7 +72,11 @@ class Ragged:
 
     def take(self, rows: np.ndarray | Sequence[int]) -> Ragged:
         """Copy the given rows, in the given order."""
-        return Ragged.from_rows([self[int(row)] for row in rows], self.values.dtype)
+        rows = np.asarray(rows, np.int64)
+        taken = Ragged.from_lengths(self.values[:0], self.lengths[rows])
+        values = np.empty(taken.offsets[-1], self.values.dtype)
+        _copy_rows(self.values, self.offsets, rows, taken.offsets, values)
+        return Ragged(values, taken.offsets)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
@@ -80,6 +85,16 @@ class Ragged:
         return cls.from_lengths(
             np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts])
         )
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy_rows(
+    values: np.ndarray, offsets: np.ndarray, rows: np.ndarray, out_offsets: np.ndarray, out: np.ndarray
+) -> None:
+    for i in range(len(rows)):
+        start = offsets[rows[i]]
+        for j in range(out_offsets[i + 1] - out_offsets[i]):
+            out[out_offsets[i] + j] = values[start + j]
 
 
 def gather_rows(columns: Sequence[Any], rows: Sequence[int]) -> Any:

@@ -14,6 +14,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, runtime_checkable
 
 from corpora.errors import FarspanError
+from corpora.keyed import make_key
+from corpora.manifest import Manifest
 from corpora.sequences import SequenceBatch
 from objectives.examples import Examples
 from objectives.masks import MaskBatch
@@ -41,10 +43,24 @@ class CorpusFacts:
     max_tokens: int
     max_documents: int
 
+    @classmethod
+    def of(cls, manifest: Manifest) -> CorpusFacts:
+        """The facts in a corpus's manifest."""
+        return cls(
+            vocab_size=manifest.tokenizer["vocab_size"],
+            owned_tokens=manifest.tokenizer["owned_tokens"],
+            sequence_length=manifest.config["sequence_length"],
+            max_tokens=manifest.totals["max_tokens"],
+            max_documents=manifest.totals["max_documents"],
+        )
+
 
 @runtime_checkable
 class Objective(Protocol):
     """Decides what to hide and how it is shown.
+
+    An objective may also offer ``reconstruct(examples, masks, special) -> Ragged``, the text tokens again from what
+    ``render`` gave; checks use it where it is there.
 
     Attributes:
         name: the entry point's name.
@@ -53,9 +69,14 @@ class Objective(Protocol):
             ``first_n``, or ``positions`` (the mask rows bring their own).
     """
 
-    name: str
-    options: Mapping[str, Any]
-    global_attention: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+    @property
+    def global_attention(self) -> str: ...
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check options against tokenizer and lengths; return the special tokens that rendering needs.
@@ -69,11 +90,16 @@ class Objective(Protocol):
 
         Args:
             batch: n corpus rows.
-            key: ``corpora.keyed.make_key(seed, "mask", {"objective": name, **options})``.
+            key: of ``mask_key``.
         """
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """What encoder and decoder see of the rows."""
+
+
+def mask_key(seed: int, objective: Objective) -> bytes:
+    """The key of every draw of an objective: stored masks and masks drawn on the fly are the same."""
+    return make_key(seed, "mask", {"objective": objective.name, **objective.options})
 
 
 def installed() -> dict[str, EntryPoint]:

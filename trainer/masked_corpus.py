@@ -13,10 +13,9 @@ import numpy as np
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.keyed import make_key
 from corpora.manifest import Manifest, manifest_sha256
 from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts, Objective, load_objective
+from objectives.base import CorpusFacts, Objective, load_objective, mask_key
 from objectives.examples import Examples
 from objectives.mask_set import MaskSet
 from objectives.masks import MaskBatch
@@ -58,14 +57,14 @@ class MaskedCorpus:
         return cls(corpus, masks.objective, masks.special_tokens, lambda _, rows: masks.take(rows), identity)
 
     @classmethod
-    def drawn(cls, corpus: Corpus, objective: Objective, facts: CorpusFacts, seed: int) -> MaskedCorpus:
+    def drawn(cls, corpus: Corpus, objective: Objective, seed: int) -> MaskedCorpus:
         """Draw the masks that a mask set made with ``seed`` would hold.
 
         Raises:
             FarspanError: an objective that cannot work on this corpus.
         """
-        key = make_key(seed, "mask", {"objective": objective.name, **objective.options})
-        special = objective.validate(facts)
+        key = mask_key(seed, objective)
+        special = objective.validate(CorpusFacts.of(corpus.manifest))
         return cls(corpus, objective, special, lambda batch, _: objective.mask(batch, key), {"seed": seed})
 
     def __len__(self) -> int:
@@ -98,18 +97,7 @@ def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
         return MaskedCorpus.stored(corpus, masks)
     assert data.objective is not None
     objective = load_objective(**asdict(data.objective))
-    return MaskedCorpus.drawn(corpus, objective, corpus_facts(corpus.manifest), seed)
-
-
-def corpus_facts(manifest: Manifest) -> CorpusFacts:
-    """What an objective asks about the corpus with this ``manifest``."""
-    return CorpusFacts(
-        vocab_size=manifest.tokenizer["vocab_size"],
-        owned_tokens=manifest.tokenizer["owned_tokens"],
-        sequence_length=manifest.config["sequence_length"],
-        max_tokens=manifest.totals["max_tokens"],
-        max_documents=manifest.totals["max_documents"],
-    )
+    return MaskedCorpus.drawn(corpus, objective, seed)
 
 
 def _check_lengths(masks: Manifest, data: DataConfig) -> None:

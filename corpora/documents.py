@@ -1,0 +1,86 @@
+"""Tokenised documents: what every corpus is built from, made once for each text and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.ragged import Ragged
+from corpora.sentences import SentenceSplitter, boundary_bytes, sentence_token_starts
+from corpora.sequences import token_list
+from corpora.tokenizers import Tokenizer
+
+
+def documents_schema(vocab_size: int) -> pa.Schema:
+    """The columns of ``farspan.documents`` (docs/formats.md)."""
+    return pa.schema(
+        [
+            pa.field("document_id", pa.string(), nullable=False),
+            pa.field("source", pa.string(), nullable=False),
+            pa.field("cluster", pa.int64()),
+            pa.field("held_out", pa.bool_(), nullable=False),
+            pa.field("tokens", token_list(vocab_size), nullable=False),
+            pa.field("sentence_starts", pa.list_(pa.int32()), nullable=False),
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which documents are kept apart, decided by the document's id and nothing else.
+
+    Attributes:
+        fraction: share of documents, 0 <= fraction < 1.
+        seed: another seed holds out other documents.
+    """
+
+    fraction: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction < 1:
+            raise FarspanError(f"held-out fraction {self.fraction}: give a share of documents, 0 <= fraction < 1")
+
+    def select(self, document_ids: Sequence[str]) -> np.ndarray:
+        """``(n,)`` bool, True for the held-out documents."""
+        draws = id_keys(make_key(self.seed, "held-out"), document_ids)[:, 0]
+        return draws < np.uint64(min(int(self.fraction * 2.0**64), 2**64 - 1))
+
+
+def tokenize_documents(
+    document_ids: Sequence[str],
+    texts: list[str],
+    source: str,
+    tokenizer: Tokenizer,
+    splitter: SentenceSplitter,
+    held_out: HeldOut,
+) -> pa.RecordBatch:
+    """Turn a block of n texts into n rows of ``documents_schema``.
+
+    A sentence starts at the first token that begins at or after its first character; whitespace between two sentences
+    belongs to the second, as it does in tokens, and a boundary inside a token to the earlier sentence.
+    """
+    # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token begins
+    tokens, starts = tokenizer.encode_with_starts(texts)
+    sentences = [
+        sentence_token_starts(starts[row], boundary_bytes(text, splitter.boundaries(text)))
+        for row, text in enumerate(texts)
+    ]
+    schema = documents_schema(tokenizer.vocab_size)
+    kind = schema.field("tokens").type
+    return pa.record_batch(
+        [
+            pa.array(document_ids, pa.string()),
+            pa.array([source] * len(texts), pa.string()),
+            pa.nulls(len(texts), pa.int64()),
+            pa.array(held_out.select(document_ids)),
+            Ragged(tokens.values.astype(kind.value_type.to_pandas_dtype()), tokens.offsets).to_arrow(kind),
+            Ragged.from_rows(sentences, np.int32).to_arrow(pa.list_(pa.int32())),
+        ],
+        schema=schema,
+    )

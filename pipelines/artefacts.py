@@ -1,0 +1,53 @@
+"""What every job does with artefacts: copy a tokenizer along, bring a folder to local disk, name a parent."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+
+from corpora.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.manifest import manifest_sha256
+from corpora.tokenizers import Tokenizer, load_tokenizer
+from pipelines.beam_files import files_for
+
+
+def absolute(path: str) -> str:
+    """Workers may stand in another folder than the command."""
+    return path if "://" in path else os.path.abspath(path)
+
+
+def tokenizer_folder(artefact: str) -> str:
+    return os.path.join(artefact, "tokenizer")
+
+
+def copy_tokenizer(source: str, files: Files, target: str) -> None:
+    """Copy the files of a saved tokenizer from one folder, anywhere, to another."""
+    read = files_for(source)
+    for path in read.walk(source):
+        write_bytes(files, os.path.join(target, os.path.basename(path)), read_bytes(read, path))
+
+
+def save_tokenizer(tokenizer: Tokenizer, files: Files, target: str) -> None:
+    """Save a loaded tokenizer into a folder anywhere."""
+    for name, data in tokenizer.serialized().items():
+        write_bytes(files, os.path.join(target, name), data)
+
+
+@lru_cache(maxsize=4)
+def artefact_tokenizer(artefact: str) -> Tokenizer:
+    """The tokenizer that lies in an artefact; once a process."""
+    folder = tokenizer_folder(artefact)
+    if "://" not in folder:
+        return load_tokenizer(folder)
+    with tempfile.TemporaryDirectory() as local:
+        copy_tokenizer(folder, LocalFiles(), local)
+        return load_tokenizer(local)
+
+
+def parent_entry(output: str, parent: str) -> Mapping[str, str]:
+    """``parent`` of a manifest: where the parent lies as seen from ``output``, and the sha256 of its manifest."""
+    remote = "://" in output or "://" in parent
+    path = parent if remote else os.path.relpath(parent, output)
+    return {"path": path, "manifest_sha256": manifest_sha256(files_for(parent), parent)}

@@ -1,0 +1,260 @@
+"""``farspan documents``: raw text to tokenised documents, in record ranges.
+
+A task is a list of ranges of about ``task_bytes`` together and becomes one shard; how ranges were cut shows in no id
+and no byte of a row. Bad records go to ``rejects/``, their neighbours stay.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.documents import HeldOut, tokenize_documents
+from corpora.errors import FarspanError
+from corpora.manifest import Manifest, Receipt
+from corpora.readers import Range, ReadOptions, RecordBlock, Reject, plan_ranges, read_records
+from corpora.sentences import SentenceSplitter, load_splitter
+from corpora.shards import shard_name
+from corpora.tokenizers import load_tokenizer
+from pipelines import duplicates
+from pipelines.artefacts import absolute, artefact_tokenizer, save_tokenizer
+from pipelines.beam_files import files_for
+from pipelines.documents_shard import DocumentsShard, write_rejects
+from pipelines.job import WORK, Job, Report, Stage, Task
+
+
+@dataclass(frozen=True)
+class Input:
+    """Raw files under one source name.
+
+    Attributes:
+        source: first part of every document id.
+        root: folder that paths in ids are relative to, so that ids survive a move.
+        paths: the files, sorted.
+    """
+
+    source: str
+    root: str
+    paths: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Input:
+        """``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
+
+        Raises:
+            FarspanError: nothing matches.
+        """
+        name, given, pattern = text.partition("=")
+        if not given or "/" in name:
+            name, pattern = "", text
+        pattern = absolute(pattern).rstrip("/")
+        files = files_for(pattern)
+        paths = [path for path in files.match(pattern) or files.walk(pattern) if not _hidden(path)]
+        if not paths:
+            raise FarspanError(f"--input {text}: matches no file; give a file, a folder or a quoted glob")
+        fixed = pattern.split("*")[0].split("?")[0].split("[")[0]
+        root = pattern if fixed == pattern and paths != [pattern] else os.path.dirname(fixed)
+        stem = os.path.basename(pattern if "*" not in pattern else root).split(".")[0]
+        return cls(name or stem or "text", root, tuple(paths))
+
+    def relative(self, path: str) -> str:
+        return path[len(self.root) :].lstrip("/")
+
+
+def _hidden(path: str) -> bool:
+    return os.path.basename(path).startswith((".", "_"))
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Options of the job.
+
+    Attributes:
+        inputs: raw files.
+        output: folder of the artefact.
+        tokenizer: file, folder or name for ``load_tokenizer``.
+        sentences: sentence splitter.
+        held_out: share of documents kept apart for evaluation.
+        seed: of that choice.
+        read: how records are read.
+        task_bytes: raw bytes a task, and so a shard, is made from.
+        error_budget: largest tolerated share of rejected records.
+        compression: None, ``lz4`` or ``zstd``.
+    """
+
+    inputs: tuple[Input, ...]
+    output: str
+    tokenizer: str
+    read: ReadOptions
+    sentences: str = "nupunkt"
+    held_out: float = 0.0
+    seed: int = 0
+    task_bytes: int = 32 << 20
+    error_budget: float = 0.01
+    compression: str | None = None
+
+
+def plan(options: Documents) -> Job:
+    """Check the options, look at every input's size and lay out the tasks.
+
+    Raises:
+        FarspanError: two inputs would give equal ids, or an option is out of range.
+    """
+    output = absolute(options.output)
+    tokenizer = load_tokenizer(options.tokenizer)
+    splitter = load_splitter(options.sentences)
+    held_out = HeldOut(options.held_out, options.seed)
+    _refuse_equal_ids(options.inputs)
+    ranges = [
+        (source, name, piece)
+        for source, name, path in every_file(options.inputs)
+        for piece in plan_ranges(path, files_for(path), options.read, options.task_bytes)
+    ]
+    groups = list(_grouped(ranges, options.task_bytes))
+    shards = [os.path.join(output, "shards", shard_name(index, len(groups))) for index in range(len(groups))]
+    # ids that the user brings may repeat: shards then wait in _work/ until all ids are known
+    waiting = [os.path.join(output, WORK, f"unchecked-{index:05d}.arrow") for index in range(len(groups))]
+    tasks = [
+        Task(
+            f"documents-{index:05d}",
+            {
+                "shard": waiting[index] if options.read.id_field else shards[index],
+                "ranges": [(source, name, asdict(piece)) for source, name, piece in group],
+            },
+            sum(piece.bytes for _, _, piece in group) >> 10,
+        )
+        for index, group in enumerate(groups)
+    ]
+    config = {
+        "builder": "documents",
+        "sources": sorted({item.source for item in options.inputs}),
+        "sentences": {"name": splitter.name, "version": splitter.version},
+        "held_out": options.held_out,
+        "read": asdict(options.read),
+        "task_bytes": options.task_bytes,
+        "compression": options.compression,
+    }
+    inputs = tuple(
+        {"path": f"{source}:{name}", "bytes": files_for(path).size(path)}
+        for source, name, path in every_file(options.inputs)
+    )
+    head = Manifest(
+        format="farspan.documents",
+        config=config,
+        seed=options.seed,
+        rows_per_batch=DocumentsShard.ROWS_PER_BATCH,
+        tokenizer={
+            "fingerprint": tokenizer.fingerprint,
+            "vocab_size": tokenizer.vocab_size,
+            "owned_tokens": tokenizer.owned_tokens,
+        },
+        inputs=inputs,
+    )
+    work = TokenizeRanges(output, options.sentences, held_out, options.read, options.compression)
+    stages = [Stage("documents", tasks, work, "KiB")]
+    if options.read.id_field:
+        stages += duplicates.stages(output, waiting, shards, tokenizer.vocab_size, options.compression)
+    return Job(
+        output,
+        head,
+        stages,
+        partial(save_tokenizer, tokenizer),
+        sum(piece.bytes for _, _, piece in ranges),
+        options.error_budget,
+    )
+
+
+def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
+    """(source, relative path, path) of every file, each once."""
+    seen = set()
+    for item in inputs:
+        for path in item.paths:
+            if (item.source, path) not in seen:
+                seen.add((item.source, path))
+                yield item.source, item.relative(path), path
+
+
+def _refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
+    names: dict[tuple[str, str], str] = {}
+    for source, name, path in every_file(inputs):
+        other = names.setdefault((source, name), path)
+        if other != path:
+            raise FarspanError(
+                f"{other} and {path} would give documents the same ids {source}:{name}:...; "
+                "name the sources apart: --input NAME=PATTERN"
+            )
+
+
+def _grouped(ranges: list[tuple[str, str, Range]], target: int) -> Iterator[list[tuple[str, str, Range]]]:
+    group: list[tuple[str, str, Range]] = []
+    size = 0
+    for entry in ranges:
+        if group and size + entry[2].bytes > target:
+            yield group
+            group, size = [], 0
+        group.append(entry)
+        size += entry[2].bytes
+    if group:
+        yield group
+
+
+@dataclass(frozen=True)
+class TokenizeRanges:
+    """Read the ranges of a task, tokenise them block by block, write one shard and the task's rejects."""
+
+    output: str
+    sentences: str
+    held_out: HeldOut
+    read: ReadOptions
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.sentences)
+        path = task.payload["shard"]
+        files = files_for(path)
+        counts: dict[str, Counter[str]] = {}
+        rejects: list[tuple[str, str, Reject]] = []
+        done = 0
+        with DocumentsShard(files, path, tokenizer.vocab_size, self.compression) as shard:
+            for source, name, values in task.payload["ranges"]:
+                piece = Range(**values)
+                count = counts.setdefault(source, Counter())
+                for block in read_records(piece, files_for(piece.path), self.read):
+                    count["read"] += block.read
+                    count["rejected"] += len(block.rejects)
+                    rejects += [(source, name, reject) for reject in block.rejects]
+                    if block.texts:
+                        ids = _document_ids(source, name, block)
+                        batch = tokenize_documents(ids, block.texts, source, tokenizer, splitter, self.held_out)
+                        lengths = np.diff(batch.column("tokens").offsets.to_numpy())
+                        # only spaces, say: text that the tokenizer turns into nothing
+                        count["filtered"] += int((lengths == 0).sum())
+                        shard.write(batch if lengths.all() else batch.filter(pa.array(lengths > 0)))
+                    report(done + block.position >> 10)
+                done += piece.bytes
+        if rejects:
+            write_rejects(files, os.path.join(self.output, "rejects", f"{task.name}.arrow"), rejects)
+        reasons = Counter(reject.reason for _, _, reject in rejects)
+        if self.read.id_field:
+            duplicates.write_ids(files, path, shard.ids)
+            return Receipt(task.name, counts=counts, rejects=reasons)
+        for source, count in counts.items():
+            count["written"] = shard.written[source]
+        return Receipt(task.name, shard.info, shard.totals, counts, reasons)
+
+
+def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
+    if block.ids is not None:
+        return [f"{source}:{own}" for own in block.ids]
+    return [f"{source}:{name}:{key}" for key in block.keys]
+
+
+@lru_cache(maxsize=2)
+def _splitter(name: str) -> SentenceSplitter:
+    return load_splitter(name)

@@ -1,0 +1,81 @@
+"""One shard of documents while it is written, with the numbers that its receipt needs, and its dead letters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.documents import documents_schema
+from corpora.files import Files
+from corpora.manifest import ShardInfo
+from corpora.readers import Reject
+from corpora.shards import write_shard
+
+REJECTS_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("source", "path", "record", "reason", "detail")] + [("raw", pa.binary())]
+)
+
+
+class DocumentsShard:
+    """Counts what it writes.
+
+    Attributes:
+        totals: documents, tokens, sentences, the held-out ones among them, and the longest document.
+        written: documents by source.
+        ids: document ids in row order.
+        info: the shard, once the ``with`` block has ended.
+    """
+
+    ROWS_PER_BATCH = 1024
+
+    def __init__(self, files: Files, path: str, vocab_size: int, compression: str | None) -> None:
+        self._place = (files, path, documents_schema(vocab_size), self.ROWS_PER_BATCH, compression)
+        self._stack = ExitStack()
+        names = ("documents", "tokens", "sentences", "held_out_documents", "held_out_tokens", "max_tokens")
+        self.totals = dict.fromkeys(names, 0)
+        self.written: Counter[str] = Counter()
+        self.ids: list[str] = []
+        self._info: list[ShardInfo] = []
+
+    @property
+    def info(self) -> tuple[ShardInfo, ...]:
+        return tuple(self._info)
+
+    def __enter__(self) -> DocumentsShard:
+        self._writer, self._info = self._stack.enter_context(write_shard(*self._place))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._stack.__exit__(kind, error, trace)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write(batch)
+        # (documents,) tokens of each, and whether it is held out
+        lengths = np.diff(batch.column("tokens").offsets.to_numpy())
+        held = batch.column("held_out").to_numpy(zero_copy_only=False)
+        sentences = batch.column("sentence_starts").offsets
+        totals = self.totals
+        totals["documents"] += len(batch)
+        totals["tokens"] += int(lengths.sum())
+        totals["sentences"] += sentences[-1].as_py() - sentences[0].as_py() if len(batch) else 0
+        totals["held_out_documents"] += int(held.sum())
+        totals["held_out_tokens"] += int(lengths[held].sum())
+        totals["max_tokens"] = max(totals["max_tokens"], int(lengths.max(initial=0)))
+        self.written.update(batch.column("source").to_pylist())
+        self.ids += batch.column("document_id").to_pylist()
+
+
+def write_rejects(files: Files, path: str, rejects: Sequence[tuple[str, str, Reject]]) -> None:
+    """Write dead letters: (source, relative path, reject) each."""
+    rows = [(source, name, r.key, r.reason, r.detail, r.raw) for source, name, r in rejects]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTS_SCHEMA.types, strict=True)]
+    with write_shard(files, path, REJECTS_SCHEMA, DocumentsShard.ROWS_PER_BATCH) as (writer, _):
+        writer.write(pa.record_batch(arrays, schema=REJECTS_SCHEMA))

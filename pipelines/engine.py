@@ -1,0 +1,146 @@
+"""Which engine runs a pipeline, and what happens when a worker dies.
+
+The default is Beam's embedded runner: in process, or with worker processes. ``--runner`` hands the same pipeline to any
+other runner, with Beam's own flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corpora.errors import FarspanError
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to run.
+
+    Attributes:
+        runner: ``embedded``, or the name of a Beam runner.
+        workers: processes of the embedded runner; 0 chooses by the size of the job.
+        beam_flags: Beam's own flags, unchanged.
+    """
+
+    runner: str = EMBEDDED
+    workers: int = 0
+    beam_flags: tuple[str, ...] = ()
+
+    def worker_count(self, tasks: int, work_bytes: int) -> int:
+        """Processes worth starting: one for a job that is over before a second has started."""
+        if self.workers:
+            return max(1, min(self.workers, tasks))
+        if work_bytes < 16 << 20:
+            return 1
+        return max(1, min(len(os.sched_getaffinity(0)), tasks))
+
+
+class WorkerDied(FarspanError):
+    """A worker process ended by itself; the runner would wait for it for ever."""
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """Refuse flags that neither farspan nor Beam knows; Beam alone would drop them without a word.
+
+    Raises:
+        FarspanError: with the nearest known flag.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    for options in PipelineOptions.__subclasses__():
+        add = getattr(options, "_add_argparse_args", None)
+        if add:
+            add(parser)
+    unknown = parser.parse_known_args(list(flags))[1]
+    for flag in unknown:
+        if flag.startswith("-"):
+            name = flag.split("=")[0]
+            close = difflib.get_close_matches(name, list(parser._option_string_actions), n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise FarspanError(f"{name} is a flag of neither farspan nor Beam{hint} See --help")
+    if unknown:
+        raise FarspanError(f"unexpected argument {unknown[0]!r}; see --help")
+
+
+def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:
+    """Run the pipeline that ``build`` puts together, to its end.
+
+    Args:
+        build: receives an empty ``beam.Pipeline``.
+        workers: processes for the embedded runner; 1 stays in this process.
+
+    Raises:
+        WorkerDied: a worker process was killed or crashed.
+        Exception: what the pipeline raised.
+    """
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)  # before Beam's import installs its own handler
+    logging.getLogger().addHandler(logging.NullHandler())
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    if engine.runner != EMBEDDED:
+        options = PipelineOptions([f"--runner={engine.runner}", *engine.beam_flags])
+        with beam.Pipeline(options=options) as pipeline:
+            build(pipeline)
+        return
+
+    mode = "multi_processing" if workers > 1 else "in_memory"
+    options = PipelineOptions(
+        [f"--direct_running_mode={mode}", f"--direct_num_workers={workers}", *engine.beam_flags],
+        save_main_session=False,
+    )
+    failure: list[BaseException] = []
+    ended, died = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            pipeline = beam.Pipeline(runner=_embedded_runner(options), options=options)
+            build(pipeline)
+            pipeline.run().wait_until_finish()
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            ended.set()
+
+    def watch(arguments: threading.ExceptHookArgs) -> None:
+        if "Worker subprocess exited" in str(arguments.exc_value):
+            died.set()
+            ended.set()
+        else:
+            previous(arguments)
+
+    # Beam waits for ever for a worker process that was killed; only this hook hears of it.
+    previous, threading.excepthook = threading.excepthook, watch
+    try:
+        threading.Thread(target=run, name="farspan-pipeline", daemon=True).start()
+        while not ended.wait(1.0):  # a finite wait leaves the main thread open to Ctrl-C
+            pass
+    finally:
+        threading.excepthook = previous
+    if died.is_set():
+        raise WorkerDied(
+            "a worker process was killed or crashed (out of memory is the usual reason); finished work is kept: "
+            "run the same command again to resume, with fewer --workers if memory is short"
+        )
+    if failure:
+        raise failure[0]
+
+
+def _embedded_runner(options: Any) -> Any:
+    """FnApiRunner whose worker processes receive the pipeline's options (file-system settings, for one)."""
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+
+    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(provision))

@@ -1,0 +1,232 @@
+"""A job: stages of independent file-level tasks that end in one artefact.
+
+Payload stays in files. A task writes its output under a temporary name, renames it, then leaves a receipt in
+``_work/``; the manifest is a fold over the receipts. So a killed job resumes where it stood, and a task that runs twice
+does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import apache_beam as beam
+
+from corpora.errors import FarspanError
+from corpora.files import Files, read_bytes, sweep, write_bytes
+from corpora.manifest import NAME, Manifest, Receipt, farspan_version, fold, json_bytes, read_manifest, write_manifest
+from pipelines.beam_files import files_for
+from pipelines.engine import Engine, run_pipeline
+from pipelines.progress import ProgressBars, Reporter
+
+WORK = "_work"
+Report = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit of work: what a worker receives. ``units`` is its size in the stage's unit."""
+
+    name: str
+    payload: Mapping[str, Any]
+    units: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tasks that need nothing of each other.
+
+    Attributes:
+        work: picklable; called with a task and a function that takes the units done so far.
+        unit: what ``Task.units`` counts.
+    """
+
+    name: str
+    tasks: Sequence[Task]
+    work: Callable[[Task, Report], Receipt]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """An artefact in the making.
+
+    Attributes:
+        output: its folder.
+        head: its manifest without what the receipts will say.
+        stages: run one after the other.
+        tokenizer: copies the tokenizer into the folder it is given.
+        work_bytes: size of the input, for the choice of workers.
+        error_budget: largest tolerated share of rejected records.
+    """
+
+    output: str
+    head: Manifest
+    stages: Sequence[Stage]
+    tokenizer: Callable[[Files, str], None]
+    work_bytes: int
+    error_budget: float = 1.0
+
+
+def run_job(job: Job, engine: Engine) -> Manifest:
+    """Run or resume a job; return the manifest, at once when the artefact is finished already.
+
+    Raises:
+        FarspanError: the folder holds something else, a task failed, or the error budget is spent.
+    """
+    files = files_for(job.output)
+    work = os.path.join(job.output, WORK)
+    if files.exists(os.path.join(job.output, NAME)):
+        finished = read_manifest(files, job.output)
+        _refuse_changes(job.output, finished.job, job.head.job)
+        files.delete(files.walk(work))
+        return finished
+    opened = os.path.join(work, "job.json")
+    tasks = [task.name for stage in job.stages for task in stage.tasks]
+    if files.exists(opened):
+        started = json.loads(read_bytes(files, opened))
+        _refuse_changes(job.output, Manifest(**started["head"]).job, job.head.job)
+        sweep(files, job.output)
+        files.delete(files.match(os.path.join(work, "*.failed")))
+    elif any(files.walk(job.output)):
+        raise FarspanError(f"{job.output}: not empty and no farspan artefact; give --output a new or empty folder")
+    job.tokenizer(files, os.path.join(job.output, "tokenizer"))
+    write_bytes(files, opened, json_bytes({"head": json.loads(job.head.to_json()), "tasks": tasks}))
+
+    done = {os.path.basename(path).removesuffix(".json") for path in files.match(os.path.join(work, "*.json"))}
+    left = sum(name not in done for name in tasks)
+    if 0 < left < len(tasks):
+        print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)
+    if left:
+        totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in job.stages}
+        widest = max(sum(task.name not in done for task in stage.tasks) for stage in job.stages)
+        with ProgressBars(totals) as bars:
+            try:
+                run_pipeline(
+                    lambda pipeline: _build(pipeline, job, done, bars.reporter),
+                    engine,
+                    engine.worker_count(widest, job.work_bytes),
+                )
+            except FarspanError:
+                raise
+            except Exception as error:
+                raise _explain(files, work, error) from error
+    return finalize(job.output, job.error_budget)
+
+
+def finalize(output: str, error_budget: float = 1.0) -> Manifest:
+    """Fold the receipts of a job whose tasks are all done into the manifest.
+
+    Raises:
+        FarspanError: tasks are missing, or more records were rejected than the budget allows.
+    """
+    files = files_for(output)
+    work = os.path.join(output, WORK)
+    opened = os.path.join(work, "job.json")
+    if files.exists(os.path.join(output, NAME)):
+        return read_manifest(files, output)
+    if not files.exists(opened):
+        raise FarspanError(f"{output}: no job was started here; give the --output of an unfinished job")
+    started = json.loads(read_bytes(files, opened))
+    paths = {name: os.path.join(work, f"{name}.json") for name in started["tasks"]}
+    missing = [name for name, path in paths.items() if not files.exists(path)]
+    if missing:
+        raise FarspanError(
+            f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
+        )
+    folded = fold(Receipt.from_json(read_bytes(files, path)) for path in paths.values())
+    _check_budget(output, folded, error_budget)
+    head = Manifest(**{**started["head"], "inputs": tuple(started["head"]["inputs"])})
+    manifest = replace(head, **folded, farspan_version=farspan_version())
+    write_manifest(files, output, manifest)
+    files.delete(files.walk(work))
+    if "://" not in work and os.path.isdir(work):
+        os.rmdir(work)
+    return manifest
+
+
+class RunTask(beam.DoFn):
+    """Does one task unless its receipt is there, and leaves the receipt."""
+
+    def __init__(self, stage: str, work: Callable[[Task, Report], Receipt], output: str, reporter: Reporter) -> None:
+        self._stage, self._work, self._output, self._reporter = stage, work, output, reporter
+
+    def process(self, task: Task, *barrier: Any) -> Iterator[str]:
+        files = files_for(self._output)
+        place = os.path.join(self._output, WORK, task.name)
+        if not files.exists(f"{place}.json"):
+            try:
+                receipt = self._work(task, lambda done: self._reporter(self._stage, task.name, done))
+            except Exception as error:
+                # runners wrap an exception in their own words; the file keeps ours
+                text = str(error) if isinstance(error, FarspanError) else traceback.format_exc()
+                write_bytes(files, f"{place}.failed", text.encode())
+                raise
+            write_bytes(files, f"{place}.json", receipt.to_json())
+        self._reporter(self._stage, task.name, task.units)
+        yield task.name
+
+
+def _build(pipeline: beam.Pipeline, job: Job, done: set[str], reporter: Reporter) -> None:
+    """Create | Reshuffle | ParDo for each stage, a stage waiting for the one before by way of a side input."""
+    barrier: list[Any] = []
+    for stage in job.stages:
+        for task in stage.tasks:
+            if task.name in done:
+                reporter(stage.name, task.name, task.units)
+        finished = (
+            pipeline
+            | f"{stage.name}: tasks" >> beam.Create([task for task in stage.tasks if task.name not in done])
+            | f"{stage.name}: spread" >> beam.Reshuffle()
+            | f"{stage.name}: work" >> beam.ParDo(RunTask(stage.name, stage.work, job.output, reporter), *barrier)
+        )
+        barrier = [beam.pvalue.AsIter(finished)]
+
+
+def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(now))
+    changed = [f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)]
+    if changed:
+        raise FarspanError(
+            f"{output}: holds a job with another configuration: {'; '.join(changed[:5])}. "
+            "Give --output another folder, or delete this one to make it again"
+        )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield name, _short(before), _short(now)
+
+
+def _short(value: Any) -> Any:
+    text = json.dumps(value)
+    return value if len(text) <= 80 else text[:77] + "..."
+
+
+def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None:
+    read = sum(row["read"] for row in folded["counts"].values())
+    rejected = sum(row["rejected"] for row in folded["counts"].values())
+    if rejected > budget * read:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in folded["rejects"].items())
+        raise FarspanError(
+            f"{output}: {rejected:,} of {read:,} records were rejected ({reasons}), more than the error budget of "
+            f"{budget:.2%}. Look into {os.path.join(output, 'rejects')}; then mend the input and use a new folder, or "
+            "run the same command with a larger --error-budget, which keeps the finished work"
+        )
+
+
+def _explain(files: Files, work: str, error: Exception) -> FarspanError:
+    failed = files.match(os.path.join(work, "*.failed"))
+    if not failed:
+        return FarspanError(f"the runner stopped: {error}")
+    reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
+    task = os.path.basename(failed[0]).removesuffix(".failed")
+    return FarspanError(f"task {task} failed: {reason}\nfinished tasks are kept: run the same command again to resume")
