@@ -61,8 +61,7 @@ def save_checkpoint(
         Its folder.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    for abandoned in directory.glob("*.tmp-*"):
-        shutil.rmtree(abandoned)
+    _sweep(directory)
     path = directory / f"step-{step:08d}"
     temporary = Path(temporary_name(str(path)))
     files = {f"{name}.pt": _save(temporary / f"{name}.pt", state) for name, state in states.items()}
@@ -80,6 +79,7 @@ def save_checkpoint(
         os.replace(path, temporary_name(str(path)))
     os.replace(temporary, path)
     _sync_folder(directory)
+    _sweep(directory)
     for old in _newest_first(directory)[keep:]:
         if old != path:
             shutil.rmtree(old)
@@ -178,6 +178,12 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
+
+
+def _sweep(directory: Path) -> None:
+    """Delete what a killed writer left behind, and what was put aside."""
+    for abandoned in directory.glob("*.tmp-*"):
+        shutil.rmtree(abandoned)
 
 
 def _newest_first(directory: Path) -> list[Path]:

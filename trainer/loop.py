@@ -14,6 +14,7 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from trainer.data import Batch, Loader
+from trainer.model.flops import forward_flops
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.optimizer import build_optimizer, learning_rate_factor
@@ -81,6 +82,7 @@ class Trainer:
             "target_tokens": targets,
             "target_positions": sum(batch.labels.numel() for batch in batches),
             "source_tokens_per_second": sum(batch.source_tokens for batch in batches) / seconds,
+            "model_tflops_per_second": sum(self._flops(batch) for batch in batches) / seconds / 1e12,
             "seconds": seconds,
         }
         return record if self._count_skipped(finite) else {**record, "skipped": _suspects(batches, losses)}
@@ -117,6 +119,12 @@ class Trainer:
     def _dropout_seed(self, batch: Batch) -> int:
         key = make_key(self.recipe.run.seed, "dropout", {"sample": int(batch.samples[0])})
         return int.from_bytes(key[:8], "little", signed=True)
+
+    def _flops(self, batch: Batch) -> int:
+        """Of forward and backward, which is twice a forward; what is computed again is not counted."""
+        model, (rows, source) = self.recipe.model, batch.source_ids.shape
+        target = batch.labels.shape[1] if model.decoder else batch.target_tokens // rows
+        return 3 * rows * forward_flops(model, self.model.tokens.num_embeddings, source, target)
 
     def _count_skipped(self, finite: bool) -> bool:
         self._skipped = 0 if finite else self._skipped + 1

@@ -63,6 +63,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_replaced(tmp_path, damage, name
     assert name in said[0]
     save(tmp_path, 2)
     assert load(tmp_path)[0].step == 2
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_nothing_but_damage_is_no_fresh_start(tmp_path):

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.keyed import make_key
 from corpora.manifest import Manifest, manifest_sha256, write_manifest
 from corpora.sequences import corpus_schema
 from corpora.shards import shard_name, write_shard
-from objectives.base import load_objective
+from objectives.base import CorpusFacts, load_objective, mask_key
 from objectives.mask_set import MaskSet
 from objectives.masks import MASK_SCHEMA
 from tests.factories import OWNED, VOCAB, make_sequences
+from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
-from trainer.masked_corpus import MaskedCorpus, corpus_facts, open_source
+from trainer.masked_corpus import MaskedCorpus, open_source
+from trainer.optimizer import ScheduleConfig
+from trainer.recipe import EvaluationConfig
+from trainer.run import train
 
 FILES = LocalFiles()
 OPTIONS = {"density": 0.15}
 SEED = 3
+SPAN = ObjectiveConfig(name="span", options=OPTIONS)
 
 
 def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
@@ -50,9 +57,8 @@ def folders(tmp_path) -> tuple[str, str]:
     schema = corpus_schema(VOCAB)
     write_artefact(corpus, manifest, schema, [block.to_arrow(schema) for block in blocks])
     objective = load_objective("span", options=OPTIONS)
-    special = objective.validate(corpus_facts(Corpus(str(corpus)).manifest))
-    key = make_key(SEED, "mask", {"objective": objective.name, **objective.options})
-    drawn = [objective.mask(block, key) for block in blocks]
+    special = objective.validate(CorpusFacts.of(Corpus(str(corpus)).manifest))
+    drawn = [objective.mask(block, mask_key(SEED, objective)) for block in blocks]
     mask_manifest = replace(
         manifest,
         format="farspan.masks",
@@ -73,7 +79,7 @@ def test_drawn_masks_are_the_stored_ones(folders):
     corpus, masks = Corpus(folders[0]), MaskSet(folders[1])
     stored = MaskedCorpus.stored(corpus, masks)
     objective = load_objective("span", options=OPTIONS)
-    drawn = MaskedCorpus.drawn(corpus, objective, corpus_facts(corpus.manifest), SEED)
+    drawn = MaskedCorpus.drawn(corpus, objective, SEED)
     assert len(stored) == len(drawn) == 9
     assert stored.special == drawn.special
     indices = np.array([8, 0, 5, 4, 0])
@@ -83,7 +89,7 @@ def test_drawn_masks_are_the_stored_ones(folders):
     assert [row.tobytes() for row in one.sequence_ids] == [
         corpus.take(np.array([index])).sequence_id(0) for index in indices
     ]
-    another = MaskedCorpus.drawn(corpus, objective, corpus_facts(corpus.manifest), SEED + 1)
+    another = MaskedCorpus.drawn(corpus, objective, SEED + 1)
     assert not np.array_equal(another.examples(indices).source_ids, one.source_ids)
     assert len({stored.fingerprint, drawn.fingerprint, another.fingerprint}) == 3
 
@@ -98,7 +104,7 @@ def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):
 def test_sections_open_what_they_name(folders):
     data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
     read = open_source(replace(data, masks=folders[1]), SEED)
-    drawn = open_source(replace(data, objective=ObjectiveConfig(name="span", options=OPTIONS)), SEED)
+    drawn = open_source(replace(data, objective=SPAN), SEED)
     rows = np.arange(9)
     np.testing.assert_array_equal(read.examples(rows).target_ids, drawn.examples(rows).target_ids)
 
@@ -120,3 +126,26 @@ def test_wrong_sections_are_refused(folders):
     manifest.write_text(manifest.read_text() + "\n")
     with pytest.raises(FarspanError, match="masks of the corpus with manifest sha256"):
         open_source(data, 0)
+
+
+def test_runs_on_read_and_on_drawn_masks_are_the_same_run(folders, tmp_path):
+    """From the folders that a recipe names, held-out ones included."""
+    losses = []
+    for name, section in (("read", {"masks": folders[1]}), ("drawn", {"objective": SPAN})):
+        recipe = toy_recipe(tmp_path / name, steps=3, seed=SEED, batch_size=5, micro_batch_size=5)
+        recipe = replace(
+            recipe,
+            model=replace(
+                recipe.model,
+                encoder=replace(recipe.model.encoder, positions=128),
+                decoder=replace(recipe.model.decoder, positions=64),
+            ),
+            data=DataConfig(corpus=folders[0], source_length=128, target_length=64, **section),
+            schedule=ScheduleConfig(warmup_steps=1),
+            evaluation=EvaluationConfig(corpus=folders[0], masks=section.get("masks"), every=2),
+        )
+        assert train(recipe, console=Console(file=StringIO())).finished
+        records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        losses.append([record.get("loss", record.get("held_out_loss")) for record in records])
+    assert len(losses[0]) == 5
+    assert losses[0] == losses[1]

@@ -105,6 +105,7 @@ def test_metrics_count_real_and_padded(tmp_path):
     assert record["source_positions"] % 8 == 0
     assert 0 < record["target_tokens"] < record["target_positions"]
     assert record["learning_rate"] == pytest.approx(1e-2 / 5)
+    assert record["model_tflops_per_second"] > 0
     assert record["source_tokens_per_second"] == pytest.approx(record["source_tokens"] / record["seconds"])
 
 

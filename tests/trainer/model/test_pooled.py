@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from corpora.errors import FarspanError
 from trainer.model.pooled import PooledAttention, Pooling
@@ -63,6 +64,14 @@ def test_pooled_keys_are_contiguous_and_as_many_as_published():
     assert pooled.is_contiguous()
     image = torch.ones(1, 2 * WIDTH, 16_384)
     assert F.avg_pool1d(image, 18, 12, 9).shape[-1] == Pooling().windows(16_384)
+
+
+def test_pooled_attention_takes_the_fast_kernel():
+    layer = PooledAttention(WIDTH, HEADS, SMALL, 0.0)
+    real = torch.arange(24) < torch.tensor([[24], [9]])
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        layer(torch.randn(2, 24, WIDTH)).sum().backward()
+        layer(torch.randn(2, 24, WIDTH), real).sum().backward()
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_pooling_starts_as_no_pooling_unless_asked():
     assert zero.encoder.layers[1].pooling.out.weight.grad.abs().max() > 0  # it can leave zero
 
 
-def test_loss_is_the_sum_over_real_targets_and_chunks_agree():
+def test_loss_is_the_sum_over_real_targets():
     model = build_model(CONFIG, VOCAB, seed=0)
     ids, decoder_ids = torch.randint(0, VOCAB, (2, 9)), torch.randint(0, VOCAB, (2, 6))
     labels = torch.randint(0, VOCAB, (2, 6))
