@@ -24,7 +24,6 @@ from tests.factories import OWNED, VOCAB, make_sequences
 from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
 from trainer.masked_corpus import MaskedCorpus, open_source
-from trainer.optimizer import ScheduleConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
 
@@ -132,7 +131,7 @@ def test_runs_on_read_and_on_drawn_masks_are_the_same_run(folders, tmp_path):
     """From the folders that a recipe names, held-out ones included."""
     losses = []
     for name, section in (("read", {"masks": folders[1]}), ("drawn", {"objective": SPAN})):
-        recipe = toy_recipe(tmp_path / name, steps=3, seed=SEED, batch_size=5, micro_batch_size=5)
+        recipe = toy_recipe(tmp_path / name, steps=6, seed=SEED, batch_size=5, micro_batch_size=5)
         recipe = replace(
             recipe,
             model=replace(
@@ -141,11 +140,10 @@ def test_runs_on_read_and_on_drawn_masks_are_the_same_run(folders, tmp_path):
                 decoder=replace(recipe.model.decoder, positions=64),
             ),
             data=DataConfig(corpus=folders[0], source_length=128, target_length=64, **section),
-            schedule=ScheduleConfig(warmup_steps=1),
             evaluation=EvaluationConfig(corpus=folders[0], masks=section.get("masks"), every=2),
         )
         assert train(recipe, console=Console(file=StringIO())).finished
         records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         losses.append([record.get("loss", record.get("held_out_loss")) for record in records])
-    assert len(losses[0]) == 5
+    assert len(losses[0]) == 6 + 3
     assert losses[0] == losses[1]
