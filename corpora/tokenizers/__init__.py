@@ -1,0 +1,137 @@
+"""Text to ids and back: SentencePiece models and Hugging Face tokenizers behind one protocol.
+
+tokenizer = load_tokenizer("tokenizer.json")
+ids, starts = tokenizer.encode_with_starts(["Hello world."])
+text, characters = tokenizer.decode_with_offsets(ids[0])
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
+from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
+
+__all__ = ["Tokenizer", "load_tokenizer"]
+
+
+class Tokenizer(Protocol):
+    """What the rooms ask of a tokenizer.
+
+    Attributes:
+        vocab_size: largest id + 1.
+        fingerprint: hex sha256 of what decides text -> id, and of nothing else.
+        owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>`` that the tokenizer fills -> id.
+        engine: the library that encodes.
+    """
+
+    vocab_size: int
+    fingerprint: str
+    owned_tokens: dict[str, int]
+    engine: str
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        """Rows of int32 ids, one row a text; never a special token, even where a text spells one."""
+
+    def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
+        """As ``encode``, and rows of int64: the byte of the text's UTF-8 at which each token begins, ascending."""
+
+    def decode(self, ids: np.ndarray | Sequence[int]) -> str:
+        """Text of ``(n,)`` ids as the tokenizer's own library decodes it, special tokens included."""
+
+    def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
+        """As ``decode``, and ``(n,)`` int64: the character of the text in which each token begins.
+
+        A character that the ids cut in two becomes U+FFFD.
+
+        Raises:
+            FarspanError: an id outside the vocabulary.
+        """
+
+    def serialized(self) -> dict[str, bytes]:
+        """The files (name -> content) that ``load_tokenizer`` reads back from a folder."""
+
+    def save(self, folder: str) -> None:
+        """Write ``serialized()`` into a folder."""
+
+
+def load_tokenizer(name_or_path: str) -> Tokenizer:
+    """Load a SentencePiece ``.model``, a ``tokenizer.json``, a folder with either, or a Hugging Face name.
+
+    A folder with both is read by its ``tokenizer.json``, whose ids are those of the Hugging Face model beside it.
+    Nothing is ever unpickled and no code from a model's repository runs.
+
+    Raises:
+        FarspanError: nothing is there, it is no tokenizer, or the name cannot be reached.
+    """
+    path = name_or_path
+    try:
+        if os.path.isdir(path):
+            return _load_folder(path)
+        if os.path.isfile(path):
+            data = _read(path)
+            is_json = data.lstrip()[:1] == b"{"
+            return HuggingFaceTokenizer(data) if is_json else SentencePieceTokenizer(data)
+    except FarspanError as error:
+        raise FarspanError(f"tokenizer {path}: {error}") from error
+    if path.endswith((".json", ".model")) or path.startswith((".", "/", "~")) or path.count("/") > 1:
+        raise FarspanError(f"tokenizer {path}: no such file or folder")
+    return _load_pretrained(path)
+
+
+def _load_folder(folder: str) -> Tokenizer:
+    names = sorted(os.listdir(folder))
+    if "tokenizer.json" in names:
+        configs = [
+            _read_json(os.path.join(folder, name))
+            for name in ("special_tokens_map.json", "tokenizer_config.json")
+            if name in names
+        ]
+        data = _read(os.path.join(folder, "tokenizer.json"))
+        return HuggingFaceTokenizer(data, special_roles(*configs) if configs else None)
+    if "tokenizer_config.json" in names or {"vocab.json", "merges.txt"} <= set(names) or "vocab.txt" in names:
+        return _load_pretrained(folder)
+    models = [name for name in names if name.endswith(".model")]
+    if len(models) == 1:
+        return SentencePieceTokenizer(_read(os.path.join(folder, models[0])))
+    raise FarspanError(
+        f"the folder holds {len(models)} .model files and no tokenizer.json; name the tokenizer's file itself"
+    )
+
+
+def _load_pretrained(name: str) -> Tokenizer:
+    """By Hugging Face's own loader, which reaches the hub and converts older formats."""
+    from transformers import AutoTokenizer  # slow to import, rarely needed
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # whatever the hub, the network or a converter raises
+        reason = str(error).strip().partition("\n")[0]
+        raise FarspanError(
+            f"tokenizer {name!r} is no file or folder here, and Hugging Face could not load it ({reason}); check the "
+            "name and the network, or give a local tokenizer.json, .model or folder"
+        ) from error
+    backend = getattr(loaded, "backend_tokenizer", None)
+    if backend is None:
+        raise FarspanError(f"tokenizer {name!r} has no fast (tokenizer.json) form; convert it to one first")
+    tokens = {field: value for field, value in loaded.special_tokens_map.items() if isinstance(value, str)}
+    return HuggingFaceTokenizer(backend.to_str().encode(), special_roles(tokens))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _read_json(path: str) -> Mapping[str, Any]:
+    try:
+        return json.loads(_read(path))
+    except ValueError as error:
+        raise FarspanError(f"{os.path.basename(path)}: not JSON ({error})") from None

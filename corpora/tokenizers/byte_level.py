@@ -1,0 +1,169 @@
+"""Byte-level BPE: the byte alphabet, tiktoken as an engine for Hugging Face merges, and decoding with positions.
+
+A byte-level vocabulary writes each of the 256 bytes as one printable character (GPT-2). tiktoken merges by the rank of
+the *result* and takes a whole word that is in the vocabulary at once; Hugging Face merges listed *pairs*. Both give the
+same ids exactly when every merge's result is unique and every such result, taken alone, is merged back into itself;
+that is what ``tiktoken_engine`` verifies.
+"""
+
+from __future__ import annotations
+
+import codecs
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tiktoken
+import tokenizers
+
+# Patterns on which the two regular-expression engines were seen to agree for every code point, each with an equal
+# one that tiktoken runs without backtracking over long runs.
+_GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
+_GPT4 = (
+    r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"""
+    r"""|\s*[\r\n]+|\s+(?!\S)|\s+"""
+)
+_PATTERNS = {
+    _GPT2: r"""'(?:[stmd]|re|ve|ll)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s+""",
+    _GPT4: _GPT4,
+}
+
+_PROBES = (
+    *("", " ", "  ", "a", " a", "a  b", "a\n\n b", "\r\n", "\t\tx", "x \n", "it's I'LL we'd 'tis ''s don't've"),
+    *(
+        "naïve café e\u0301 \u200d\ufeff",
+        "日本語 中文。",
+        "שלום مرحبا",
+        "👩‍👩‍👧 🇫🇷",
+        "\x00\x01\x7f",
+        "１２ ²³ ½ Ⅷ x1y2",
+    ),
+    *("a\u00a0b\u2003c\u3000d", "\u2028\u2029\x85\x1c", "aaaaaaaaaaaaaaaaaaaaaaaaa", "-----!!!???....", "<s>x</s>"),
+)
+
+
+def byte_of_character() -> dict[str, int]:
+    """The alphabet: printable Latin-1 bytes stand for themselves, the other 68 follow from U+0100 in order."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+_BYTE = byte_of_character()
+
+
+def token_bytes(token: str) -> bytes:
+    """The bytes that ``token`` stands for; one written outside the alphabet (an added token) stands for its UTF-8."""
+    try:
+        return bytes([_BYTE[character] for character in token])
+    except KeyError:
+        return token.encode()
+
+
+class TiktokenEngine:
+    """Encodes with tiktoken, in Hugging Face's ids.
+
+    Attributes:
+        lengths: ``(vocab,)`` int64, bytes of each id; 0 for ids that text never yields.
+        prefix_space: a space is put before a text that does not begin with one.
+    """
+
+    def __init__(self, pattern: str, tokens: Sequence[bytes], ids: np.ndarray, prefix_space: bool) -> None:
+        ranks = {token: rank for rank, token in enumerate(tokens)}
+        self._encoding = tiktoken.Encoding("farspan", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+        self._ids = ids.astype(np.int32)
+        self.lengths = np.zeros(ids.max() + 1, np.int64)
+        self.lengths[ids] = [len(token) for token in tokens]
+        self.prefix_space = prefix_space
+
+    def encode(self, text: str) -> np.ndarray:
+        """``(n,)`` int32.
+
+        Raises:
+            ValueError: the pattern met a run of white space too long for its engine (about 100,000 characters).
+        """
+        if self.prefix_space and text and not text.startswith(" "):
+            text = " " + text
+        return self._ids[self._encoding.encode_to_numpy(text, disallowed_special=())]
+
+
+def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> TiktokenEngine | None:
+    """tiktoken with the merges of a tokenizer.json, or None where its ids could differ from Hugging Face's.
+
+    Args:
+        config: the parsed tokenizer.json.
+        reference: the same as a Hugging Face tokenizer that treats special tokens as text.
+    """
+    model = config["model"]
+    split = _split(config.get("pre_tokenizer"))
+    if (
+        split is None
+        or model.get("type") != "BPE"
+        or config.get("normalizer")
+        or any(not token["special"] for token in config.get("added_tokens", []))
+        or any(model.get(name) for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
+        or any(model.get(name) for name in ("byte_fallback", "ignore_merges"))
+    ):
+        return None
+    vocab = model["vocab"]
+    pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+    written = sorted(_BYTE, key=_BYTE.__getitem__) + [left + right for left, right in pairs]
+    if len(set(written)) != len(written) or not all(token in vocab and set(token) <= _BYTE.keys() for token in written):
+        return None
+    ids = np.array([vocab[token] for token in written], np.int64)
+    if any([part.id for part in reference.model.tokenize(token)] != [vocab[token]] for token in written):
+        return None
+    pattern, prefix_space = split
+    engine = TiktokenEngine(pattern, [token_bytes(token) for token in written], ids, prefix_space)
+    same = all(engine.encode(text).tolist() == reference.encode(text).ids for text in _PROBES)
+    return engine if same else None
+
+
+def _split(pre_tokenizer: dict[str, Any] | None) -> tuple[str, bool] | None:
+    """(pattern, prefix space) of a pre-tokenizer that tiktoken can stand in for."""
+    steps = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer])
+    match steps:
+        case [{"type": "ByteLevel", "add_prefix_space": bool(space), **rest}] if rest.get("use_regex", True):
+            return _PATTERNS[_GPT2], space
+        case [
+            {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+        ] if pattern in _PATTERNS:
+            return _PATTERNS[pattern], False
+    return None
+
+
+_replaced = threading.local()
+
+
+def _record_replacement(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    _replaced.ranges.append((error.start, error.end))
+    return "\ufffd", error.end
+
+
+codecs.register_error("farspan.record", _record_replacement)
+
+
+def decode_utf8(data: bytes, starts: np.ndarray) -> tuple[str, np.ndarray]:
+    """Decode, each broken part as U+FFFD, and say in which character each byte position lies.
+
+    Args:
+        data: UTF-8, possibly cut inside characters.
+        starts: ``(n,)`` int64 positions in ``data``, at most ``len(data)``.
+
+    Returns:
+        text: the same as ``data.decode(errors="replace")``.
+        characters: ``(n,)`` int64 indices into ``text``.
+    """
+    _replaced.ranges = []
+    text = data.decode("utf-8", "farspan.record")
+    if len(text) == len(data):  # every byte is a character of its own
+        return text, starts
+    begins = (np.frombuffer(data, np.uint8) & 0xC0) != 0x80  # (bytes,)
+    for start, stop in _replaced.ranges:
+        begins[start:stop] = False
+        begins[start] = True
+    character = np.append(np.cumsum(begins) - 1, len(text))
+    return text, character[starts]

@@ -1,0 +1,222 @@
+"""Hugging Face tokenizers (tokenizer.json), with tiktoken underneath where that gives the same ids faster."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.text_offsets import byte_offsets
+from corpora.tokenizers.byte_level import decode_utf8, tiktoken_engine, token_bytes
+from corpora.tokenizers.decoding import piece_tables
+
+# Parallelism is by processes: without this, every worker process starts a thread on every core, and forking warns.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+_ROLE_FIELDS = {"<pad>": ("pad_token",), "<unk>": ("unk_token",)} | {
+    "<bos>": ("bos_token", "cls_token"),
+    "<eos>": ("eos_token", "sep_token"),
+}
+_USUAL_NAMES = {
+    "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
+    "<bos>": ("<s>", "<bos>", "[CLS]", "<|begin_of_text|>", "<|startoftext|>"),
+    "<eos>": ("</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<|endoftext|>"),
+    "<unk>": ("<unk>", "[UNK]"),
+}
+
+
+class HuggingFaceTokenizer:
+    """A tokenizer.json. See ``corpora.tokenizers.Tokenizer`` for the methods.
+
+    Attributes:
+        vocab_size: largest id + 1, added tokens included.
+        fingerprint: hex sha256 of model, normaliser, pre-tokeniser and added tokens that text can match.
+        owned_tokens: role -> id.
+        engine: ``tiktoken`` or ``huggingface``.
+    """
+
+    def __init__(self, data: bytes, special: Mapping[str, str] | None = None) -> None:
+        """
+        Args:
+            data: the tokenizer.json.
+            special: ``special_roles`` of the files beside it; None goes by usual names.
+
+        Raises:
+            FarspanError: not a tokenizer.json, random (dropout), or with a decoder that is not supported.
+        """
+        self._data = data
+        config = _parse(data)
+        # Padding, truncation and what is put around a text are no part of text -> id; rendering adds special tokens.
+        config |= {"padding": None, "truncation": None, "post_processor": None}
+        if config["model"].get("dropout"):
+            raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(config))
+        except Exception as error:  # the library raises bare Exception
+            raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {error}") from error
+        self._tokenizer.encode_special_tokens = True  # a special token's text inside a document is text
+        config = json.loads(self._tokenizer.to_str())  # written by this version: defaults are spelt out
+        self.fingerprint = _fingerprint(config)
+        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(vocab.values()) + 1
+        tokens = [""] * self.vocab_size
+        for token, number in vocab.items():
+            tokens[number] = token
+        self.owned_tokens = _owned_tokens(vocab, special)
+        self._engine = tiktoken_engine(config, self._tokenizer)
+        self.engine = "tiktoken" if self._engine else "huggingface"
+        if _is_byte_level(config.get("decoder")):
+            self._token_bytes: list[bytes] | None = [token_bytes(token) for token in tokens]
+            self._byte_lengths = np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)
+        else:
+            self._token_bytes = None
+            self._pieces = piece_tables(config.get("decoder"), tokens)
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self._data, self._special_names())
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        if not self._engine:
+            encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+            return Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
+        return Ragged.from_rows([self._encode_one(text) for text in texts], np.int32)
+
+    def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
+        if not self._engine:
+            encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+            ids = Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
+            starts = [
+                byte_offsets(text, np.array([start for start, _ in encoding.offsets], np.int64))
+                for text, encoding in zip(texts, encodings, strict=True)
+            ]
+            return ids, Ragged.from_rows(starts, np.int64)
+        ids = self.encode(texts)
+        ends = np.cumsum(self._engine.lengths[ids.values])  # (tokens,) bytes up to the end of each, over all texts
+        starts = ends - self._engine.lengths[ids.values]
+        first = np.append(0, ends)[ids.offsets[:-1]]  # (texts,) where each text begins
+        starts -= np.repeat(first, ids.lengths)
+        if self._engine.prefix_space:
+            shift = [not text.startswith(" ") for text in texts]
+            starts = (starts - np.repeat(np.array(shift, np.int64), ids.lengths)).clip(0)
+        return ids, Ragged(starts, ids.offsets)
+
+    def _encode_one(self, text: str) -> np.ndarray:
+        assert self._engine
+        try:
+            return self._engine.encode(text)
+        except ValueError:
+            return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, ids: np.ndarray | Sequence[int]) -> str:
+        return self.decode_with_offsets(ids)[0]
+
+    def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
+        ids = checked_ids(ids, self.vocab_size)
+        if self._token_bytes is None:
+            return self._pieces.decode(ids)
+        lengths = self._byte_lengths[ids]
+        data = b"".join(map(self._token_bytes.__getitem__, ids.tolist()))
+        return decode_utf8(data, np.cumsum(lengths) - lengths)
+
+    def serialized(self) -> dict[str, bytes]:
+        names = json.dumps(self._special_names(), indent=1, sort_keys=True).encode()
+        return {"tokenizer.json": self._data, "special_tokens_map.json": names}
+
+    def save(self, folder: str) -> None:
+        write_files(folder, self.serialized())
+
+    def _special_names(self) -> dict[str, str]:
+        """What ``special_roles`` would find for the owned tokens."""
+        owned = self.owned_tokens.items()
+        return {_ROLE_FIELDS[role][0]: self._tokenizer.id_to_token(number) or "" for role, number in owned}
+
+
+def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
+    """Field of special_tokens_map.json or tokenizer_config.json -> token; earlier ``configs`` win."""
+    roles: dict[str, str] = {}
+    for fields in _ROLE_FIELDS.values():
+        for field in fields:
+            for config in configs:
+                token = config.get(field)
+                token = token.get("content") if isinstance(token, dict) else token
+                if isinstance(token, str):
+                    roles.setdefault(field, token)
+    return roles
+
+
+def checked_ids(ids: np.ndarray | Sequence[int], vocab_size: int) -> np.ndarray:
+    """As ``(n,)`` int64, refusing ids outside the vocabulary.
+
+    Raises:
+        FarspanError: with the first such id.
+    """
+    ids = np.asarray(ids, np.int64)
+    outside = (ids < 0) | (ids >= vocab_size)
+    if outside.any():
+        raise FarspanError(
+            f"token id {ids[outside][0]} at position {np.flatnonzero(outside)[0]} is outside the tokenizer's "
+            f"vocabulary 0..{vocab_size - 1}; special tokens of a mask set must be removed before decoding"
+        )
+    return ids
+
+
+def write_files(folder: str, files: Mapping[str, bytes]) -> None:
+    """Write ``files`` (name -> content) into a folder, which is made when missing."""
+    os.makedirs(folder, exist_ok=True)
+    for name, data in files.items():
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(data)
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    try:
+        config = json.loads(data)
+    except ValueError as error:
+        raise FarspanError(
+            f"tokenizer.json: not JSON ({error}); give a file written by the tokenizers library"
+        ) from None
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+        raise FarspanError('tokenizer.json: no "model"; give a file written by the tokenizers library')
+    return config
+
+
+def _owned_tokens(vocab: Mapping[str, int], special: Mapping[str, str] | None) -> dict[str, int]:
+    owned = {}
+    for role, fields in _ROLE_FIELDS.items():
+        names = _USUAL_NAMES[role] if special is None else [special.get(field, "") for field in fields]
+        present = [vocab[name] for name in names if name in vocab]
+        if present:
+            owned[role] = present[0]
+    return owned
+
+
+def _is_byte_level(decoder: dict[str, Any] | None) -> bool:
+    steps = (decoder or {}).get("decoders", [decoder])
+    return [step and step["type"] for step in steps] == ["ByteLevel"]
+
+
+def _fingerprint(config: dict[str, Any]) -> str:
+    """Of the part of a tokenizer.json that decides text -> id, whatever library version wrote it."""
+    model = {key: value for key, value in config["model"].items() if value not in (None, False)}
+    added = config["added_tokens"]
+    if all(token["special"] for token in added):
+        added = []  # special tokens are never matched in text
+    parts = {"model": model, "added_tokens": added}
+    parts |= {name: _without_offsets(config[name]) for name in ("normalizer", "pre_tokenizer")}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _without_offsets(part: Any) -> Any:
+    """Drop ``trim_offsets``, which moves offsets and no ids."""
+    if isinstance(part, list):
+        return [_without_offsets(item) for item in part]
+    if isinstance(part, dict):
+        return {key: _without_offsets(value) for key, value in part.items() if key != "trim_offsets"}
+    return part

@@ -1,0 +1,167 @@
+"""SentencePiece models."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import sentencepiece
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.tokenizers.decoding import PieceTables
+from corpora.tokenizers.huggingface import checked_ids, write_files
+
+FILE_NAME = "tokenizer.model"
+_SPACE = "\u2581"
+
+
+class SentencePieceTokenizer:
+    """A SentencePiece model. See ``corpora.tokenizers.Tokenizer`` for the methods.
+
+    Attributes:
+        vocab_size: pieces.
+        fingerprint: hex sha256 of pieces, scores, kinds, the algorithm and the normaliser.
+        owned_tokens: role -> id.
+        engine: ``sentencepiece``.
+    """
+
+    engine = "sentencepiece"
+
+    def __init__(self, data: bytes) -> None:
+        """
+        Args:
+            data: a serialised SentencePiece model.
+
+        Raises:
+            FarspanError: it is none.
+        """
+        self._data = data
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(data)
+            self.fingerprint = _fingerprint(data)
+        except (RuntimeError, ValueError, LookupError, struct.error) as error:
+            raise FarspanError(f"not a SentencePiece model: {error}; give a .model file") from None
+        processor = self._processor
+        self.vocab_size = processor.GetPieceSize()
+        numbers = {
+            **{"<pad>": processor.pad_id(), "<bos>": processor.bos_id()},
+            **{"<eos>": processor.eos_id(), "<unk>": processor.unk_id()},
+        }
+        self.owned_tokens = {role: number for role, number in numbers.items() if number >= 0}
+        ids = range(self.vocab_size)
+        pieces = [processor.IdToPiece(i) for i in ids]
+        # What the library decodes by rules of its own is left to it: controls, bytes, unknowns.
+        self._plain = np.array(
+            [not (processor.IsControl(i) or processor.IsByte(i) or processor.IsUnknown(i)) for i in ids]
+        )
+        # (vocab,) bytes of a piece in the normalised text; -1 where it varies.
+        self._normalised_lengths = np.array(
+            [1 if processor.IsByte(i) else -1 if processor.IsUnknown(i) else len(pieces[i].encode()) for i in ids]
+        )
+        keeps_space = processor.Decode([_SPACE + "a"]) != "a"  # whether a leading space is the text's own
+        first = [piece if keeps_space else piece.removeprefix(_SPACE) for piece in pieces]
+        self._tables = PieceTables.build(
+            [piece.replace(_SPACE, " ") for piece in first],
+            [piece.replace(_SPACE, " ") for piece in pieces],
+            [-1] * self.vocab_size,
+            (),
+        )
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self._data,)
+
+    def encode(self, texts: Sequence[str]) -> Ragged:
+        return Ragged.from_rows(self._processor.EncodeAsNumpy(list(texts), num_threads=1), np.int32)
+
+    def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
+        ids = self.encode(texts)
+        return ids, Ragged.from_rows([self._starts(text, ids[row]) for row, text in enumerate(texts)], np.int64)
+
+    def _starts(self, text: str, ids: np.ndarray) -> np.ndarray:
+        """``(n,)`` int64: pieces tile the normalised text, whose bytes know where they come from."""
+        normalised, origins = self._processor.Normalize(text.encode(), with_offsets=True)
+        lengths = self._normalised_lengths[ids]
+        if (lengths < 0).any() or lengths.sum() != len(normalised):
+            mapping = self._processor.EncodeAsOffsetMapping(text, return_bytes=True)
+            return np.array([start for start, _ in mapping["offsets"]], np.int64)
+        return np.array(origins, np.int64)[np.cumsum(lengths) - lengths]
+
+    def decode(self, ids: np.ndarray | Sequence[int]) -> str:
+        return self.decode_with_offsets(ids)[0]
+
+    def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
+        ids = checked_ids(ids, self.vocab_size)
+        if len(ids) and self._plain[ids].all() and self._tables.first[ids[0]]:
+            return self._tables.decode(ids)
+        mapping = self._processor.Decode(ids.tolist(), return_type="offset_mapping")
+        return mapping["text"], np.array([start for start, _ in mapping["offsets"]], np.int64)
+
+    def serialized(self) -> dict[str, bytes]:
+        return {FILE_NAME: self._data}
+
+    def save(self, folder: str) -> None:
+        write_files(folder, self.serialized())
+
+
+# Fields of sentencepiece_model.proto that decide text -> id, with their defaults:
+# trainer: model_type, treat_whitespace_as_suffix, byte_fallback.
+_TRAINER: dict[int, bytes | int] = {3: 1, 24: 0, 35: 0}
+# normaliser: precompiled_charsmap, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces.
+_NORMALIZER: dict[int, bytes | int] = {2: b"", 3: 1, 4: 1, 5: 1}
+
+
+def _fingerprint(data: bytes) -> str:
+    digest = hashlib.sha256()
+    rules: dict[int, dict[int, bytes | int]] = {2: dict(_TRAINER), 3: dict(_NORMALIZER)}
+    for field, value in _fields(data):
+        if field == 1:  # a piece: text, score, kind (1 = normal)
+            piece: dict[int, bytes | int] = {2: b"\0\0\0\0", 3: 1}
+            piece |= _fields(_as_bytes(value))
+            digest.update(repr((piece[1], piece[2], piece[3])).encode())
+        elif field in rules:
+            rules[field] |= {key: item for key, item in _fields(_as_bytes(value)) if key in rules[field]}
+    digest.update(repr(sorted((field, sorted(values.items())) for field, values in rules.items())).encode())
+    return digest.hexdigest()
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """(number, value) of each field of a protocol buffer; fixed-width numbers stay bytes."""
+    at = 0
+    while at < len(data):
+        key, at = _varint(data, at)
+        match key & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield key >> 3, value
+                continue
+            case 1:
+                size = 8
+            case 5:
+                size = 4
+            case 2:
+                size, at = _varint(data, at)
+            case kind:
+                raise ValueError(f"field {key >> 3} has wire type {kind}")
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+def _as_bytes(value: bytes | int) -> bytes:
+    if isinstance(value, int):
+        raise ValueError("a number where a message is expected")
+    return value

@@ -1,0 +1,261 @@
+"""Every kind of tokenizer against the library that owns it, and against its own text."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corpora.errors import FarspanError
+from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.huggingface import HuggingFaceTokenizer
+from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
+
+KINDS = ["byte_level", "sentence_pieces", "word_piece", "metaspace", "byte_fallback"]
+LOSSLESS = ["byte_level", "sentence_pieces"]
+
+ODD = [
+    *("", " ", "   ", "\n", "a\n\nb", " leading", "trailing ", "tab\tand\r\nreturn", "x" * 5_000, " " * 3_000 + "x"),
+    *("we'll they've 'tis 1984's", "naïve café e\u0301", "世界 地図。中文", "👩‍👩‍👧 🇫🇷 flags", "שלום مرحبا"),
+    *("\x00\x01\x7f\x85", "\u2028\u2029\u00a0\u3000", "\ufeffbom", "<s>the</s> <pad> [SEP] [MASK]", "�", "½ ² Ⅷ ١٢"),
+]
+texts = st.one_of(st.sampled_from(ODD), st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+some = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=KINDS)
+def tokenizer(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=LOSSLESS)
+def lossless(request):
+    return request.getfixturevalue(request.param)
+
+
+def library(tokenizer):
+    """(encode, decode) by the library itself, from the saved bytes."""
+    files = tokenizer.serialized()
+    if "tokenizer.model" in files:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=files["tokenizer.model"])
+        return processor.EncodeAsIds, processor.Decode
+    reference = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    reference.encode_special_tokens = True
+    return (
+        lambda text: reference.encode(text, add_special_tokens=False).ids,
+        lambda ids: reference.decode(ids, skip_special_tokens=False),
+    )
+
+
+@given(batch=st.lists(texts, max_size=4))
+@some
+def test_ids_are_the_librarys(tokenizer, batch):
+    encode, _ = library(tokenizer)
+    ids = tokenizer.encode(batch)
+    assert ids.values.dtype == np.int32
+    assert [row.tolist() for row in ids] == [encode(text) for text in batch]
+
+
+@given(text=texts, data=st.data())
+@some
+def test_text_is_the_librarys_for_any_ids(tokenizer, text, data):
+    _, decode = library(tokenizer)
+    ids = tokenizer.encode([text])[0]
+    cut = data.draw(st.integers(0, len(ids)))
+    loose = data.draw(st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=12))
+    for part in (ids, ids[cut:], ids[:cut], np.array(loose, np.uint16)):
+        assert tokenizer.decode(part) == decode(part.tolist())
+
+
+@given(text=texts, data=st.data())
+@some
+def test_offsets_lead_back_to_tokens(tokenizer, text, data):
+    ids = tokenizer.encode([text])[0]
+    ids = ids[data.draw(st.integers(0, len(ids))) :]
+    text, starts = tokenizer.decode_with_offsets(ids)
+    assert starts.dtype == np.int64
+    assert len(starts) == len(ids)
+    if len(ids):
+        assert starts.min() >= 0
+        assert starts.max() <= len(text)
+        assert (np.diff(starts) >= 0).all()
+
+
+@given(text=texts)
+@some
+def test_lossless_kinds_give_the_text_back(lossless, text):
+    assert lossless.decode(lossless.encode([text])[0]) == text
+
+
+@given(batch=st.lists(texts, min_size=1, max_size=4))
+@some
+def test_starts_are_bytes_of_the_original(tokenizer, batch):
+    ids, starts = tokenizer.encode_with_starts(batch)
+    assert [row.tolist() for row in ids] == [row.tolist() for row in tokenizer.encode(batch)]
+    assert starts.values.dtype == np.int64
+    for text, row in zip(batch, starts, strict=True):
+        assert len(row) == 0 or 0 <= row[0] <= row[-1] <= len(text.encode())
+        assert (np.diff(row) >= 0).all()
+
+
+@given(text=texts)
+@some
+def test_byte_level_starts_cut_the_text_into_its_tokens(byte_level, text):
+    ids, starts = byte_level.encode_with_starts([text])
+    data = text.encode()
+    ends = np.append(starts[0], len(data))[1:]
+    pieces = [data[a:b] for a, b in zip(starts[0], ends, strict=True)]
+    assert [piece.decode(errors="replace") for piece in pieces] == [byte_level.decode([i]) for i in ids[0]]
+
+
+@given(text=texts)
+@some
+def test_sentencepiece_starts_are_its_own_offsets(sentence_pieces, text):
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sentence_pieces.serialized()["tokenizer.model"])
+    offsets = processor.EncodeAsOffsetMapping(text, return_bytes=True)["offsets"]
+    assert sentence_pieces.encode_with_starts([text])[1][0].tolist() == [start for start, _ in offsets]
+
+
+def test_offsets_by_hand(byte_level, metaspace):
+    text, starts = byte_level.decode_with_offsets(byte_level.encode(["é世x"])[0][1:])  # without é's first byte or é
+    assert text.endswith("世x")
+    assert starts[-1] == len(text) - 1
+    ids = metaspace.encode(["the river"])[0]
+    text, starts = metaspace.decode_with_offsets(ids)
+    assert text == "the river"
+    assert starts[0] == 0
+    assert 3 in starts  # the token of " river" begins at its space
+
+
+def test_cut_characters_become_replacements(byte_level):
+    bytes_of_earth = [byte_level.encode(["\U0001f30d"])[0][i] for i in range(4)]
+    text, starts = byte_level.decode_with_offsets([*bytes_of_earth[1:], *bytes_of_earth, *bytes_of_earth[:2]])
+    assert text == "\ufffd\ufffd\ufffd\U0001f30d\ufffd"
+    assert starts.tolist() == [0, 1, 2, 3, 3, 3, 3, 4, 4]
+
+
+def test_save_and_load(tokenizer, tmp_path):
+    tokenizer.save(str(tmp_path / "tokenizer"))
+    for again in (load_tokenizer(str(tmp_path / "tokenizer")), pickle.loads(pickle.dumps(tokenizer))):
+        assert again.fingerprint == tokenizer.fingerprint
+        assert again.owned_tokens == tokenizer.owned_tokens
+        assert again.engine == tokenizer.engine
+        assert again.encode(["the river's 世"]).values.tolist() == tokenizer.encode(["the river's 世"]).values.tolist()
+
+
+def test_owned_tokens(byte_level, sentence_pieces, word_piece, metaspace):
+    assert byte_level.owned_tokens == {"<bos>": 0, "<pad>": 1, "<eos>": 2, "<unk>": 3}
+    assert sentence_pieces.owned_tokens == {"<pad>": 0, "<eos>": 1, "<unk>": 2, "<bos>": 3}
+    assert word_piece.owned_tokens == {"<pad>": 0, "<unk>": 1, "<bos>": 2, "<eos>": 3}
+    assert metaspace.owned_tokens == {"<pad>": 0, "<eos>": 1, "<unk>": 2}
+
+
+def test_folder_configuration_names_the_roles(byte_level, tmp_path):
+    config = json.loads(byte_level.serialized()["tokenizer.json"])
+    (tmp_path / "tokenizer.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "<pad>"}, "bos_token": null}')
+    assert load_tokenizer(str(tmp_path)).owned_tokens == {"<eos>": 1}
+
+
+def test_vocab_size_is_the_largest_id_and_one(byte_level):
+    config = json.loads(byte_level.serialized()["tokenizer.json"])
+    config["model"]["vocab"]["hole before me"] = 900
+    assert HuggingFaceTokenizer(json.dumps(config).encode()).vocab_size == 901
+    config = json.loads(byte_level.serialized()["tokenizer.json"])
+    mask = config["added_tokens"][0] | {"id": byte_level.vocab_size, "content": "<mask>"}
+    wider = HuggingFaceTokenizer(json.dumps(config | {"added_tokens": [*config["added_tokens"], mask]}).encode())
+    assert wider.vocab_size == byte_level.vocab_size + 1
+    assert wider.fingerprint == byte_level.fingerprint
+    assert wider.decode([byte_level.vocab_size]) == "<mask>"
+
+
+def changed(tokenizer, **parts):
+    config = json.loads(tokenizer.serialized()["tokenizer.json"])
+    return HuggingFaceTokenizer(json.dumps(config | parts).encode())
+
+
+def test_fingerprint_is_of_text_to_id_alone(byte_level, sentence_pieces, metaspace):
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 1}
+    padding |= {"pad_type_id": 0, "pad_token": "<pad>"}
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    same = changed(byte_level, padding=padding, truncation=truncation)
+    assert same.fingerprint == byte_level.fingerprint
+    assert same.encode(["the river runs"]).values.tolist() == byte_level.encode(["the river runs"]).values.tolist()
+    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
+    model["merges"] = model["merges"][:-1]
+    others = [changed(byte_level, model=model), changed(byte_level, normalizer={"type": "NFC"}), metaspace]
+    assert len({other.fingerprint for other in [*others, byte_level, sentence_pieces]}) == 5
+
+
+def test_sentencepiece_fingerprint_ignores_training_options(sentence_pieces):
+    data = sentence_pieces.serialized()["tokenizer.model"]
+    note = b"/some/where/else.txt"
+    same = SentencePieceTokenizer(data + b"\x12" + bytes([len(note) + 2]) + b"\x0a" + bytes([len(note)]) + note)
+    assert same.fingerprint == sentence_pieces.fingerprint
+    rule = b"\x1a\x02\x18\x00"  # normalizer_spec { add_dummy_prefix: false }
+    assert SentencePieceTokenizer(data + rule).fingerprint != sentence_pieces.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"decoder": {"type": "CTC", "pad_token": "a", "word_delimiter_token": "b", "cleanup": True}}, "'CTC'"),
+        ({"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}, "'BPEDecoder'"),
+        ({"model": {"type": "Nothing"}}, "cannot read"),
+    ],
+)
+def test_unusable_json(byte_level, parts, message):
+    with pytest.raises(FarspanError, match=message):
+        changed(byte_level, **parts)
+
+
+def test_dropout_is_refused(byte_level):
+    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
+    with pytest.raises(FarspanError, match="dropout"):
+        changed(byte_level, model=model | {"dropout": 0.1})
+
+
+def test_wrong_files(tmp_path):
+    for name, data in {"a.json": b"{", "b.json": b"{}", "c.model": b"\x80\x04K\x01.", "d.model": b""}.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(FarspanError, match=name):
+            load_tokenizer(str(tmp_path / name))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FarspanError, match=r"0 \.model files"):
+        load_tokenizer(str(tmp_path / "empty"))
+    with pytest.raises(FarspanError, match="no such file"):
+        load_tokenizer(str(tmp_path / "nowhere.json"))
+
+
+def test_hub_name_out_of_reach(monkeypatch):
+    import transformers
+
+    def refuse(*_, **__):
+        raise OSError("We couldn't connect\nto the hub")
+
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
+    with pytest.raises(FarspanError, match=r"facebook/bart-base.*couldn't connect.*local"):
+        load_tokenizer("facebook/bart-base")
+
+
+def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
+    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (tmp_path / "merges.txt").write_text("\n".join(" ".join(pair) for pair in model["merges"]))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BartTokenizer"}')
+    loaded = load_tokenizer(str(tmp_path))
+    assert loaded.engine == "tiktoken"
+    assert loaded.owned_tokens["<eos>"] == 2
+    assert loaded.encode(["the river's"]).values.tolist() == byte_level.encode(["the river's"]).values.tolist()
+
+
+@pytest.mark.parametrize("ids", [[-1], [10_000_000]])
+def test_ids_outside_the_vocabulary(tokenizer, ids):
+    with pytest.raises(FarspanError, match=f"token id {ids[0]} at position 1"):
+        tokenizer.decode([0, *ids])
