@@ -1,0 +1,114 @@
+"""Small finished artefacts, made without any job: for tests of what reads them."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.concatenation import Packing, concatenate
+from corpora.documents import documents_schema
+from corpora.files import LocalFiles
+from corpora.manifest import Manifest, Receipt, fold, write_manifest
+from corpora.ragged import Ragged
+from corpora.sequences import corpus_schema
+from corpora.shards import shard_name, write_shard
+from corpora.tokenizers.training import train_byte_level_bpe
+
+
+@lru_cache(maxsize=1)
+def small_tokenizer():
+    """Byte-level BPE with 400 ids."""
+    words = "the quick brown fox jumps over lazy dogs while seven wizards observe strange lights".split()  # noqa: SIM905
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(words, 30)) + ". " for _ in range(50)]
+    return train_byte_level_bpe(texts, 400)
+
+
+def tokenizer_entry() -> dict:
+    tokenizer = small_tokenizer()
+    return {
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "owned_tokens": tokenizer.owned_tokens,
+    }
+
+
+def make_documents(folder: str, shards: int = 3, documents: int = 40, seed: int = 0, held_out: int = 5) -> str:
+    """A documents artefact of random tokens: ``documents`` a shard, every ``held_out``-th held out."""
+    rng = np.random.default_rng(seed)
+    files = LocalFiles()
+    tokenizer = small_tokenizer()
+    schema = documents_schema(tokenizer.vocab_size)
+    receipts = []
+    for shard in range(shards):
+        lengths = rng.integers(1, 120, documents)
+        tokens = Ragged.from_lengths(rng.integers(4, tokenizer.vocab_size, lengths.sum()).astype(np.uint16), lengths)
+        sentences = Ragged.from_rows(
+            [np.unique(np.append(0, rng.integers(0, length, 4))) for length in lengths], np.int32
+        )
+        held = np.arange(documents) % held_out == 0
+        batch = pa.record_batch(
+            [
+                pa.array([f"made:{shard}:{row}" for row in range(documents)]),
+                pa.array(["made"] * documents),
+                pa.nulls(documents, pa.int64()),
+                pa.array(held),
+                tokens.to_arrow(schema.field("tokens").type),
+                sentences.to_arrow(pa.list_(pa.int32())),
+            ],
+            schema=schema,
+        )
+        path = os.path.join(folder, "shards", shard_name(shard, shards))
+        with write_shard(files, path, schema, 16) as (writer, info):
+            writer.write(batch)
+        totals = {
+            "documents": documents,
+            "tokens": int(lengths.sum()),
+            "sentences": len(sentences.values),
+            "held_out_documents": int(held.sum()),
+            "held_out_tokens": int(lengths[held].sum()),
+            "max_tokens": int(lengths.max()),
+        }
+        receipts.append(Receipt(str(shard), tuple(info), totals, {"made": {"read": documents, "written": documents}}))
+    tokenizer.save(os.path.join(folder, "tokenizer"))
+    head = Manifest("farspan.documents", {"builder": "documents"}, 0, 16, tokenizer_entry(), **fold(receipts))
+    write_manifest(files, folder, head)
+    return folder
+
+
+def make_corpus(folder: str, shards: int = 2, documents: int = 40, sequence_length: int = 128, seed: int = 0) -> str:
+    """A corpus of random tokens."""
+    packing = Packing(sequence_length)
+    rng = np.random.default_rng(seed)
+    files = LocalFiles()
+    tokenizer = small_tokenizer()
+    schema = corpus_schema(tokenizer.vocab_size)
+    receipts = []
+    for shard in range(shards):
+        lengths = rng.integers(1, 200, documents)
+        tokens = Ragged.from_lengths(rng.integers(4, tokenizer.vocab_size, lengths.sum()).astype(np.uint16), lengths)
+        starts = Ragged.from_rows([np.arange(0, length, 17) for length in lengths], np.int32)
+        ids = pa.array([f"made:{shard}:{row}" for row in range(documents)])
+        made = concatenate(ids, tokens, starts, packing)
+        rows = made.sequences
+        path = os.path.join(folder, "shards", shard_name(shard, shards))
+        with write_shard(files, path, schema, 8) as (writer, info):
+            writer.write(rows.to_arrow(schema))
+        totals = {
+            "sequences": len(rows),
+            "tokens": len(rows.tokens.values),
+            "documents": int(made.used.sum()),
+            "parts": len(rows.document_starts.values),
+            "padding": made.padding,
+            "max_tokens": int(rows.tokens.lengths.max()),
+            "max_documents": int(rows.document_starts.lengths.max()),
+        }
+        counts = {"made": {"read": documents, "written": documents, "uses": documents}}
+        receipts.append(Receipt(str(shard), tuple(info), totals, counts))
+    tokenizer.save(os.path.join(folder, "tokenizer"))
+    config = {"builder": "random", **vars(packing)}
+    write_manifest(files, folder, Manifest("farspan.corpus", config, seed, 8, tokenizer_entry(), **fold(receipts)))
+    return folder

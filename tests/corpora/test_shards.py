@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import hashlib
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from corpora.corpus import Corpus
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles, expand, sweep, temporary_name
+from corpora.manifest import Manifest, Receipt, ShardInfo, fold, read_manifest, write_manifest
+from corpora.shards import map_shard, write_shard
+from tests.artefacts import make_corpus
+
+FILES = LocalFiles()
+SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
+
+
+def rows_of(*sizes):
+    return pa.record_batch([pa.array([list(range(size)) for size in sizes], SCHEMA.field(0).type)], schema=SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("corpus") / "corpus"), shards=3)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_batches_have_a_constant_number_of_rows_however_they_are_written(tmp_path, compression):
+    paths = [str(tmp_path / name) for name in ("one", "many")]
+    with write_shard(FILES, paths[0], SCHEMA, 4, compression) as (writer, info):
+        writer.write(rows_of(*range(11)))
+    with write_shard(FILES, paths[1], SCHEMA, 4, compression) as (writer, _):
+        for size in range(11):
+            writer.write(rows_of(size))
+    reader = map_shard(paths[0])[1]
+    assert [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)] == [4, 4, 3]
+    data = [open(path, "rb").read() for path in paths]
+    assert data[0] == data[1]
+    assert (info[0].rows, info[0].tokens, info[0].bytes) == (11, sum(range(11)), len(data[0]))
+    assert info[0].sha256 == hashlib.sha256(data[0]).hexdigest()
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError, match="stop"), write_shard(FILES, str(tmp_path / "s"), SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(1, 2, 3, 4, 5))
+        raise RuntimeError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sweeping_takes_only_what_killed_writers_left(tmp_path):
+    (tmp_path / "kept.arrow").write_bytes(b"")
+    open(temporary_name(str(tmp_path / "kept.arrow")), "wb").close()
+    sweep(FILES, str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.arrow"]
+
+
+def test_expanding_names_each_file_once_and_refuses_what_matches_nothing(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("x")
+    assert expand(FILES, [str(tmp_path), str(tmp_path / "*.txt")]) == [str(tmp_path / n) for n in ("a.txt", "b.txt")]
+    with pytest.raises(FarspanError, match="nothing-here"):
+        expand(FILES, [str(tmp_path / "nothing-here*")])
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-20], lambda d: b"not arrow at all", lambda d: b""])
+def test_a_damaged_shard_is_named(tmp_path, damage):
+    path = tmp_path / "shard.arrow"
+    with write_shard(FILES, str(path), SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(1, 2, 3))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(FarspanError, match=r"shard\.arrow"):
+        map_shard(str(path))
+
+
+def test_any_row_at_any_time(corpus):
+    reader = Corpus(corpus)
+    rows = np.random.default_rng(0).permutation(len(reader))
+    batch = reader.take(rows)
+    straight = reader.take(np.arange(len(reader)))
+    for place, row in enumerate(rows):
+        assert np.array_equal(batch.tokens[place], straight.tokens[row])
+        assert np.array_equal(batch.tokens[place], reader.tokens(row))
+        assert batch.sequence_id(place) == straight.sequence_id(row)
+        assert batch.document_ids[place] == straight.document_ids[row]
+
+
+def test_a_row_is_a_view_of_the_file(corpus):
+    assert not Corpus(corpus).tokens(3).flags.owndata
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16])
+def test_gathering_pads_and_cuts(corpus, dtype):
+    reader = Corpus(corpus)
+    rows = np.array([5, 0, 5, len(reader) - 1])
+    out = np.full((4, 60), 9, dtype)
+    lengths = reader.gather_tokens(rows, out)
+    for place, row in enumerate(rows):
+        expected = reader.tokens(row)[:60]
+        assert lengths[place] == len(expected)
+        assert np.array_equal(out[place, : lengths[place]], expected)
+        assert (out[place, lengths[place] :] == 9).all()
+
+
+def test_rows_outside_are_refused(corpus):
+    reader = Corpus(corpus)
+    with pytest.raises(IndexError, match=str(len(reader))):
+        reader.take(np.array([len(reader)]))
+    with pytest.raises(IndexError):
+        reader.gather_tokens(np.array([-1]), np.zeros((1, 5), np.int64))
+
+
+def test_a_reader_can_go_to_another_process(corpus):
+    there = pickle.loads(pickle.dumps(Corpus(corpus)))
+    assert np.array_equal(there.tokens(1), Corpus(corpus).tokens(1))
+
+
+def receipt(index):
+    shard = ShardInfo(f"part-{index:05d}-of-00003.arrow", index, 10 * index, 100, "0" * 64)
+    counts = {"a": {"read": 3, "written": 2, "rejected": 1}}
+    return Receipt(f"t{index}", (shard,), {"tokens": index, "max_tokens": index}, counts, {"broken_json": 1})
+
+
+def test_the_fold_does_not_depend_on_order():
+    receipts = [Receipt.from_json(receipt(index).to_json()) for index in range(3)]
+    assert fold(receipts) == fold(receipts[::-1])
+    assert fold(receipts)["totals"] == {"tokens": 3, "max_tokens": 2}
+    assert fold(receipts)["counts"]["a"]["read"] == 9
+
+
+def test_manifests_are_read_back_and_strangers_are_refused(tmp_path):
+    manifest = Manifest("farspan.corpus", {"a": 1}, 3, 64, {"vocab_size": 10}, **fold([receipt(0)]))
+    write_manifest(FILES, str(tmp_path), manifest)
+    assert read_manifest(FILES, str(tmp_path), "farspan.corpus") == manifest
+    with pytest.raises(FarspanError, match=r"farspan\.masks"):
+        read_manifest(FILES, str(tmp_path), "farspan.masks")
+    path = tmp_path / "manifest.json"
+    path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 7'))
+    with pytest.raises(FarspanError, match="format_version 7"):
+        read_manifest(FILES, str(tmp_path))
+    path.write_text("{")
+    with pytest.raises(FarspanError, match="not a farspan manifest"):
+        read_manifest(FILES, str(tmp_path))
+    path.unlink()
+    with pytest.raises(FarspanError, match="no farspan artefact"):
+        read_manifest(FILES, str(tmp_path))

@@ -1,0 +1,140 @@
+"""Every kind of damage that `verify` promises to find is done to a sound corpus, and found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pyarrow as pa
+import pytest
+
+from corpora.files import LocalFiles
+from corpora.manifest import read_manifest, write_manifest
+from corpora.shards import map_shard, write_shard
+from corpora.verification import verify
+from tests.artefacts import make_corpus, make_documents
+
+FILES = LocalFiles()
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("sound") / "corpus"))
+
+
+@pytest.fixture
+def corpus(sound, tmp_path):
+    return shutil.copytree(sound, str(tmp_path / "corpus"))
+
+
+def rewrite(folder, change, name="part-00000-of-00002.arrow"):
+    """Change a shard's table and make manifest and checksum agree with it, so that only the meaning is wrong."""
+    path = os.path.join(folder, "shards", name)
+    table = pa.Table.from_batches(_batches(path))
+    schema = table.schema
+    table = change(table)
+    os.remove(path)
+    with write_shard(FILES, path, schema, 8) as (writer, info):
+        for batch in table.cast(schema).to_batches():
+            writer.write(batch)
+    manifest = json.loads(open(os.path.join(folder, "manifest.json")).read())
+    manifest["shards"] = [vars(info[0]) if s["name"] == name else s for s in manifest["shards"]]
+    manifest["totals"]["sequences"] = sum(shard["rows"] for shard in manifest["shards"])
+    open(os.path.join(folder, "manifest.json"), "w").write(json.dumps(manifest))
+
+
+def _batches(path):
+    reader = map_shard(path)[1]
+    return [reader.get_batch(index) for index in range(reader.num_record_batches)]
+
+
+def column(table, name, values):
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+
+
+def test_sound_artefacts_have_no_problems(sound, tmp_path):
+    assert verify(sound) == []
+    assert verify(make_documents(str(tmp_path / "documents"))) == []
+
+
+def test_missing_truncated_flipped_and_foreign_shards(corpus):
+    shards = sorted(os.listdir(os.path.join(corpus, "shards")))
+    first, second = (os.path.join(corpus, "shards", name) for name in shards)
+    data = bytearray(open(first, "rb").read())
+    data[len(data) // 2] ^= 1
+    open(first, "wb").write(data)
+    open(second, "r+b").truncate(1000)
+    open(os.path.join(corpus, "shards", "stranger.arrow"), "wb").close()
+    problems = "\n".join(verify(corpus))
+    assert "part-00000" in problems
+    assert "damaged" in problems
+    assert "truncated" in problems
+    assert "stranger.arrow: not in the manifest" in problems
+    os.remove(first)
+    assert any("missing" in problem for problem in verify(corpus))
+
+
+def test_a_lost_row_breaks_the_sums(corpus):
+    rewrite(corpus, lambda table: table.slice(0, 3))
+    problems = "\n".join(verify(corpus))
+    assert "totals say" in problems
+    assert "hold" in problems
+
+
+def test_a_lost_part_is_a_gap_in_its_document(corpus):
+    def forget(table):
+        rows = table.column("document_offsets").to_pylist()
+        continued = next(i for i, offsets in enumerate(rows) if offsets[0])
+        rows[continued][0] += 1
+        return column(table, "document_offsets", rows)
+
+    rewrite(corpus, forget)
+    assert any("continues at token" in problem for problem in verify(corpus))
+
+
+def test_rows_that_break_the_contract(corpus):
+    def break_rows(table):
+        table = column(table, "tokens", [[70] * len(row) for row in table.column("tokens").to_pylist()])
+        starts = table.column("sentence_starts").to_pylist()
+        starts[0] = [0, 5, 5]
+        starts[1] = [1, 2]
+        starts[2] = [0, 100_000]
+        return column(table, "sentence_starts", starts)
+
+    rewrite(corpus, break_rows)
+    problems = [problem for problem in verify(corpus) if "sentence_starts do not ascend" in problem]
+    assert len(problems) == 3
+
+
+def test_ids_twice_and_tokens_outside_of_the_vocabulary(corpus):
+    def break_rows(table):
+        ids = table.column("sequence_id").to_pylist()
+        tokens = table.column("tokens").to_pylist()
+        tokens[1][0] = 60_000
+        return column(column(table, "sequence_id", [ids[0]] * 2 + ids[2:]), "tokens", tokens)
+
+    rewrite(corpus, break_rows)
+    problems = "\n".join(verify(corpus))
+    assert "occurs twice" in problems
+    assert "outside of the vocabulary" in problems
+
+
+def test_counts_and_tokenizer_are_checked(corpus):
+    manifest = read_manifest(FILES, corpus)
+    manifest.counts["made"]["rejected"] = 5
+    manifest.tokenizer["fingerprint"] = "another"
+    write_manifest(FILES, corpus, manifest)
+    problems = "\n".join(verify(corpus))
+    assert "do not reconcile" in problems
+    assert "fingerprint" in problems
+    shutil.rmtree(os.path.join(corpus, "tokenizer"))
+    assert any(problem.startswith("tokenizer/") for problem in verify(corpus))
+
+
+def test_a_sequence_longer_than_promised(corpus):
+    manifest = read_manifest(FILES, corpus)
+    manifest.config["sequence_length"] = 64
+    write_manifest(FILES, corpus, manifest)
+    assert any("exceed the sequence length" in problem for problem in verify(corpus))
