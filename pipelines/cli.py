@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import sys
 import tomllib
@@ -17,6 +18,7 @@ FORMATTER = argparse.RawDescriptionHelpFormatter
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; user errors end with one clear line and status 1."""
+    logging.basicConfig(level=logging.ERROR)  # before Beam's import, which would install a handler of its own
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
     try:

@@ -82,8 +82,7 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         WorkerDied: a worker process was killed or crashed.
         Exception: what the pipeline raised.
     """
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)  # before Beam's import installs its own handler
-    logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger("apache_beam").setLevel(logging.ERROR)
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 

@@ -156,7 +156,7 @@ class RunTask(beam.DoFn):
     def __init__(self, stage: str, work: Callable[[Task, Report], Receipt], output: str, reporter: Reporter) -> None:
         self._stage, self._work, self._output, self._reporter = stage, work, output, reporter
 
-    def process(self, task: Task, *barrier: Any) -> Iterator[str]:
+    def process(self, task: Task, barrier: Any = None) -> Iterator[str]:
         files = files_for(self._output)
         place = os.path.join(self._output, WORK, task.name)
         if not files.exists(f"{place}.json"):
@@ -226,7 +226,8 @@ def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None
 def _explain(files: Files, work: str, error: Exception) -> FarspanError:
     failed = files.match(os.path.join(work, "*.failed"))
     if not failed:
-        return FarspanError(f"the runner stopped: {error}")
+        last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+        return FarspanError(f"the runner stopped: {last}; finished tasks are kept")
     reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
     task = os.path.basename(failed[0]).removesuffix(".failed")
     return FarspanError(f"task {task} failed: {reason}\nfinished tasks are kept: run the same command again to resume")
