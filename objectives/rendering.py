@@ -1,4 +1,4 @@
-"""Rendering: (corpus rows, mask rows) -> what encoder and decoder see, in one compiled pass, and the way back.
+"""Rendering: (corpus rows, mask rows) -> what encoder and decoder see, in one compiled pass.
 
 Source: ``[begin] text <sentinel-0> text [separator] text <sentinel-1> ... [end]``;
 target: ``[begin] <sentinel-0> hidden <sentinel-1> hidden ... [end]``, without a closing sentinel
@@ -18,9 +18,9 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
-from objectives.examples import IGNORED, Examples
+from objectives.examples import Examples
 from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
-from objectives.special_tokens import BEGIN, END, MASK, PAD, SENTENCE_MASK, SpecialTokens
+from objectives.special_tokens import BEGIN, END, PAD, SpecialTokens
 
 _NONE = -1  # no such token
 
@@ -112,82 +112,6 @@ def nothing_hidden(batch: SequenceBatch, *, begin: bool, end: bool, separator: s
     masks = MaskBatch(batch.sequence_ids, places, places, flags, source_lengths=zeros, target_lengths=zeros)
     source, target = rendered_lengths(batch, masks, begin=begin, end=end, separator=separator)
     return replace(masks, source_lengths=source, target_lengths=target)
-
-
-def reconstruct(
-    examples: Examples, masks: MaskBatch, special: SpecialTokens, *, begin: bool, end: bool, separator: str | None
-) -> Ragged:
-    """The text tokens of every row, from source and target alone: the inverse of ``render_sentinels``.
-
-    Mask rows say only how long spans are and which are shown where. A check of stored artefacts, not a hot path.
-
-    Returns:
-        Rows of int32 tokens.
-
-    Raises:
-        FarspanError: a sentinel is missing, or text is in neither source nor target.
-    """
-    sentinels, between = special.sentinels, _separator_id(special, separator)
-    rows = []
-    for row in range(len(examples)):
-        source = examples.source_ids[row, begin : examples.source_lengths[row] - end]
-        # An empty target has neither begin nor end.
-        target = examples.target_ids[row, begin : max(examples.target_lengths[row] - end, begin)]
-        source = source[source != between]
-        pieces, position, marker = [], 0, 0
-        for start, length, flags in zip(
-            masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row], strict=True
-        ):
-            pieces.append(source[: start - position])
-            source = source[start - position :]
-            if flags & IN_SOURCE:
-                expected = sentinels[marker]
-                if source[:1] != expected or (flags & IN_TARGET and target[:1] != expected):
-                    raise FarspanError(f"row {row}: sentinel {marker} (id {expected}) is missing at token {start}")
-                source, marker = source[1:], marker + 1
-                target = target[1:] if flags & IN_TARGET else target
-            visible = flags & VISIBLE or not flags
-            if not visible and not flags & IN_TARGET:
-                raise FarspanError(f"row {row}: tokens {start}:{start + length} are in neither source nor target")
-            pieces.append((source if visible else target)[:length])
-            source = source[length:] if visible else source
-            target = target[length:] if flags & IN_TARGET else target
-            position = start + length
-        rows.append(np.concatenate([*pieces, source]))
-    return Ragged.from_rows(rows, np.int32)
-
-
-def global_positions(
-    examples: Examples, special: SpecialTokens, rule: str, *, separator: str | None = None, first: int = 0
-) -> np.ndarray | None:
-    """Source positions with global attention, ``(B, S)`` bool, by a rule of the objective; None for ``none``.
-
-    - ``bos``: the first position (Longformer's classification token).
-    - ``separators``: the first position and every separator (PRIMERA, section 2.1).
-    - ``masked``: every sentinel and mask token, and, where labels are aligned with the source, every position that has
-      one (CDLM, section 2.2).
-    - ``first_n``: the first ``first`` positions.
-
-    Raises:
-        FarspanError: for another rule.
-    """
-    ids, places = examples.source_ids, np.arange(examples.source_ids.shape[1])
-    if rule == "none":
-        return None
-    if rule == "bos":
-        chosen = np.broadcast_to(places == 0, ids.shape)
-    elif rule == "separators":
-        chosen = (places == 0) | (ids == _separator_id(special, separator))
-    elif rule == "masked":
-        markers = [*special.sentinels, *(special[name] for name in (MASK, SENTENCE_MASK) if name in special.ids)]
-        chosen = np.isin(ids, markers)
-        if examples.labels is not None:
-            chosen |= examples.labels != IGNORED
-    elif rule == "first_n":
-        chosen = np.broadcast_to(places < first, ids.shape)
-    else:
-        raise FarspanError(f"global attention {rule!r} is no rule; choose none, bos, separators, masked or first_n")
-    return chosen & examples.source_mask
 
 
 def columns(*lists: Ragged) -> tuple[np.ndarray, ...]:

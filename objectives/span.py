@@ -23,11 +23,13 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
-from objectives import rendering
 from objectives.base import CorpusFacts
 from objectives.compositions import draw_spans
 from objectives.examples import Examples
+from objectives.global_attention import global_positions
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.reconstruction import reconstruct
+from objectives.rendering import columns, render_sentinels
 from objectives.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
 
 _BART_LS = {"density": 1 / 16, "mean_span_lengths": [5], "sentinel_order": "ascending", "begin": True}
@@ -65,12 +67,12 @@ class Span:
 
     name: ClassVar[str] = "span"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # Raffel et al. 2020, section 3.3: 15 %, mean length 3.
+        # Raffel et al. 2020, section 3.3.4 and the choice of section 3.7: 15 %, mean length 3.
         "t5": {"density": 0.15, "mean_span_lengths": [3], "sentinel_order": "descending", "begin": False},
-        # Xiong et al. 2022, appendix A: 1,024 tokens of 16,384, mean length 5; the 8k ablation hides as many of 8,192.
+        # Xiong et al. 2022, section 2.3 and table 3: 1,024 tokens of 16,384; the 8k ablation hides as many of 8,192.
+        # Span lengths, fixed and mixed, are the published code's: the paper gives none.
         "bart_ls": _BART_LS,
         "bart_ls_8k": {**_BART_LS, "density": 1 / 8},
-        # Mixed short and long spans, one mean a row; the lengths are the published code's, the paper gives none.
         "bart_ls_mixed": {**_BART_LS, "mean_span_lengths": [4, 8, 12]},
     }
 
@@ -160,7 +162,7 @@ class Span:
         noise, spans, most_pieces = self._counts(tokens, parts, self._means[drawn])
         starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
         pieces = np.empty(len(batch), np.int64)
-        documents = rendering.columns(batch.document_starts)
+        documents = columns(batch.document_starts)
         draw_spans(id_keys(key, ids), tokens, noise, spans, documents, starts, lengths, pieces)
         total = int(pieces.sum())
         separators = 0 if self.separator is None else np.maximum(parts - 1, 0)
@@ -175,13 +177,13 @@ class Span:
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """Source with sentinels, target with sentinels and hidden text."""
-        examples = rendering.render_sentinels(batch, masks, special, **self._frame)
-        positions = rendering.global_positions(examples, special, self.global_attention, separator=self.separator)
+        examples = render_sentinels(batch, masks, special, **self._frame)
+        positions = global_positions(examples, special, self.global_attention, separator=self.separator)
         return replace(examples, global_positions=positions)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""
-        return rendering.reconstruct(examples, masks, special, **self._frame)
+        return reconstruct(examples, masks, special, **self._frame)
 
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray

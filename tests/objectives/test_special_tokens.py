@@ -1,0 +1,54 @@
+"""Numbering of special tokens behind the tokenizer's vocabulary."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from objectives.special_tokens import DOCUMENT_SEPARATOR, MASK, SpecialTokens
+
+ROLES = ["<pad>", "<bos>", "<eos>", "<unk>", MASK]
+
+
+def test_a_tokenizer_that_owns_its_roles_gains_only_new_ones():
+    special = SpecialTokens.append(100, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, [DOCUMENT_SEPARATOR], sentinels=3)
+    assert special.ids == {
+        "<pad>": 0,
+        "<bos>": 1,
+        "<eos>": 2,
+        "<doc-sep>": 100,
+        "<sentinel-0>": 101,
+        "<sentinel-1>": 102,
+        "<sentinel-2>": 103,
+    }
+    assert special.vocab_size == 104
+
+
+def test_descending_sentinels_count_down_from_the_last_id():
+    special = SpecialTokens.append(100, {}, sentinels=3, order="descending")
+    assert [special[name] for name in ("<pad>", "<bos>", "<eos>")] == [100, 101, 102]
+    assert special.sentinels.tolist() == [105, 104, 103]
+    assert special.vocab_size == 106
+
+
+@given(
+    st.integers(5, 1000),
+    st.dictionaries(st.sampled_from(ROLES), st.integers(0, 4)),
+    st.lists(st.sampled_from([DOCUMENT_SEPARATOR, MASK, "<other>"]), unique=True),
+    st.integers(0, 20),
+    st.sampled_from(["ascending", "descending"]),
+)
+def test_new_ids_are_the_next_ones_each_used_once(vocab_size, owned, names, sentinels, order):
+    special = SpecialTokens.append(vocab_size, owned, names, sentinels, order)
+    new = [number for name, number in special.ids.items() if name not in owned]
+    assert sorted(new) == list(range(vocab_size, special.vocab_size))
+    assert all(special[name] == owned[name] for name in special.ids if name in owned)
+    assert set(special.ids) >= {"<pad>", "<bos>", "<eos>", *names}
+    assert len(special.sentinels) == sentinels
+    assert special.sentinels.dtype == np.int32
+
+
+def test_sentinels_are_not_to_be_written():
+    special = SpecialTokens.append(10, {}, sentinels=2)
+    with pytest.raises(ValueError, match="read-only"):
+        special.sentinels[0] = 1
