@@ -40,9 +40,12 @@ class Corpus(ShardedRows):
 
         Returns:
             ``(n,)`` int32, how many tokens were written into each row.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
         """
         rows = np.asarray(rows, np.int64)
-        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        shards = self.locate(rows)[0]
         lengths = np.empty(len(rows), np.int32)
         for shard in np.unique(shards):
             places = np.flatnonzero(shards == shard)

@@ -49,11 +49,31 @@ class ShardWriter:
             if whole and len(batch) < self._rows_per_batch:
                 self._waiting = [batch]
                 return
+            batch = pa.record_batch([compact(column) for column in batch.columns], schema=self._schema)
             self._writer.write_batch(batch)
             self.rows += len(batch)
-            if "tokens" in batch.schema.names and len(batch):
-                offsets = batch.column("tokens").offsets
-                self.tokens += offsets[-1].as_py() - offsets[0].as_py()
+            if "tokens" in batch.schema.names:
+                self.tokens += len(batch.column("tokens").values)
+
+
+def compact(array: pa.Array) -> pa.Array:
+    """The same values in buffers of exactly their size.
+
+    Arrow writes a slice with up to 63 bytes of what lies behind it in memory; bytes on disk would depend on how rows
+    were cut into blocks on their way.
+    """
+    kind = array.type
+    if array.null_count or pa.types.is_boolean(kind):
+        return array.take(pa.array(np.arange(len(array))))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets = array.offsets.to_numpy()
+        values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        return type(array).from_arrays(pa.array(offsets - offsets[0]), compact(values), type=kind)
+    if pa.types.is_string(kind):
+        return pa.array(array.to_pylist(), kind)
+    width = kind.byte_width
+    values = array.buffers()[1].slice(array.offset * width, len(array) * width) if len(array) else pa.py_buffer(b"")
+    return pa.Array.from_buffers(kind, len(array), [None, values])
 
 
 @contextmanager

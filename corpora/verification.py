@@ -161,7 +161,7 @@ class CorpusCheck:
             if (getattr(batch, column).lengths != parts).any():
                 yield f"{place}: {column} and document_starts have different lengths"
         room = self._manifest.config["room_per_sequence"] + self._manifest.config["room_per_document"] * parts
-        for row in np.flatnonzero(lengths + room > self._manifest.config["sequence_length"]):
+        for row in np.flatnonzero(lengths + room > self._manifest.config["sequence_length"]).tolist():
             yield f"{place} row {row}: {lengths[row]} tokens and {room[row]} added exceed the sequence length"
         for row in range(len(batch)):
             if len(np.setdiff1d(batch.document_starts[row], batch.sentence_starts[row])):

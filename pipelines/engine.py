@@ -82,7 +82,7 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         WorkerDied: a worker process was killed or crashed.
         Exception: what the pipeline raised.
     """
-    logging.getLogger("apache_beam").setLevel(logging.ERROR)
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported once, by its own message
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 

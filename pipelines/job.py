@@ -21,7 +21,7 @@ from corpora.errors import FarspanError
 from corpora.files import Files, read_bytes, sweep, write_bytes
 from corpora.manifest import NAME, Manifest, Receipt, farspan_version, fold, json_bytes, read_manifest, write_manifest
 from pipelines.beam_files import files_for
-from pipelines.engine import Engine, run_pipeline
+from pipelines.engine import Engine, WorkerDied, run_pipeline
 from pipelines.progress import ProgressBars, Reporter
 
 WORK = "_work"
@@ -112,7 +112,7 @@ def run_job(job: Job, engine: Engine) -> Manifest:
                     engine,
                     engine.worker_count(widest, job.work_bytes),
                 )
-            except FarspanError:
+            except WorkerDied:
                 raise
             except Exception as error:
                 raise _explain(files, work, error) from error

@@ -1,0 +1,35 @@
+"""A job whose second task kills the process that works on it: ``python -m tests.pipelines.crashing_job FOLDER``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from corpora.errors import FarspanError
+from corpora.manifest import Manifest, Receipt
+from pipelines.cli import _leave
+from pipelines.engine import Engine
+from pipelines.job import Job, Stage, Task, run_job
+
+
+def work(task, report):
+    if task.name == "second":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Receipt(task.name)
+
+
+def main(output):
+    head = Manifest("farspan.corpus", {}, 0, 64, {})
+    stage = Stage("crash", [Task(name, {}, 1) for name in ("first", "second", "third", "fourth")], work, "tasks")
+    try:
+        run_job(Job(output, head, [stage], lambda files, folder: None, 0), Engine(workers=2))
+    except FarspanError as error:
+        print(error, file=sys.stderr)
+        _leave(1)
+
+
+if __name__ == "__main__":
+    from tests.pipelines.crashing_job import main  # workers find `work` under this name, not under __main__
+
+    main(sys.argv[1])
