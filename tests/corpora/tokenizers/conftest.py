@@ -13,48 +13,17 @@ from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 from corpora.tokenizers.training import train_byte_level_bpe, train_sentencepiece
 
-_WORDS = [
-    "the",
-    "river",
-    "runs",
-    "past",
-    "old",
-    "mills",
-    "where",
-    "people's",
-    "boats",
-    "aren't",
-    "moored",
-    "any",
-    "longer,",
-    "and",
-    "1984",
-    "was",
-    "its",
-    "driest",
-    "year;",
-    "naïve",
-    "cafés",
-    "in",
-    "Zürich",
-    "sell",
-    "déjà-vu",
-    "世界",
-    "地図",
-    "at",
-    "12.50",
-    "each.",
-    "we'll",
-    "see",
-    "they've",
-    "gone",
-]
+_TEXT = (
+    "the river runs past old mills where people's boats aren't moored any longer, and 1984 was its driest year; "
+    "naïve cafés in Zürich sell déjà-vu 世界 地図 at 12.50 each. we'll see they've gone"
+)
 
 
 def sample_texts(count: int = 300) -> list[str]:
     rng = random.Random(1)
+    words = _TEXT.split()
     return [
-        "\n".join(" ".join(rng.choices(_WORDS, k=rng.randint(3, 12))).capitalize() + "." for _ in range(3))
+        "\n".join(" ".join(rng.choices(words, k=rng.randint(3, 12))).capitalize() + "." for _ in range(3))
         for _ in range(count)
     ]
 
