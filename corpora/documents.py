@@ -11,8 +11,9 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
-from corpora.sentences import SentenceSplitter, boundary_bytes, sentence_token_starts
+from corpora.sentences import SentenceSplitter, sentence_token_starts
 from corpora.sequences import token_list
+from corpora.text_offsets import byte_offsets
 from corpora.tokenizers import Tokenizer
 
 
@@ -68,7 +69,7 @@ def tokenize_documents(
     # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token begins
     tokens, starts = tokenizer.encode_with_starts(texts)
     sentences = [
-        sentence_token_starts(starts[row], boundary_bytes(text, splitter.boundaries(text)))
+        sentence_token_starts(starts[row], byte_offsets(text, splitter.boundaries(text)))
         for row, text in enumerate(texts)
     ]
     schema = documents_schema(tokenizer.vocab_size)

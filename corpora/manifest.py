@@ -67,7 +67,7 @@ class Manifest:
         format: ``farspan.documents``, ``farspan.corpus`` or ``farspan.masks``.
         config: every option that decides bytes.
         rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
-        tokenizer: ``fingerprint`` and ``vocab_size``.
+        tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (the roles it fills itself -> id).
         special_tokens: name -> id, masks only.
         parent: ``path`` (relative to this folder) and ``manifest_sha256`` of the artefact it was made from.
         inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.

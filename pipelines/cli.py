@@ -58,7 +58,7 @@ from raw text to a trained model:
   farspan corpus random --documents documents --sequence-length 16384 --output corpus
   farspan mask span --preset bart_ls_mixed --corpus corpus --output masks
   farspan show masks
-  farspan train bart_ls_base --set data.corpus=corpus --set data.masks=masks --set run.output=run
+  farspan train bart_ls_base --set data.corpus=corpus --set data.masks=masks --set run.directory=run
 """,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -324,7 +324,7 @@ def _train(commands: Any) -> None:
         "train",
         "Train a model from a corpus and a mask set; an interrupted run resumes.",
         _run_train,
-        "example:\n  farspan train bart_ls_base --set data.corpus=corpus --set data.masks=masks --set run.output=run",
+        "example:\n  farspan train bart_ls_base --set data.corpus=corpus --set data.masks=masks --set run.directory=run",
     )
     parser.add_argument("recipe", help="a packaged recipe by name, or a TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key; repeatable")
