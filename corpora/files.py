@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import BinaryIO, Protocol, cast
 
-from corpora.errors import FarspanError
-
 _TEMPORARY = ".tmp-"
 
 
@@ -98,21 +96,6 @@ def read_bytes(files: Files, path: str) -> bytes:
 def write_bytes(files: Files, path: str, data: bytes) -> None:
     with files.create(path) as file:
         file.write(data)
-
-
-def expand(files: Files, patterns: list[str]) -> list[str]:
-    """Files named by globs, files and folders, sorted and without repetition.
-
-    Raises:
-        FarspanError: a pattern that names nothing.
-    """
-    found: set[str] = set()
-    for pattern in patterns:
-        names = files.match(pattern) or files.walk(pattern)
-        if not names:
-            raise FarspanError(f"input {pattern!r} matches no file; give an existing file, folder or quoted glob")
-        found.update(names)
-    return sorted(found)
 
 
 class CountingHash:

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles, expand, sweep, temporary_name
+from corpora.files import LocalFiles, sweep, temporary_name
 from corpora.manifest import Manifest, Receipt, ShardInfo, fold, read_manifest, write_manifest
 from corpora.shards import map_shard, write_shard
 from tests.artefacts import make_corpus
@@ -55,14 +55,6 @@ def test_sweeping_takes_only_what_killed_writers_left(tmp_path):
     open(temporary_name(str(tmp_path / "kept.arrow")), "wb").close()
     sweep(FILES, str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["kept.arrow"]
-
-
-def test_expanding_names_each_file_once_and_refuses_what_matches_nothing(tmp_path):
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("x")
-    assert expand(FILES, [str(tmp_path), str(tmp_path / "*.txt")]) == [str(tmp_path / n) for n in ("a.txt", "b.txt")]
-    with pytest.raises(FarspanError, match="nothing-here"):
-        expand(FILES, [str(tmp_path / "nothing-here*")])
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-20], lambda d: b"not arrow at all", lambda d: b""])

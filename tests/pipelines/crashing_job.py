@@ -8,7 +8,7 @@ import sys
 
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt
-from pipelines.cli import _leave
+from pipelines.cli import leave
 from pipelines.engine import Engine
 from pipelines.job import Job, Stage, Task, run_job
 
@@ -26,7 +26,7 @@ def main(output):
         run_job(Job(output, head, [stage], lambda files, folder: None, 0), Engine(workers=2))
     except FarspanError as error:
         print(error, file=sys.stderr)
-        _leave(1)
+        leave(1)
 
 
 if __name__ == "__main__":
