@@ -20,9 +20,11 @@ from corpora.tokenizers.decoding import piece_tables
 # Parallelism is by processes: without this, every worker process starts a thread on every core, and forking warns.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-_ROLE_FIELDS = {"<pad>": ("pad_token",), "<unk>": ("unk_token",)} | {
+_ROLE_FIELDS: dict[str, tuple[str, ...]] = {
+    "<pad>": ("pad_token",),
     "<bos>": ("bos_token", "cls_token"),
     "<eos>": ("eos_token", "sep_token"),
+    "<unk>": ("unk_token",),
 }
 _USUAL_NAMES = {
     "<pad>": ("<pad>", "[PAD]", "<|pad|>"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import re
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -16,6 +18,8 @@ from corpora.tokenizers.huggingface import checked_ids, write_files
 
 FILE_NAME = "tokenizer.model"
 _SPACE = "\u2581"
+_SLICE = 1 << 20  # bytes
+_WORD = re.compile(rb" (?=[0-9A-Za-z])")
 
 
 class SentencePieceTokenizer:
@@ -83,12 +87,34 @@ class SentencePieceTokenizer:
 
     def _starts(self, text: str, ids: np.ndarray) -> np.ndarray:
         """``(n,)`` int64: pieces tile the normalised text, whose bytes know where they come from."""
-        normalised, origins = self._processor.Normalize(text.encode(), with_offsets=True)
         lengths = self._normalised_lengths[ids]
-        if (lengths < 0).any() or lengths.sum() != len(normalised):
+        origins = self._origins(text.encode())
+        if (lengths < 0).any() or lengths.sum() != len(origins):
             mapping = self._processor.EncodeAsOffsetMapping(text, return_bytes=True)
             return np.array([start for start, _ in mapping["offsets"]], np.int64)
-        return np.array(origins, np.int64)[np.cumsum(lengths) - lengths]
+        return origins[np.cumsum(lengths) - lengths]
+
+    def _origins(self, data: bytes) -> np.ndarray:
+        """``(bytes of the normalised text,)`` int64: where in ``data`` each comes from.
+
+        The library gives a Python integer a byte, so a long text goes through it in slices, cut before words. An "x"
+        on either side of a cut keeps white space there from counting as the text's beginning or end.
+        """
+        cuts = [0]
+        while word := _WORD.search(data, cuts[-1] + _SLICE):
+            cuts.append(word.start() + 1)
+        cuts.append(len(data))
+        guard = len(self._processor.Normalize(b"x"))
+        slices, origins = [], []
+        for start, stop in itertools.pairwise(cuts):
+            before, after = b"x" * (start > 0), b"x" * (stop < len(data))
+            normalised, places = self._processor.Normalize(before + data[start:stop] + after, with_offsets=True)
+            kept = slice(guard if start else 0, len(normalised) - len(after))
+            slices.append(normalised[kept])
+            origins.append(np.array(places[kept], np.int64) + (start - len(before)))
+        if len(slices) > 1 and b"".join(slices) != self._processor.Normalize(data):
+            return np.array(self._processor.Normalize(data, with_offsets=True)[1][:-1], np.int64)
+        return np.concatenate(origins)
 
     def decode(self, ids: np.ndarray | Sequence[int]) -> str:
         return self.decode_with_offsets(ids)[0]

@@ -9,7 +9,7 @@ import unicodedata
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.tokenizers import byte_level
@@ -51,6 +51,23 @@ def test_engine_is_chosen_by_the_merges():
     assert _engine([["a", "b"]], ignore_merges=True) == "huggingface"
     assert _engine([["a", "b"]], _split(r"\w+")) == "huggingface"
     assert _engine([["a", "b"]], _split(byte_level._GPT4)) == "tiktoken"
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_merges_give_hugging_faces_ids(data):
+    """Merges drawn at random, sound or not: where tiktoken is chosen, it agrees."""
+    tokens, merges = list("abc"), []
+    for _ in range(data.draw(st.integers(0, 12))):
+        pair = [data.draw(st.sampled_from(tokens)), data.draw(st.sampled_from(tokens))]
+        if pair not in merges and len("".join(pair)) <= 8:
+            merges.append(pair)
+            tokens.append("".join(pair))
+    encoded = _tokenizer(merges)
+    reference = tokenizers.Tokenizer.from_str(encoded.decode())
+    tokenizer = HuggingFaceTokenizer(encoded)
+    for text in data.draw(st.lists(st.text("abc", max_size=24), min_size=5, max_size=20)):
+        assert tokenizer.encode([text])[0].tolist() == reference.encode(text).ids
 
 
 def test_ids_need_not_follow_the_merges():
