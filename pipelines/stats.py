@@ -18,8 +18,16 @@ from corpora.shards import ShardedRows
 def summary(manifest: Manifest) -> str:
     """One line on a finished job."""
     totals = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest.totals.items() if value)
+    if manifest.format == "farspan.corpus":
+        totals += f"; {padding_share(manifest):.2%} of positions are padding"
     rejected = sum(manifest.rejects.values())
     return totals + (f"; {rejected:,} records in rejects/" if rejected else "")
+
+
+def padding_share(manifest: Manifest) -> float:
+    """Share of a corpus's positions that stay empty when rows are rendered without a mask."""
+    positions = manifest.totals["sequences"] * manifest.config["sequence_length"]
+    return manifest.totals["padding"] / positions if positions else 0.0
 
 
 def statistics(folder: str) -> dict[str, Any]:
@@ -32,8 +40,7 @@ def statistics(folder: str) -> dict[str, Any]:
     totals = manifest.totals
     found: dict[str, Any] = {"folder": folder, "format": manifest.format, **totals}
     if manifest.format == "farspan.corpus":
-        positions = totals["sequences"] * manifest.config["sequence_length"]
-        found["padding_share"] = totals["padding"] / positions if positions else 0.0
+        found["padding_share"] = padding_share(manifest)
         found["documents_per_sequence"] = totals["parts"] / max(totals["sequences"], 1)
     found["bytes"] = sum(shard.bytes for shard in manifest.shards)
     for name, values in lengths(folder).items():

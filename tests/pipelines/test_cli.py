@@ -1,0 +1,134 @@
+"""The command as a person types it: help, mistakes, and one small run from text to a trained step."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines.cli import main
+from pipelines.commands import assignment, build_parser
+from pipelines.engine import Engine, check_flags
+from tests.artefacts import make_corpus, make_documents
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Run a command in this process: (status, output, errors)."""
+
+    def leave(status):
+        raise SystemExit(status)
+
+    monkeypatch.setattr("pipelines.cli.leave", leave)
+
+    def call(*arguments):
+        status = 0
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["", "tokenizer train", "documents", "corpus random", "mask", "show", "stats", "verify", "finalize", "train"],
+)
+def test_every_command_explains_itself(run, command):
+    status, out, _ = run(*command.split(), "--help")
+    assert status == 0
+    assert "usage: farspan" in out
+    assert len(out.splitlines()) > 5
+
+
+def test_no_command_lists_the_commands(run):
+    status, _, err = run()
+    assert status == 2
+    assert "COMMAND" in err
+
+
+def test_a_misspelt_flag_is_an_error_that_suggests(run, tmp_path):
+    documents = make_documents(str(tmp_path / "documents"))
+    base = ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--output", tmp_path / "c"]
+    status, _, err = run(*base, "--direct_num_worker=2")
+    assert status == 1
+    assert "did you mean --direct_num_workers" in err
+    status, _, err = run("verify", documents, "--fast")
+    assert status == 1
+    assert "--fast" in err
+    assert not (tmp_path / "c").exists()
+
+
+def test_beams_own_flags_pass():
+    check_flags(["--job_endpoint=localhost:1", "--environment_type=LOOPBACK", "--s3_endpoint_url=http://x"])
+    with pytest.raises(FarspanError, match="neither farspan nor Beam"):
+        check_flags(["--no-such-flag"])
+
+
+def test_workers_are_chosen_by_the_size_of_the_job():
+    assert Engine(workers=3).worker_count(8, 0) == 3
+    assert Engine(workers=9).worker_count(2, 0) == 2
+    assert Engine().worker_count(8, 1 << 20) == 1
+    assert Engine().worker_count(1, 1 << 40) == 1
+
+
+def test_options_are_toml_values_or_words():
+    assert assignment("density=0.1") == ("density", 0.1)
+    assert assignment("mean_span_lengths=[3, 5]") == ("mean_span_lengths", [3, 5])
+    assert assignment("separator=<eos>") == ("separator", "<eos>")
+    with pytest.raises(FarspanError, match="KEY=VALUE"):
+        assignment("density")
+
+
+def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    status, out, err = run("mask", "span", "--preset", "t5", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert (status, err) == (0, "")
+    assert "sequences" in out
+    _, out, _ = run("verify", corpus, tmp_path / "masks")
+    assert out.count("sound") == 2
+    _, out, _ = run("show", tmp_path / "masks", "--row", "1")
+    for word in ("parts", "source", "target", "<sentinel-0>", "<eos>"):
+        assert word in out
+    status, _, err = run("show", tmp_path / "masks", "--row", "100000")
+    assert status == 1
+    assert "has rows 0 to" in err
+    _, out, _ = run("show", corpus)
+    assert "made:" in out
+    figure = tmp_path / "lengths.png"
+    _, out, _ = run("stats", corpus, tmp_path / "masks", "--json", "--figure", figure)
+    found = json.loads(out[: out.rindex("figure:")])
+    assert 0 < found[0]["padding_share"] < 1
+    assert found[1]["max_target_length"] > 0
+    assert figure.stat().st_size > 5_000
+
+
+def test_verify_reports_and_fails(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    (tmp_path / "corpus" / "shards" / "part-00000-of-00002.arrow").unlink()
+    status, out, err = run("verify", corpus)
+    assert status == 1
+    assert "part-00000-of-00002.arrow: missing" in out
+    assert "1 of 1 artefacts are damaged" in err
+    status, _, err = run("verify", tmp_path / "nothing")
+    assert status == 1
+    assert "no farspan artefact" in err
+
+
+def test_training_from_the_command_line_refuses_a_misspelt_key(run):
+    status, _, err = run("train", "tiny", "--set", "run.stepz=3")
+    assert status == 1
+    assert "steps" in err
+    status, _, err = run("train", "no_such_recipe")
+    assert status == 1
+    assert "bart_ls_base" in err
+
+
+def test_the_parser_holds_no_surprise_abbreviations():
+    options, rest = build_parser().parse_known_args(["verify", "x", "--corp", "y"])
+    assert rest == ["--corp", "y"]
+    assert options.corpus is None
