@@ -1,0 +1,57 @@
+# Two commands do everything on a machine with Python and a package index: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV ?= .venv
+# What to give pip for PyTorch. Empty: a CPU build where there is one, which spares gigabytes of CUDA.
+# On a machine with a GPU: make demo TORCH=torch
+TORCH ?=
+TORCH_CPU = torch==2.13.0+cpu
+TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
+
+PIP = $(VENV)/bin/python -m pip install --quiet
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo   the whole way from real text to a trained model, in demo-output/"
+	@echo "make test   the tests"
+	@echo "make lint   formatting, lint and types"
+	@echo "make bench  the benchmarks of docs/benchmarks.md"
+	@echo "make clean  remove $(VENV), demo-output and caches"
+
+demo: $(VENV)/installed-demo
+	$(VENV)/bin/python examples/demo.py --output demo-output
+
+test: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n auto
+
+lint: $(VENV)/installed-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/installed-dev
+	$(VENV)/bin/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo-output build dist farspan.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/installed-demo $(VENV)/installed-dev: $(VENV)/installed-%: $(VENV)/torch setup.cfg pyproject.toml
+	@echo "installing farspan[$*] into $(VENV)"
+	$(PIP) --editable '.[$*]'
+	@touch $@
+
+$(VENV)/torch:
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON) here; name a Python: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "farspan needs Python 3.11 or newer, and this is $$($(PYTHON) --version); name another: make PYTHON=python3.12"; \
+		exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@echo "installing PyTorch into $(VENV)"
+	@if [ -n "$(TORCH)" ]; then $(PIP) $(TORCH); else \
+		$(PIP) '$(TORCH_CPU)' 2>/dev/null \
+		|| $(PIP) '$(TORCH_CPU)' --extra-index-url $(TORCH_CPU_INDEX) 2>/dev/null \
+		|| { echo "no CPU build $(TORCH_CPU) here; taking the index's own PyTorch"; $(PIP) torch; }; fi
+	@touch $@

@@ -1,0 +1,41 @@
+"""The environment's one trap: farspan's import names are plain words, and another distribution may bring the same.
+
+Imports nothing of farspan, since any of its packages may turn out to be somebody else's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distributions
+
+ROOMS = ("corpora", "objectives", "trainer", "pipelines")
+_IN_RECORD = re.compile(rf"^({'|'.join(ROOMS)})(?:/|\.py,)", re.MULTILINE)
+
+
+def foreign_owners(installed: Iterable[Distribution] | None = None) -> dict[str, str]:
+    """Import name of farspan -> another distribution that installs it too; empty in a sound environment.
+
+    Args:
+        installed: distributions to look through; None for all on ``sys.path``.
+    """
+    owners: dict[str, str] = {}
+    for distribution in distributions() if installed is None else installed:
+        name = distribution.metadata["Name"]
+        if name != "farspan":
+            top = distribution.read_text("top_level.txt")
+            names = _IN_RECORD.findall(distribution.read_text("RECORD") or "") if top is None else top.split()
+            owners |= {room: name for room in ROOMS if room in names}
+    return owners
+
+
+def require_own_environment() -> None:
+    """End the program, with one clear line, where another distribution owns an import name of farspan.
+
+    Raises:
+        SystemExit: naming the distribution.
+    """
+    owners = foreign_owners()
+    if owners:
+        what = ", ".join(f"{name!r} is also a package of {owner}" for name, owner in sorted(owners.items()))
+        raise SystemExit(f"farspan: {what}; install farspan into an environment of its own, or uninstall the other")

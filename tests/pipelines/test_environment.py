@@ -1,0 +1,73 @@
+"""Another distribution with one of our import names is named before anything of it is imported."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import Distribution
+from pathlib import Path
+
+import pytest
+
+from pipelines.environment import foreign_owners
+
+
+def install(folder: Path, name: str, **files: str) -> Distribution:
+    """A distribution that consists of its metadata only."""
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    for file, text in files.items():
+        (info / file.replace("top_level", "top_level.txt")).write_text(text)
+    return Distribution.at(info)
+
+
+def test_the_tests_own_environment_is_sound():
+    assert foreign_owners() == {}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"top_level": "helpers\ntrainer\n"},
+        {"RECORD": "helpers/a.py,,\ntrainer/__init__.py,sha256=x,1\n"},
+        {"RECORD": "trainer.py,sha256=x,1\n"},
+    ],
+    ids=["top level", "folder in record", "module in record"],
+)
+def test_an_owner_is_found_however_it_says_so(tmp_path: Path, files: dict[str, str]):
+    assert foreign_owners([install(tmp_path, "coach", **files)]) == {"trainer": "coach"}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("farspan", {"top_level": "trainer\n"}),
+        ("coach", {"top_level": "my_trainer\n", "RECORD": "trainer/a.py,,\n"}),
+        ("coach", {"RECORD": "coach/trainer/__init__.py,,\ntrainers/__init__.py,,\ntrainer_config.py,,\n"}),
+        ("coach", {}),
+    ],
+    ids=["farspan itself", "top level decides", "other names", "no files known"],
+)
+def test_others_are_no_owners(tmp_path: Path, name: str, files: dict[str, str]):
+    assert foreign_owners([install(tmp_path, name, **files)]) == {}
+
+
+def test_start_up_says_which_and_imports_nothing_of_it(tmp_path: Path):
+    install(tmp_path, "coach", top_level="corpora\n")
+    (tmp_path / "corpora").mkdir()
+    (tmp_path / "corpora" / "__init__.py").write_text("raise RuntimeError('imported')")
+    root = Path(__file__).parents[2]
+    # theirs comes first on the path, as it may in a shared environment
+    search = os.pathsep.join([str(tmp_path), str(root)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pipelines", "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "farspan: 'corpora' is also a package of coach; install farspan into an environment of its own, "
+        "or uninstall the other\n"
+    )
