@@ -9,10 +9,11 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from corpora.keyed import philox_block
+from corpora.keyed import philox_blocks
 
-_AT_ONCE = 64  # draws made together, eight a block
+_BLOCKS = 64  # made at once, eight draws each
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+_6, _63 = np.uint64(6), np.uint64(63)
 _DE_BRUIJN = 0x03F79D71B4CB0A89  # every six bits of it differ, so a product with 2**i names i by its top six
 _BIT_NUMBER = np.zeros(64, np.int64)
 _BIT_NUMBER[[(_DE_BRUIJN << i & 0xFFFFFFFFFFFFFFFF) >> 58 for i in range(64)]] = np.arange(64)
@@ -41,7 +42,7 @@ def draw_spans(
         starts, lengths: receive the pieces of all rows, one after the other; int32, long enough for all.
         pieces: ``(n,)`` int64, receives the number of pieces a row.
     """
-    stream = np.empty(_AT_ONCE, np.uint32)
+    blocks = np.empty((_BLOCKS, 4), np.uint64)
     bits = np.zeros(sizes.max() // 64 + 1 if len(sizes) else 0, np.uint64)
     visible_ends = np.empty(spans.max() if len(spans) else 0, np.int64)
     hidden_ends = np.empty_like(visible_ends)
@@ -49,8 +50,8 @@ def draw_spans(
     for row in range(len(sizes)):
         first_piece = out
         if spans[row]:
-            used = _composition(sizes[row] - noise[row], spans[row], keys[row], 0, stream, bits, visible_ends)
-            _composition(noise[row], spans[row], keys[row], used, stream, bits, hidden_ends)
+            used = _composition(sizes[row] - noise[row], spans[row], keys[row], 0, blocks, bits, visible_ends)
+            _composition(noise[row], spans[row], keys[row], used, blocks, bits, hidden_ends)
             border, last_border = documents[1][row], documents[1][row + 1]
             hidden = 0  # tokens hidden so far
             for i in range(spans[row]):
@@ -70,36 +71,37 @@ def draw_spans(
 
 @numba.njit(cache=True)
 def _composition(
-    items: int, parts: int, key: np.ndarray, used: int, stream: np.ndarray, bits: np.ndarray, ends: np.ndarray
+    items: int, parts: int, key: np.ndarray, used: int, blocks: np.ndarray, bits: np.ndarray, ends: np.ndarray
 ) -> int:
     """Write where each of ``parts`` stretches of ``items`` ends.
 
     Args:
         key: ``(2,)`` uint64, the generator.
-        used: draws taken from it before.
-        stream: the generator's draws from number ``used`` rounded down to a multiple of its length.
+        used: draws of 32 bits taken from it before.
+        blocks: ``(_BLOCKS, 4)`` uint64, the generator's that hold draw number ``used``.
         bits: all 0, before and after.
         ends: receives the ends, ascending; the last is ``items``.
 
     Returns:
         Draws taken from the generator now.
     """
+    stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
     one = np.uint64(1)
     for last in range(items - parts, items - 1):
         # A uniform integer up to last, without bias: Lemire 2019, "Fast random integer generation in an interval".
         bound = np.uint64(last + 1)
-        gap = np.int64(0)
+        gap = np.uint64(0)
         while last > 0:
-            if used % _AT_ONCE == 0:
-                _fill(key, used // 8 + 1, stream)
-            product = np.uint64(stream[used % _AT_ONCE]) * bound
+            if used & (8 * _BLOCKS - 1) == 0:
+                philox_blocks(key[0], key[1], np.uint64(used // 8 + 1), blocks)
+            product = np.uint64(stream[used & (8 * _BLOCKS - 1)]) * bound
+            gap = product >> _32
             used += 1
             if product & _LOW >= bound or product & _LOW >= (np.uint64(1 << 32) - bound) % bound:
-                gap = np.int64(product >> _32)
                 break
-        if bits[gap >> 6] >> np.uint64(gap & 63) & one:
-            gap = np.int64(last)
-        bits[gap >> 6] |= one << np.uint64(gap & 63)
+        taken = bits[gap >> _6] >> (gap & _63) & one
+        gap += (np.uint64(last) - gap) * taken
+        bits[gap >> _6] |= one << (gap & _63)
     part = 0
     for i in range((items >> 6) + 1):
         word = bits[i]
@@ -111,14 +113,3 @@ def _composition(
             part += 1
     ends[part] = items
     return used
-
-
-@numba.njit(cache=True)
-def _fill(key: np.ndarray, counter: int, stream: np.ndarray) -> None:
-    """Fill ``stream`` with 32-bit draws, the low half of each 64 first, as numpy takes them."""
-    block = np.empty(4, np.uint64)
-    for i in range(len(stream) // 8):
-        philox_block(key[0], key[1], np.uint64(counter + i), block)
-        for j in range(4):
-            stream[8 * i + 2 * j] = block[j] & _LOW
-            stream[8 * i + 2 * j + 1] = block[j] >> _32

@@ -11,6 +11,7 @@ the border between two parts, so separators are never hidden.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 import numba
 import numpy as np
@@ -23,6 +24,7 @@ from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 from objectives.special_tokens import BEGIN, END, PAD, SpecialTokens
 
 _NONE = -1  # no such token
+_Arrays: TypeAlias = tuple[np.ndarray, ...]
 
 _FAULTS = {
     1: "parts begin outside of the text or in descending order",
@@ -65,7 +67,8 @@ def render_sentinels(
     Raises:
         FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, a width too small.
     """
-    markers, source_lengths, target_lengths = _measured(batch, masks, begin, end, separator)
+    tokens, documents, spans = _columns(batch, masks)
+    markers, source_lengths, target_lengths = _measured(batch, tokens, documents, spans, begin, end, separator)
     sentinels = special.sentinels
     if len(markers) and (most := int(markers.max())) > len(sentinels):
         raise FarspanError(
@@ -82,7 +85,6 @@ def render_sentinels(
         special[END] if end else _NONE,
         _separator_id(special, separator),
     )
-    tokens, documents, spans = _columns(batch, masks)
     _render(tokens, documents, spans, sentinels, frame, source, target, segments)
     return Examples(
         masks.sequence_ids,
@@ -102,7 +104,7 @@ def rendered_lengths(
     Raises:
         FarspanError: rows of different sequences, or spans that cannot be shown.
     """
-    return _measured(batch, masks, begin, end, separator)[1:]
+    return _measured(batch, *_columns(batch, masks), begin, end, separator)[1:]
 
 
 def nothing_hidden(batch: SequenceBatch, *, begin: bool, end: bool, separator: str | None) -> MaskBatch:
@@ -114,7 +116,7 @@ def nothing_hidden(batch: SequenceBatch, *, begin: bool, end: bool, separator: s
     return replace(masks, source_lengths=source, target_lengths=target)
 
 
-def columns(*lists: Ragged) -> tuple[np.ndarray, ...]:
+def columns(*lists: Ragged) -> _Arrays:
     """Values of each list column and the offsets they share, as kernels take them: a tuple of read-only views.
 
     Read-only, so that arrays from memory maps and from numpy run the same compiled kernel.
@@ -131,21 +133,8 @@ def columns(*lists: Ragged) -> tuple[np.ndarray, ...]:
     return views
 
 
-def _columns(
-    batch: SequenceBatch, masks: MaskBatch
-) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """(tokens, offsets), (document starts, offsets), (span starts, lengths, flags, offsets)."""
-    return (
-        columns(batch.tokens),
-        columns(batch.document_starts),
-        columns(masks.span_starts, masks.span_lengths, masks.span_flags),
-    )
-
-
-def _measured(
-    batch: SequenceBatch, masks: MaskBatch, begin: bool, end: bool, separator: str | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Check the rows; sentinels, source length and target length of each, ``(B,)`` int32."""
+def _columns(batch: SequenceBatch, masks: MaskBatch) -> tuple[_Arrays, _Arrays, _Arrays]:
+    """(tokens, offsets), (document starts, offsets), (span starts, lengths, flags, offsets) of the same sequences."""
     if not np.array_equal(batch.sequence_ids, masks.sequence_ids):
         if len(batch) != len(masks):
             raise FarspanError(f"{len(batch)} corpus rows cannot be shown with {len(masks)} mask rows")
@@ -154,8 +143,24 @@ def _measured(
             f"row {row} is sequence {_hex(batch, row)} in the corpus, {masks.sequence_ids[row].tobytes().hex()} in the "
             f"mask set; use a mask set made for this corpus"
         )
+    return (
+        columns(batch.tokens),
+        columns(batch.document_starts),
+        columns(masks.span_starts, masks.span_lengths, masks.span_flags),
+    )
+
+
+def _measured(
+    batch: SequenceBatch,
+    tokens: _Arrays,
+    documents: _Arrays,
+    spans: _Arrays,
+    begin: bool,
+    end: bool,
+    separator: str | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Check the rows; sentinels, source length and target length of each, ``(B,)`` int32."""
     counts = np.zeros((5, len(batch)), np.int32)
-    tokens, documents, spans = _columns(batch, masks)
     _measure(tokens, documents, spans, counts)
     faults, markers, source, hidden, hidden_spans = counts
     if faults.any():
@@ -301,7 +306,7 @@ def _render(
             segments[row, at - row_start :] = -1
 
 
-@numba.njit(cache=True)
+@numba.njit(inline="always")
 def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> int:
     """Copy ``text[start:stop]`` to ``out[at:]``; the place behind it.
 
@@ -309,11 +314,11 @@ def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> 
     right, and what is written too much is replaced by what comes behind.
     """
     size = stop - start
-    rounded = (size + 15) & ~15
+    rounded = (size + 31) & ~31
     if start + rounded > len(text) or at + rounded > len(out):
         rounded = size
-    # Views, because their indices count from 0: no check for negative ones, hence vector moves.
-    piece, room = text[start : start + rounded], out[at : at + rounded]
-    for i in range(rounded):
-        room[i] = piece[i]
+    # Unsigned indices need no check for negative ones, and the loop becomes vector moves.
+    first, place = np.uint64(start), np.uint64(at)
+    for i in range(np.uint64(rounded)):
+        out[place + i] = text[first + i]
     return at + size

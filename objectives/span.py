@@ -157,9 +157,11 @@ class Span:
         """Draw the spans of n rows; those of a row follow from (key, options, sequence id, its lengths) alone."""
         ids = [batch.sequence_id(row) for row in range(len(batch))]
         tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
-        # A digest is uniform in 64 bits, so the remainder is, to one part in 2**62.
-        drawn = id_keys(key + b"mean", ids)[:, 0] % np.uint64(len(self._means))
-        noise, spans, most_pieces = self._counts(tokens, parts, self._means[drawn])
+        means = self._means
+        if len(means) > 1:
+            # A digest is uniform in 64 bits, so the remainder is, to one part in 2**62.
+            means = means[id_keys(key + b"mean", ids)[:, 0] % np.uint64(len(means))]
+        noise, spans, most_pieces = self._counts(tokens, parts, means)
         starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
         pieces = np.empty(len(batch), np.int64)
         documents = columns(batch.document_starts)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.keyed import id_keys, make_key, philox_block
+from corpora.keyed import id_keys, make_key, philox_block, philox_blocks
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -49,3 +49,12 @@ def test_an_ids_key_depends_on_nothing_but_the_id():
     assert np.array_equal(together[1], id_keys(key, ["b"])[0])
     assert np.array_equal(id_keys(key, [b"b"]), id_keys(key, ["b"]))
     assert id_keys(key, []).shape == (0, 2)
+
+
+@given(WORDS, WORDS, st.integers(0, 2**63), st.integers(0, 9))
+def test_many_blocks_are_the_single_ones(key0, key1, first, count):
+    blocks, one = np.empty((count, 4), np.uint64), np.empty(4, np.uint64)
+    philox_blocks(np.uint64(key0), np.uint64(key1), np.uint64(first), blocks)
+    for i in range(count):
+        philox_block(np.uint64(key0), np.uint64(key1), np.uint64(first + i), one)
+        assert np.array_equal(blocks[i], one)

@@ -1,0 +1,50 @@
+"""Finding objectives by name, ours and a third party's."""
+
+import subprocess
+import sys
+
+import pytest
+
+from corpora.errors import FarspanError
+from objectives.base import CorpusFacts, Objective, load_objective
+from objectives.span import Span
+from tests.factories import OWNED
+
+
+def test_span_is_installed_with_its_presets():
+    objective = load_objective("span", "bart_ls", {"target_length": 1024, "fit": "reduce"})
+    assert objective == Span(1 / 16, 5, "ascending", True, target_length=1024, fit="reduce")
+    assert isinstance(objective, Objective)
+    assert load_objective("span") == Span()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("spam",), r"no objective is called 'spam' \(did you mean 'span'\?\); installed: .*span"),
+        (("span", "bart"), r"objective span has no preset 'bart'.*its presets: t5, bart_ls, bart_ls_8k, bart_ls_mixed"),
+        (("span", None, {"densety": 0.1}), r"no option 'densety' \(did you mean 'density'\?\); its options: density, "),
+        (("span", "t5", {"density": 2}), r"option density is 2; give a number between 0 and 1"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_known_ones(arguments, message):
+    with pytest.raises(FarspanError, match=message):
+        load_objective(*arguments)
+
+
+def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead):
+    objective = load_objective("lead_in", "short")
+    assert isinstance(objective, Objective)
+    assert objective.options == {"lead": 2}
+    special = objective.validate(CorpusFacts(400, OWNED, 128, 120, 3))
+    assert special["<gap>"] == 400
+    with pytest.raises(FarspanError, match="option lead is 0"):
+        load_objective("lead_in", None, {"lead": 0})
+    with pytest.raises(FarspanError, match="give at most 119"):
+        load_objective("lead_in", None, {"lead": 500}).validate(CorpusFacts(400, OWNED, 128, 120, 3))
+
+
+def test_another_process_finds_it_too(farspan_lead):
+    code = "from objectives.base import load_objective; print(load_objective('lead_in').options)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'lead': 8}"

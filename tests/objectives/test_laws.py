@@ -1,0 +1,138 @@
+"""The laws that every objective obeys, as properties over all that are installed and all their presets."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.keyed import make_key
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives.base import CorpusFacts, Objective, installed, load_objective
+from objectives.masks import CANDIDATE, IN_TARGET, VISIBLE, MaskBatch
+from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
+
+pytestmark = pytest.mark.usefixtures("farspan_lead")
+
+OURS = [
+    (name, preset) for name, entry in installed().items() for preset in (None, *getattr(entry.load(), "presets", {}))
+]
+every_objective = pytest.mark.parametrize(("name", "preset"), [*OURS, ("lead_in", None), ("lead_in", "short")])
+
+
+def facts_of(batch: SequenceBatch) -> CorpusFacts:
+    tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
+    return CorpusFacts(
+        vocab_size=VOCAB,
+        owned_tokens=OWNED,
+        sequence_length=int((tokens + np.maximum(parts - 1, 0)).max(initial=0)) + 2,
+        # Objectives may refuse a corpus of a few tokens; no row has to be as long as the longest may be.
+        max_tokens=max(int(tokens.max(initial=0)), 100),
+        max_documents=max(int(parts.max(initial=0)), 1),
+    )
+
+
+def key_of(objective: Objective, seed: int = 0) -> bytes:
+    return make_key(seed, "mask", {"objective": objective.name, **objective.options})
+
+
+def rows_of(masks: MaskBatch) -> list[tuple]:
+    lists = (masks.span_starts, masks.span_lengths, masks.span_flags)
+    return [
+        (*(column[i].tolist() for column in lists), int(masks.source_lengths[i]), int(masks.target_lengths[i]))
+        for i in range(len(masks))
+    ]
+
+
+@every_objective
+@given(batch=sequence_batches(min_rows=1))
+def test_1_text_comes_back_from_source_and_target(name, preset, batch):
+    objective = load_objective(name, preset)
+    special = objective.validate(facts_of(batch))
+    masks = objective.mask(batch, key_of(objective))
+    text = objective.reconstruct(objective.render(batch, masks, special), masks, special)
+    for row in range(len(batch)):
+        assert np.array_equal(text[row], batch.tokens[row])
+    hidden = (masks.span_flags.values & VISIBLE == 0) & (masks.span_flags.values != CANDIDATE)
+    assert (masks.span_flags.values[hidden] & IN_TARGET != 0).all()
+
+
+@every_objective
+@given(batch=sequence_batches(min_rows=1, max_documents=30))
+def test_2_and_3_budgets_hold_and_every_id_has_an_embedding(name, preset, batch):
+    objective = load_objective(name, preset)
+    facts = facts_of(batch)
+    special = objective.validate(facts)
+    masks = objective.mask(batch, key_of(objective))
+    examples = objective.render(batch, masks, special)
+    assert np.array_equal(examples.source_lengths, masks.source_lengths)
+    assert np.array_equal(examples.target_lengths, masks.target_lengths)
+    assert examples.source_ids.shape[1] <= facts.sequence_length
+    for ids, lengths in (
+        (examples.source_ids, examples.source_lengths),
+        (examples.target_ids, examples.target_lengths),
+    ):
+        assert ids.dtype == np.int32
+        assert ids.shape[1] == lengths.max()
+        assert ids.min(initial=0) >= 0
+        assert ids.max(initial=0) < special.vocab_size
+        assert (ids[np.arange(ids.shape[1]) >= lengths[:, None]] == special["<pad>"]).all()
+
+
+@every_objective
+@given(batch=sequence_batches(min_rows=1), seed=st.integers(0, 1000), data=st.data())
+def test_4_a_mask_depends_on_its_row_alone(name, preset, batch, seed, data):
+    objective = load_objective(name, preset)
+    key = key_of(objective, seed)
+    together = rows_of(objective.mask(batch, key))
+    order = data.draw(st.permutations(range(len(batch))))
+    assert rows_of(objective.mask(batch.take(order), key)) == [together[row] for row in order]
+    for row in range(len(batch)):
+        assert rows_of(load_objective(name, preset).mask(batch.take([row]), key)) == [together[row]]
+
+
+@every_objective
+@given(batch=sequence_batches(min_rows=1, max_documents=30))
+def test_5_spans_hold_text_and_lie_inside_one_document(name, preset, batch):
+    masks = load_objective(name, preset).mask(batch, bytes(16))
+    for row in range(len(batch)):
+        starts = masks.span_starts[row].astype(int)
+        stops = starts + masks.span_lengths[row]
+        assert (starts < stops).all()
+        assert (stops[:-1] <= starts[1:]).all()
+        assert stops.max(initial=0) <= batch.tokens.lengths[row]
+        document = np.searchsorted(batch.document_starts[row], starts, "right")
+        assert np.array_equal(document, np.searchsorted(batch.document_starts[row], stops - 1, "right"))
+
+
+@every_objective
+def test_6_odd_rows_have_a_defined_result(name, preset):
+    objective = load_objective(name, preset)
+    batch = make_sequences([0, 1, 2, 50, 1_000_000], mean_sentence=1)
+    identical = Ragged(np.full_like(batch.tokens.values, 7), batch.tokens.offsets)
+    for tokens in (batch.tokens, identical):
+        odd = SequenceBatch(**{**{f: getattr(batch, f) for f in batch.__slots__}, "tokens": tokens})
+        special = objective.validate(facts_of(odd))
+        masks = objective.mask(odd, key_of(objective))
+        examples = objective.render(odd, masks, special)
+        assert np.array_equal(examples.source_lengths, masks.source_lengths)
+        text = objective.reconstruct(examples, masks, special)
+        assert all(np.array_equal(text[row], tokens[row]) for row in range(len(odd)))
+
+
+@every_objective
+def test_6_a_block_without_rows_is_masked_and_rendered(name, preset):
+    objective = load_objective(name, preset)
+    batch = make_sequences([])
+    masks = objective.mask(batch, bytes(16))
+    examples = objective.render(batch, masks, objective.validate(facts_of(batch)))
+    assert (len(masks), len(examples)) == (0, 0)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 10_000))
+def test_4_seeds_next_to_each_other_are_unrelated(seed):
+    objective = load_objective("span", "t5")
+    batch = make_sequences([100] * 30)
+    here, there = (rows_of(objective.mask(batch, key_of(objective, s))) for s in (seed, seed + 1))
+    assert not set(map(str, here)) & set(map(str, there))
