@@ -69,7 +69,7 @@ def compact(array: pa.Array) -> pa.Array:
         offsets = array.offsets.to_numpy()
         values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         return type(array).from_arrays(pa.array(offsets - offsets[0]), compact(values), type=kind)
-    if pa.types.is_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pa.array(array.to_pylist(), kind)
     width = kind.byte_width
     values = array.buffers()[1].slice(array.offset * width, len(array) * width) if len(array) else pa.py_buffer(b"")
@@ -153,10 +153,13 @@ class ShardedRows:
         """
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
-            raise IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
+            raise self._outside(rows)
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         inside = rows - self.starts[shards]
         return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
+
+    def _outside(self, rows: np.ndarray) -> IndexError:
+        return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
 
     def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         buffer, reader = map_shard(self.path(shard))

@@ -240,13 +240,17 @@ class TokenizeRanges:
                 done += piece.bytes
         if rejects:
             write_rejects(files, os.path.join(self.output, "rejects", f"{task.name}.arrow"), rejects)
-        reasons = Counter(reject.reason for _, _, reject in rejects)
+        reasons = dict(Counter(reject.reason for _, _, reject in rejects))
         if self.read.id_field:
             duplicates.write_ids(files, path, shard.ids)
-            return Receipt(task.name, counts=counts, rejects=reasons)
+            return Receipt(task.name, counts=_plain(counts), rejects=reasons)
         for source, count in counts.items():
             count["written"] = shard.written[source]
-        return Receipt(task.name, shard.info, shard.totals, counts, reasons)
+        return Receipt(task.name, shard.info, shard.totals, _plain(counts), reasons)
+
+
+def _plain(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    return {source: dict(count) for source, count in counts.items()}
 
 
 def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:

@@ -162,12 +162,12 @@ class RunTask(beam.DoFn):
         if not files.exists(f"{place}.json"):
             try:
                 receipt = self._work(task, lambda done: self._reporter(self._stage, task.name, done))
+                write_bytes(files, f"{place}.json", receipt.to_json())
             except Exception as error:
                 # runners wrap an exception in their own words; the file keeps ours
                 text = str(error) if isinstance(error, FarspanError) else traceback.format_exc()
                 write_bytes(files, f"{place}.failed", text.encode())
                 raise
-            write_bytes(files, f"{place}.json", receipt.to_json())
         self._reporter(self._stage, task.name, task.units)
         yield task.name
 
