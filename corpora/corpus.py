@@ -30,13 +30,13 @@ class Corpus(ShardedRows):
         shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
         return self._view(shard, batch).tokens[inside]
 
-    def gather_tokens(self, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
+    def gather_tokens(self, rows: np.ndarray, out: np.ndarray, pad: int | None = None) -> np.ndarray:
         """Copy rows into a padded batch, one compiled call for each shard that they touch.
 
         Args:
             rows: ``(n,)`` row numbers.
-            out: ``(n, width)`` of any integer type; positions after a row's end are left as they are, a longer row is
-                cut at ``width``.
+            out: ``(n, width)`` of any integer type; a row longer than ``width`` is cut there.
+            pad: written after a row's end; None leaves those positions as they are.
 
         Returns:
             ``(n,)`` int32, how many tokens were written into each row.
@@ -45,12 +45,12 @@ class Corpus(ShardedRows):
             IndexError: a row outside of ``[0, len)``.
         """
         rows = np.asarray(rows, np.int64)
-        shards = self.locate(rows)[0]
+        shards = set((np.searchsorted(self.starts, rows, side="right") - 1).tolist())
+        if shards and not (min(shards) >= 0 and max(shards) < len(self.starts) - 1):
+            raise self._outside(rows)
         lengths = np.empty(len(rows), np.int32)
-        for shard in np.unique(shards):
-            places = np.flatnonzero(shards == shard)
-            values, starts, sizes = self._table(int(shard))
-            _gather(values, starts, sizes, rows[places] - self.starts[shard], places, out, lengths)
+        for shard in shards:
+            _gather(*self._table(shard), self.starts[shard], rows, out, lengths, pad is not None, pad or 0)
         return lengths
 
     def _token_table(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -79,14 +79,20 @@ def _gather(
     values: np.ndarray,  # (tokens of the shard,)
     starts: np.ndarray,  # (rows of the shard,)
     sizes: np.ndarray,  # (rows of the shard,)
-    rows: np.ndarray,  # (k,) rows wanted
-    places: np.ndarray,  # (k,) rows of `out` they go to
+    first: int,  # the shard's first row; rows of other shards are passed over
+    rows: np.ndarray,  # (n,)
     out: np.ndarray,  # (n, width)
     lengths: np.ndarray,  # (n,)
+    padded: bool,
+    pad: int,
 ) -> None:
-    for k in range(len(rows)):
-        start, size, place = starts[rows[k]], min(sizes[rows[k]], out.shape[1]), places[k]
-        source, target = values[start : start + size], out[place, :size]
-        for i in range(size):
-            target[i] = source[i]
-        lengths[place] = size
+    for i in range(len(rows)):
+        row = rows[i] - first
+        if 0 <= row < len(starts):
+            start, size = starts[row], min(sizes[row], out.shape[1])
+            source, target = values[start : start + size], out[i, :size]
+            for j in range(size):
+                target[j] = source[j]
+            if padded:
+                out[i, size:] = pad
+            lengths[i] = size

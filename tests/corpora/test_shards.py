@@ -94,6 +94,10 @@ def test_gathering_pads_and_cuts(corpus, dtype):
         assert lengths[place] == len(expected)
         assert np.array_equal(out[place, : lengths[place]], expected)
         assert (out[place, lengths[place] :] == 9).all()
+    assert np.array_equal(reader.gather_tokens(rows, out, pad=7), lengths)
+    for place, length in enumerate(lengths):
+        assert np.array_equal(out[place, :length], reader.tokens(rows[place])[:length])
+        assert (out[place, length:] == 7).all()
 
 
 def test_rows_outside_are_refused(corpus):
