@@ -28,18 +28,19 @@ from objectives.special_tokens import END
 
 VOCAB = 32_000
 OWNED = {"<pad>": 0, "<eos>": 1, "<bos>": 2}
-CALLS = 10  # of the fast sides in a round
+CALLS = 40  # of the fast sides in a round, which then lasts about as long as that of a collator
 
 
 class Sides:
     """All sides over the same ``(batch, length)`` tokens."""
 
-    def __init__(self, batch: int, length: int) -> None:
+    def __init__(self, batch: int, length: int, density: float, mean: float) -> None:
         self.rng = np.random.default_rng(0)
         tokens = self.rng.integers(3, VOCAB, (batch, length))
         self.int32, self.int64, self.copied = tokens.astype(np.int32), tokens, np.empty((batch, length), np.int32)
         self.rows = one_document_rows(tokens.astype(np.uint16))
-        self.objective = load_objective("span", "t5")
+        self.objective = load_objective("span", "t5", {"density": density, "mean_span_lengths": [mean]})
+        self.setting = {"density": density, "mean": mean}
         self.special = self.objective.validate(CorpusFacts(VOCAB, OWNED, length + 2, length, 1))
         self.keys = 0
         self.masks = self.objective.mask(self.rows, self.next_key())
@@ -58,10 +59,10 @@ class Sides:
         return examples.source_ids, examples.target_ids
 
     def t5(self) -> tuple[np.ndarray, np.ndarray]:
-        return t5(self.int32, self.special.vocab_size, self.special[END], self.rng)
+        return t5(self.int32, self.special.vocab_size, self.special[END], self.rng, **self.setting)
 
     def flax(self) -> tuple[np.ndarray, np.ndarray]:
-        return flax(self.int64, self.special.vocab_size, self.special[END])
+        return flax(self.int64, self.special.vocab_size, self.special[END], **self.setting)
 
     def copy(self) -> None:
         np.copyto(self.copied, self.int32)
@@ -116,11 +117,13 @@ def main() -> None:
     parser = arguments(__doc__.partition("\n")[0], rounds=15)
     parser.add_argument("--batch", type=int, default=64, help="sequences in a block")
     parser.add_argument("--length", type=int, default=16_384, help="tokens of each")
+    parser.add_argument("--density", type=float, default=1 / 16, help="share of tokens hidden (BART-LS's: 1/16)")
+    parser.add_argument("--mean", type=float, default=5.0, help="tokens of a span on average (BART-LS's: 5)")
     options = parser.parse_args()
     environment = machine("numpy", "numba")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    sides = Sides(options.batch, options.length)
+    sides = Sides(options.batch, options.length, options.density, options.mean)
     sides.check()
     fast = {"farspan": sides.farspan, "render": sides.render, "copy": sides.copy}
     runs = {name: lambda make=make: repeat(make, CALLS) for name, make in fast.items()}
@@ -138,7 +141,8 @@ def main() -> None:
         Comparison(spans, "copy of int32 (ceiling)", "Mtok/s", rates["farspan"], rates["copy"]),
     ]
     publish(
-        f"Span corruption, {options.batch} sequences of {options.length:,} tokens, 15 % in spans of 3, one thread",
+        f"Span corruption, {options.batch} sequences of {options.length:,} tokens, {options.density:.2%} in spans of "
+        f"{options.mean:g}, one thread",
         HEADINGS,
         comparison_rows(comparisons),
         environment,

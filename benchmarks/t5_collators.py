@@ -1,7 +1,7 @@
 """T5's preprocessing and Hugging Face's collator for Flax T5, told again in numpy: to measure against, to agree with.
 
-Raffel et al. 2020, section 3.1.4. Both hide 15 % in spans of three tokens on average, count sentinels down from the
-last id, and end source and target with ``<eos>``.
+Raffel et al. 2020, section 3.1.4. By default both hide 15 % in spans of three tokens on average; they count sentinels
+down from the last id, and end source and target with ``<eos>``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ DENSITY, MEAN = 0.15, 3.0
 # T5's preprocessing, as seqio runs it: one sequence at a time.
 
 
-def t5_mask(length: int, rng: np.random.Generator) -> np.ndarray:
+def t5_mask(length: int, rng: np.random.Generator, density: float = DENSITY, mean: float = MEAN) -> np.ndarray:
     """``(length,)`` bool: two random segmentations, interleaved, visible first; shuffled by sorting uniform numbers."""
-    noise = min(max(round(length * DENSITY), 1), length - 1)
-    spans = max(round(noise / MEAN), 1)
+    noise = min(max(round(length * density), 1), length - 1)
+    spans = max(round(noise / mean), 1)
 
     def segments(items: int) -> np.ndarray:
         begins = (np.arange(items - 1) < spans - 1)[np.argsort(rng.random(items - 1, np.float32))]
@@ -37,9 +37,16 @@ def t5_side(tokens: np.ndarray, dropped: np.ndarray, vocab_size: int, end: int) 
     return np.append(marked[~(dropped & before)], tokens.dtype.type(end))
 
 
-def t5(tokens: np.ndarray, vocab_size: int, end: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def t5(
+    tokens: np.ndarray,
+    vocab_size: int,
+    end: int,
+    rng: np.random.Generator,
+    density: float = DENSITY,
+    mean: float = MEAN,
+) -> tuple[np.ndarray, np.ndarray]:
     """Source and target, ``(B, S)`` and ``(B, T)``, of ``(B, length)`` tokens."""
-    rows = [t5_pair(row, t5_mask(len(row), rng), vocab_size, end) for row in tokens]
+    rows = [t5_pair(row, t5_mask(len(row), rng, density, mean), vocab_size, end) for row in tokens]
     return np.stack([source for source, _ in rows]), np.stack([target for _, target in rows])
 
 
@@ -50,10 +57,10 @@ def t5_pair(tokens: np.ndarray, mask: np.ndarray, vocab_size: int, end: int) -> 
 # Hugging Face's collator for Flax T5: masks one by one, the rest a batch at a time.
 
 
-def flax_mask(length: int) -> np.ndarray:
+def flax_mask(length: int, density: float = DENSITY, mean: float = MEAN) -> np.ndarray:
     """``(length,)`` bool, with numpy's global generator and ``unique`` to count, as there."""
-    noise = min(max(round(length * DENSITY), 1), length - 1)
-    spans = max(round(min(noise, length - noise) / MEAN), 1)
+    noise = min(max(round(length * density), 1), length - 1)
+    spans = max(round(min(noise, length - noise) / mean), 1)
 
     def segments(items: int) -> np.ndarray:
         begins = np.arange(items - 1) < spans - 1
@@ -78,7 +85,9 @@ def flax_side(tokens: np.ndarray, dropped: np.ndarray, vocab_size: int, end: int
     return np.concatenate([kept, np.full((len(tokens), 1), end, np.int32)], axis=-1)
 
 
-def flax(tokens: np.ndarray, vocab_size: int, end: int) -> tuple[np.ndarray, np.ndarray]:
+def flax(
+    tokens: np.ndarray, vocab_size: int, end: int, density: float = DENSITY, mean: float = MEAN
+) -> tuple[np.ndarray, np.ndarray]:
     """Source and target, ``(B, S)`` and ``(B, T)``, of ``(B, length)`` tokens."""
-    masks = np.asarray([flax_mask(tokens.shape[1]) for _ in range(len(tokens))])
+    masks = np.asarray([flax_mask(tokens.shape[1], density, mean) for _ in range(len(tokens))])
     return flax_side(tokens, masks, vocab_size, end), flax_side(tokens, ~masks, vocab_size, end)
