@@ -18,7 +18,16 @@ import pyarrow as pa
 from corpora.documents import HeldOut, tokenize_documents
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt
-from corpora.readers import Range, ReadOptions, RecordBlock, Reject, plan_ranges, read_records
+from corpora.readers import (
+    Range,
+    ReadOptions,
+    RecordBlock,
+    Reject,
+    check_fields,
+    data_files,
+    plan_ranges,
+    read_records,
+)
 from corpora.sentences import SentenceSplitter, load_splitter
 from corpora.shards import shard_name
 from corpora.tokenizers import load_tokenizer
@@ -48,14 +57,15 @@ class Input:
         """``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
 
         Raises:
-            FarspanError: nothing matches.
+            FarspanError: nothing matches, or a saved dataset is incomplete.
         """
         name, given, pattern = text.partition("=")
         if not given or "/" in name:
             name, pattern = "", text
         pattern = absolute(pattern).rstrip("/")
         files = files_for(pattern)
-        paths = [path for path in files.match(pattern) or files.walk(pattern) if not _hidden(path)]
+        found = [path for path in files.match(pattern) or files.walk(pattern) if not _hidden(path)]
+        paths = data_files(files, found)
         if not paths:
             raise FarspanError(f"--input {text}: matches no file; give a file, a folder or a quoted glob")
         fixed = pattern.split("*")[0].split("?")[0].split("[")[0]
@@ -111,6 +121,8 @@ def plan(options: Documents) -> Job:
     splitter = load_splitter(options.sentences)
     held_out = HeldOut(options.held_out, options.seed)
     _refuse_equal_ids(options.inputs)
+    for item in options.inputs:
+        check_fields(item.paths[0], files_for(item.paths[0]), options.read)  # one look at each source
     ranges = [
         (source, name, piece)
         for source, name, path in every_file(options.inputs)

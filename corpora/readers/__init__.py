@@ -1,1 +1,17 @@
-"""One file per raw format; each yields records or says why a record is bad."""
+"""Raw files to records: one module a format. A record comes out whole, or its dead letter says why not."""
+
+from corpora.readers.huggingface import data_files
+from corpora.readers.records import FORMATS, Range, ReadOptions, RecordBlock, Reject
+from corpora.readers.selection import check_fields, plan_ranges, read_records
+
+__all__ = [
+    "FORMATS",
+    "Range",
+    "ReadOptions",
+    "RecordBlock",
+    "Reject",
+    "check_fields",
+    "data_files",
+    "plan_ranges",
+    "read_records",
+]

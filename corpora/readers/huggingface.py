@@ -1,0 +1,47 @@
+"""Folders that Hugging Face ``datasets`` saved with ``save_to_disk``: which of their files hold records.
+
+A dataset is a folder with ``data-*.arrow`` (Arrow streams) and ``state.json``, which names them; a DatasetDict is a
+folder of datasets. Other ``.arrow`` files beside them are caches of ``map`` and ``filter``.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Sequence
+
+from corpora.errors import FarspanError
+from corpora.files import Files, read_bytes
+
+_STATE = "state.json"
+
+
+def data_files(files: Files, paths: Sequence[str]) -> list[str]:
+    """The given files without descriptions and caches of saved datasets among them, in the given order.
+
+    Raises:
+        FarspanError: a dataset's ``state.json`` cannot be understood, or a file that it names is missing.
+    """
+    present = set(paths)
+    named: dict[str, set[str]] = {}
+    for path in paths:
+        folder, name = posixpath.split(path)
+        if name == _STATE and posixpath.join(folder, "dataset_info.json") in present:
+            named[folder] = _named(files, folder)
+            if missing := sorted(named[folder] - present):
+                raise FarspanError(f"{path} names {missing[0]}, which is missing; save the dataset again")
+    return [
+        path
+        for path in paths
+        if posixpath.basename(path) != "dataset_dict.json" and path in named.get(posixpath.dirname(path), present)
+    ]
+
+
+def _named(files: Files, folder: str) -> set[str]:
+    path = posixpath.join(folder, _STATE)
+    try:
+        return {
+            posixpath.join(folder, entry["filename"]) for entry in json.loads(read_bytes(files, path))["_data_files"]
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FarspanError(f"{path}: not the state of a saved dataset ({error!r}); save the dataset again") from error

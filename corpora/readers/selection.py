@@ -1,0 +1,124 @@
+"""The reader for a file, by its name or as told; planning and reading with the errors of files handled in one place."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.files import Files
+from corpora.readers import arrow, jsonl, parquet, text
+from corpora.readers.records import BlockBuilder, Cut, DamagedFile, Range, ReadOptions, RecordBlock
+from corpora.readers.streams import compression, plan_lines
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """What a format does: cut a file, read a range, name the fields of a file (None: it has none)."""
+
+    plan: Callable[[str, Files, int], list[Cut]]
+    read: Callable[[Range, Files, BlockBuilder], Iterator[int]]
+    fields: Callable[[str, Files], dict[str, int]] | None = None
+
+
+_READERS = {
+    "jsonl": _Reader(plan_lines, jsonl.read, jsonl.fields),
+    "parquet": _Reader(parquet.plan, parquet.read, parquet.fields),
+    "arrow": _Reader(arrow.plan, arrow.read, arrow.fields),
+    "text": _Reader(text.plan_file, text.read_file),
+    "lines": _Reader(plan_lines, text.read_each_line),
+}
+_SUFFIXES = {
+    "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl", "parquet": "parquet", "arrow": "arrow", "feather": "arrow",
+    "txt": "text", "text": "text",
+}  # fmt: skip
+_FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
+
+
+def format_of(path: str, options: ReadOptions) -> str:
+    """The format to read ``path`` in.
+
+    Raises:
+        FarspanError: no format is given and the name tells none, or the file cannot be compressed in that format.
+    """
+    name = posixpath.basename(path)
+    if kind := compression(path):
+        name = name.rpartition(".")[0]
+    suffix = name.rpartition(".")[2].lower()
+    format = options.format or _SUFFIXES.get(suffix)
+    if format is None:
+        raise FarspanError(
+            f"{path}: no format is known by this name; known are {', '.join('.' + known for known in _SUFFIXES)}, the "
+            "text ones also with .gz and .zst. Give --format, or a glob that leaves the file out"
+        )
+    if format == "huggingface":
+        format = "arrow"
+    if kind and format in ("parquet", "arrow"):
+        raise FarspanError(f"{path}: {format} files are compressed inside, not as a whole; unpack the .{kind} first")
+    if options.id_field is not None and _READERS[format].fields is None:
+        raise FarspanError(f"{path}: plain text has no field {options.id_field!r}; leave --id-field out")
+    return format
+
+
+def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Range]:
+    """Cut a file into ranges of about ``target_bytes`` where its format allows it; at least one.
+
+    A file that cannot be read is one range, and reading it one reject.
+
+    Raises:
+        FarspanError: the format is unknown, or ``target_bytes`` is not positive.
+    """
+    if target_bytes < 1:
+        raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
+    format = format_of(path, options)
+    try:
+        cuts = _READERS[format].plan(path, files, target_bytes)
+    except _FILE_ERRORS:
+        cuts = [Cut(0, 1, 0)]
+    return [Range(path, format, *cut) for cut in cuts]
+
+
+def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
+    """The records of a range in the order of the file; those of all ranges are those of the file, each once.
+
+    A bad record is a reject and its neighbours are kept. When a file ends early or is damaged, all complete records
+    before that are kept and one reject says where.
+    """
+    block = BlockBuilder(piece.path, options)
+    try:
+        for position in _READERS[piece.format].read(piece, files, block):
+            if block.full:
+                yield block.take(position)
+    except DamagedFile as damaged:
+        block.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
+    except _FILE_ERRORS as error:
+        unreadable = DamagedFile(error, piece.start)
+        block.reject(unreadable.key, unreadable.reason, b"", str(unreadable))
+    last = block.take(piece.bytes)
+    if last.read:
+        yield last
+
+
+def check_fields(path: str, files: Files, options: ReadOptions) -> None:
+    """Look whether the first good records of a file have the fields that the options name.
+
+    Says nothing about a file that cannot be read or has no good record in the beginning: that shows as rejects.
+
+    Raises:
+        FarspanError: the format is unknown or a field is missing; names those that are there.
+    """
+    find = _READERS[format_of(path, options)].fields
+    try:
+        found = find(path, files) if find else {}
+    except _FILE_ERRORS:
+        return
+    for flag, name in (("--text-field", options.text_field), ("--id-field", options.id_field)):
+        if found and name is not None and name not in found:
+            # the field with most text is what the user will mean
+            proposal = max(found, key=lambda known: found[known]) if flag == "--text-field" else "NAME"
+            raise FarspanError(
+                f"no field {name!r} in {path}; its fields: {', '.join(sorted(found))}; give {flag} {proposal}"
+            )

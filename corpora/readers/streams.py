@@ -1,0 +1,191 @@
+"""Byte streams: decompression that never hides a truncated file, and lines in bounded memory."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import BinaryIO, NamedTuple
+
+import zstandard
+
+from corpora.files import Files
+from corpora.readers.records import RAW_BYTES, BadRecord, BlockBuilder, Cut, DamagedFile, Range
+
+STREAM_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+_CHUNK = 1 << 20
+# zstd unpacks a piece of input in one go, and a run of equal bytes thirty-thousandfold; small pieces cost no speed
+_ZSTD_PIECE = 1 << 10
+
+
+def compression(path: str) -> str | None:
+    """``gz``, ``zst`` or None, by the file's name."""
+    suffix = path.rpartition(".")[2].lower()
+    return suffix if suffix in ("gz", "zst") else None
+
+
+def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """The decompressed bytes of ``file`` in pieces of about a MiB at most.
+
+    Everything before a cut or a damaged place is yielded, then one of ``STREAM_ERRORS`` raised: ``EOFError`` for a cut.
+    """
+    kind = compression(path)
+    if kind == "zst":
+        yield from _zstd(file)
+        return
+    # read1, since read throws away what it has when it meets damage
+    stream = gzip.GzipFile(fileobj=file) if kind == "gz" else file
+    while chunk := stream.read1(_CHUNK):  # type: ignore[union-attr]
+        yield chunk
+
+
+def _zstd(file: BinaryIO) -> Iterator[bytes]:
+    frame = None
+    while piece := file.read(_CHUNK):
+        for place in range(0, len(piece), _ZSTD_PIECE):
+            data = piece[place : place + _ZSTD_PIECE]
+            while data:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                if chunk := frame.decompress(data):
+                    yield chunk
+                data = b""
+                if frame.eof:
+                    data, frame = frame.unused_data, None
+    if frame is not None:
+        raise EOFError("the file ends inside a zstd frame")
+
+
+class Line(NamedTuple):
+    """A line without its newline.
+
+    Attributes:
+        offset: where it begins in the decompressed stream.
+        data: the line, or the beginning of one that is over the limit.
+        size: bytes of the whole line.
+    """
+
+    offset: int
+    data: bytes
+    size: int
+
+    def text(self) -> str:
+        """Strict UTF-8; a byte order mark at the stream's beginning does not count.
+
+        Raises:
+            BadRecord: other bytes.
+        """
+        data = self.data.removeprefix(codecs.BOM_UTF8) if self.offset == 0 else self.data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            place = self.offset + len(self.data) - len(data) + error.start
+            raise BadRecord("invalid_utf8", f"byte {place} of the file: {error.reason}") from error
+
+
+class Lines:
+    """The lines that begin inside a range, read in bounded memory.
+
+    A range need not begin at a line: the line that its first byte lies in the middle of belongs to the range before.
+    A line over ``limit`` bytes is counted and passed by; only its beginning is kept.
+    """
+
+    def __init__(self, file: BinaryIO, piece: Range, limit: int) -> None:
+        self._file, self._piece, self._limit = file, piece, limit
+        # a compressed stream is one range: it begins at its first line and has no stop
+        plain = compression(piece.path) is None
+        self._start, self._stop = (piece.start, piece.stop) if plain else (0, sys.maxsize)
+
+    @property
+    def position(self) -> int:
+        """Bytes of the range read so far."""
+        return max(0, min(self._file.tell() - self._start, self._piece.bytes))
+
+    def __iter__(self) -> Iterator[list[Line]]:
+        """Yields the lines of one chunk after the other.
+
+        Raises:
+            DamagedFile: after all whole lines before the damage.
+        """
+        offset, size = self._first_line(), 0  # of the line being read
+        held: list[bytes] = []  # its pieces, or its beginning once it is too long
+        source = chunks(self._file, self._piece.path)
+        while offset < self._stop:
+            try:
+                chunk = next(source, b"")
+            except STREAM_ERRORS as error:
+                raise DamagedFile(error, offset, b"".join(held)[:RAW_BYTES]) from error
+            if not chunk:
+                if size:
+                    yield [Line(offset, b"".join(held), size)]
+                return
+            *ends, rest = chunk.split(b"\n")
+            lines = []
+            for data in ends:
+                size += len(data)
+                if held:
+                    data = b"".join([*held, data])
+                    held = []
+                lines.append(Line(offset, data if size <= self._limit else data[:RAW_BYTES], size))
+                offset, size = offset + size + 1, 0
+                if offset >= self._stop:
+                    break
+            yield lines
+            held.append(rest)
+            size += len(rest)
+            if size > self._limit:
+                held = [b"".join(held)[:RAW_BYTES]]
+
+    def _first_line(self) -> int:
+        """Go to the first line that begins in the range; its offset, at least ``stop`` where there is none."""
+        if self._start == 0:
+            return 0
+        # a byte early: when that byte is a newline, the range's first byte begins a line
+        at = self._start - 1
+        self._file.seek(at)
+        while at < self._stop and (chunk := self._file.read(_CHUNK >> 4)):
+            newline = chunk.find(b"\n")
+            if newline >= 0:
+                self._file.seek(at + newline + 1)
+                return at + newline + 1
+            at += len(chunk)
+        return self._stop
+
+
+def read_lines(
+    piece: Range, files: Files, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]
+) -> Iterator[int]:
+    """Hand every line of a range to ``add``, unless it is blank, which is no record, or too long.
+
+    Yields:
+        Bytes of the range read so far, now and then.
+    """
+    limit = block.options.max_record_bytes
+    with files.open(piece.path) as file:
+        lines = Lines(file, piece, limit)
+        for chunk in lines:
+            for line in chunk:
+                if not line.data or line.data.isspace():
+                    continue
+                try:
+                    if line.size > limit:
+                        raise BadRecord("too_long", f"{line.size:,} bytes, more than --max-record-bytes {limit:,}")
+                    add(block, line)
+                except BadRecord as bad:
+                    block.reject(line.offset, bad.reason, line.data, str(bad))
+            yield lines.position
+
+
+def plan_lines(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Cuts of equal length of a plain file; one of a compressed one, which cannot be entered in the middle."""
+    size = files.size(path)
+    if compression(path):
+        return [Cut(0, 1, size)]
+    count = max(1, -(-size // target_bytes))
+    if count > 1:
+        with files.open(path) as file:  # an unreadable file is one reject, so one range
+            file.read(1)
+    edges = [size * index // count for index in range(count + 1)]
+    return [Cut(start, stop, stop - start) for start, stop in pairwise(edges)]
