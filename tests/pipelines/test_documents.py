@@ -1,0 +1,276 @@
+"""Raw text to documents: bad records beside good ones, duplicate ids, kill -9, workers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.manifest import read_manifest
+from corpora.readers import ReadOptions
+from corpora.shards import ShardedRows, map_shard
+from corpora.tokenizers import load_tokenizer
+from corpora.verification import verify
+from pipelines.documents import Documents, Input, plan
+from pipelines.engine import Engine
+from pipelines.job import run_job
+from tests.artefacts import small_tokenizer
+from tests.pipelines.test_random_concat import wait_for
+
+WORDS = "the quick brown fox jumps over a lazy dog. Naïve wizards drink café au lait! 世界 is wide; isn't it?".split()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("tokenizer"))
+    small_tokenizer().save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def texts():
+    draw = random.Random(0)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 60))) for _ in range(400)]
+
+
+@pytest.fixture(scope="module")
+def raw(texts, tmp_path_factory):
+    """400 good records in two plain files and a compressed one."""
+    folder = tmp_path_factory.mktemp("raw")
+    lines = [json.dumps({"text": text, "url": f"u{i}"}, ensure_ascii=i % 2 == 0) for i, text in enumerate(texts)]
+    (folder / "a.jsonl").write_text("\n".join(lines[:150]) + "\n")
+    (folder / "b.jsonl").write_text("\n".join(lines[150:300]))
+    with gzip.open(folder / "c.json.gz", "wt") as file:
+        file.write("\n".join(lines[300:]))
+    return str(folder)
+
+
+def build(raw, output, tokenizer, engine=Engine(workers=1), read=ReadOptions(), **options):  # noqa: B008 (frozen)
+    inputs = tuple(Input.parse(text) for text in ([raw] if isinstance(raw, str) else raw))
+    return run_job(plan(Documents(inputs, str(output), tokenizer, read, **options)), engine)
+
+
+def rows(folder):
+    reader = ShardedRows(str(folder), "farspan.documents")
+    return [
+        row
+        for shard in range(len(reader.manifest.shards))
+        for batch in range(reader.shard(shard)[1].num_record_batches)
+        for row in reader.batch(shard, batch).to_pylist()
+    ]
+
+
+def rejects(folder):
+    found = []
+    for path in LocalFiles().walk(os.path.join(str(folder), "rejects")):
+        reader = map_shard(path)[1]
+        found += pa.Table.from_batches([reader.get_batch(i) for i in range(reader.num_record_batches)]).to_pylist()
+    return found
+
+
+def digests(folder):
+    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
+
+
+@pytest.fixture(scope="module")
+def reference(raw, tokenizer, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("reference") / "documents")
+    build(raw, folder, tokenizer, held_out=0.1, task_bytes=20_000)
+    return folder
+
+
+def test_every_text_comes_back_with_its_sentences(reference, texts):
+    tokenizer = load_tokenizer(os.path.join(reference, "tokenizer"))
+    found = rows(reference)
+    assert [tokenizer.decode(row["tokens"]) for row in found] == texts
+    assert verify(reference) == []
+    for row in found:
+        assert row["sentence_starts"][0] == 0
+        text, places = tokenizer.decode_with_offsets(row["tokens"])
+        for start in row["sentence_starts"][1:]:
+            assert text[: places[start]].rstrip()[-1] in ".!?;"
+    assert sum(len(row["sentence_starts"]) for row in found) > 2 * len(texts)
+
+
+def test_ids_name_source_file_and_record_and_survive_a_move(reference, raw, tokenizer, tmp_path):
+    found = rows(reference)
+    source = os.path.basename(raw)
+    assert found[0]["document_id"] == f"{source}:a.jsonl:0"
+    assert len({row["document_id"] for row in found}) == len(found)
+    moved = tmp_path / "elsewhere" / source
+    moved.parent.mkdir()
+    os.symlink(raw, moved)
+    build(str(moved), tmp_path / "documents", tokenizer, held_out=0.1, task_bytes=20_000)
+    assert digests(tmp_path / "documents") == digests(reference)
+
+
+def test_held_out_is_a_share_decided_by_the_id(reference, raw, tokenizer, tmp_path):
+    held = {row["document_id"] for row in rows(reference) if row["held_out"]}
+    assert 0.05 < len(held) / 400 < 0.16
+    build(raw, tmp_path / "finer", tokenizer, held_out=0.2, task_bytes=1_000)
+    more = {row["document_id"] for row in rows(tmp_path / "finer") if row["held_out"]}
+    assert held < more
+
+
+def test_how_files_are_cut_changes_no_row(reference, raw, tokenizer, tmp_path):
+    build(raw, tmp_path / "documents", tokenizer, held_out=0.1, task_bytes=1 << 30)
+    assert len(digests(tmp_path / "documents")) == 1
+    assert len(digests(reference)) > 2
+    assert rows(tmp_path / "documents") == rows(reference)
+
+
+def test_two_worker_processes_write_the_same_bytes(reference, raw, tokenizer, tmp_path):
+    build(raw, tmp_path / "documents", tokenizer, Engine(workers=2), held_out=0.1, task_bytes=20_000)
+    assert digests(tmp_path / "documents") == digests(reference)
+
+
+def test_killed_and_resumed(reference, raw, tokenizer, tmp_path):
+    output = tmp_path / "documents"
+    slow = (
+        "import time, pipelines.documents as job\n"
+        "work = job.TokenizeRanges.__call__\n"
+        "def slowly(self, task, report):\n"
+        "    if task.name > 'documents-00000': time.sleep(60)\n"
+        "    return work(self, task, report)\n"
+        "job.TokenizeRanges.__call__ = slowly\n"
+    )
+    run = "from pipelines.cli import main; main()"
+    arguments = ["documents", "--input", raw, "--tokenizer", tokenizer, "--output", str(output), "--workers", "1"]
+    arguments += ["--held-out", "0.1", "--task-bytes", "20000"]
+    process = subprocess.Popen([sys.executable, "-c", slow + run, *arguments], stderr=subprocess.DEVNULL)
+    wait_for(output / "_work" / "documents-00000.json", process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = subprocess.run([sys.executable, "-c", run, *arguments], capture_output=True, text=True, check=True)
+    assert "resuming: 1 of" in done.stderr
+    assert digests(output) == digests(reference)
+
+
+BAD = {
+    "invalid_utf8": b'{"text": "caf\xe9 au lait"}',
+    "broken_json": b'{"text": "no end',
+    "not_an_object": b'["text", "in a list"]',
+    "missing_text": b'{"body": "elsewhere"}',
+    "null_text": b'{"text": null}',
+    "empty_text": b'{"text": "  "}',
+    "not_a_string": b'{"text": 7}',
+    "too_long": b'{"text": "' + b"long " * 4_000 + b'"}',
+}
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """Each bad line stands between two good ones; a truncated gzip and an unreadable file beside them."""
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    good = [json.dumps({"text": f"A good neighbour, number {i}. It stays."}).encode() for i in range(len(BAD) + 1)]
+    lines = [good[0]]
+    for line, neighbour in zip(BAD.values(), good[1:], strict=True):
+        lines += [line, neighbour]
+    (folder / "lines.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    whole = gzip.compress(
+        b"\n".join(json.dumps({"text": f"Line {random.random()} of many."}).encode() for _ in range(400))
+    )
+    (folder / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    (folder / "magic.json.gz").write_bytes(b"this is no gzip file")
+    return str(folder)
+
+
+def test_bad_records_are_rejected_alone_with_place_reason_and_bytes(bad, tokenizer, tmp_path):
+    output = tmp_path / "documents"
+    manifest = build(bad, output, tokenizer, read=ReadOptions(max_record_bytes=10_000), error_budget=1.0)
+    names = [row["document_id"] for row in rows(output)]
+    assert sum(":lines.jsonl:" in name for name in names) == len(BAD) + 1
+    assert sum(":cut.jsonl.gz:" in name for name in names) > 50
+    found = {row["reason"]: row for row in rejects(output) if row["path"] == "lines.jsonl"}
+    assert set(found) == set(BAD)
+    content = open(os.path.join(bad, "lines.jsonl"), "rb").read()
+    for reason, line in BAD.items():
+        assert content[int(found[reason]["record"]) :].startswith(line)
+        if reason != "too_long":
+            assert found[reason]["raw"] == line
+    others = {row["path"]: row["reason"] for row in rejects(output) if row["path"] != "lines.jsonl"}
+    assert others == {"cut.jsonl.gz": "truncated_file", "magic.json.gz": "unreadable_file"}
+    count = manifest.counts["bad"]
+    assert count["read"] == count["written"] + count["rejected"] + count["filtered"]
+    assert count["rejected"] == sum(manifest.rejects.values()) == len(BAD) + 2
+    assert verify(str(output)) == []
+
+
+def test_the_error_budget_stops_the_job_and_keeps_its_work(bad, tokenizer, tmp_path):
+    output = tmp_path / "documents"
+    read = ReadOptions(max_record_bytes=10_000)
+    with pytest.raises(FarspanError, match=r"records were rejected \(.*broken_json 1.*larger --error-budget"):
+        build(bad, output, tokenizer, read=read)
+    assert not (output / "manifest.json").exists()
+    receipt = output / "_work" / "documents-00000.json"
+    before = os.stat(receipt).st_mtime_ns
+    with pytest.raises(FarspanError, match="error budget"):
+        build(bad, output, tokenizer, read=read, error_budget=0.02)
+    assert os.stat(receipt).st_mtime_ns == before
+    build(bad, output, tokenizer, read=read, error_budget=0.5)
+    assert verify(str(output)) == []
+
+
+def test_the_first_of_equal_ids_stays(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    ids = [random.Random(1).randint(0, 60) for _ in range(300)]
+    for name, part in (("a", ids[:150]), ("b", ids[150:])):
+        lines = [json.dumps({"text": f"Text {name} {place}.", "key": f"k{key}"}) for place, key in enumerate(part)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
+    read = ReadOptions(id_field="key")
+    manifests = [
+        build(str(folder), tmp_path / f"w{workers}", tokenizer, Engine(workers=workers), read, task_bytes=2_000,
+              error_budget=1.0)
+        for workers in (1, 2)
+    ]  # fmt: skip
+    assert digests(tmp_path / "w1") == digests(tmp_path / "w2")
+    reader = load_tokenizer(tokenizer)
+    found = {row["document_id"]: reader.decode(row["tokens"]) for row in rows(tmp_path / "w1")}
+    expected = {}
+    for place, key in enumerate(ids):
+        name = "ab"[place >= 150]
+        expected.setdefault(f"raw:k{key}", f"Text {name} {place % 150}.")
+    assert found == expected
+    assert manifests[0].rejects == {"duplicate_id": 300 - len(expected)}
+    assert Counter(row["reason"] for row in rejects(tmp_path / "w1")) == manifests[0].rejects
+    assert manifests[0].counts["raw"]["read"] == 300
+    assert verify(str(tmp_path / "w1")) == []
+
+
+def test_what_cannot_work_is_refused_before_work_starts(raw, tokenizer, tmp_path):
+    output = tmp_path / "documents"
+    with pytest.raises(FarspanError, match="matches no file"):
+        Input.parse(str(tmp_path / "nothing*"))
+    with pytest.raises(FarspanError, match=r"no field 'body'.*text"):
+        build(raw, output, tokenizer, read=ReadOptions(text_field="body"))
+    with pytest.raises(FarspanError, match="held-out"):
+        build(raw, output, tokenizer, held_out=1.5)
+    with pytest.raises(FarspanError, match="sentence"):
+        build(raw, output, tokenizer, sentences="no-such-splitter")
+    twin = tmp_path / "twin" / os.path.basename(raw)
+    twin.parent.mkdir()
+    os.symlink(raw, twin)
+    with pytest.raises(FarspanError, match="same ids"):
+        build([raw, str(twin)], output, tokenizer)
+    assert not output.exists()
+
+
+def test_an_input_is_named_and_rooted(raw):
+    whole = Input.parse(raw)
+    assert (whole.source, whole.relative(whole.paths[0])) == (os.path.basename(raw), "a.jsonl")
+    named = Input.parse(f"c4={raw}/*.json.gz")
+    assert (named.source, [named.relative(path) for path in named.paths]) == ("c4", ["c.json.gz"])
+    one = Input.parse(f"{raw}/a.jsonl")
+    assert (one.source, one.relative(one.paths[0])) == ("a", "a.jsonl")
