@@ -68,10 +68,8 @@ def tokenize_documents(
     """
     # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token begins
     tokens, starts = tokenizer.encode_with_starts(texts)
-    sentences = [
-        sentence_token_starts(starts[row], byte_offsets(text, splitter.boundaries(text)))
-        for row, text in enumerate(texts)
-    ]
+    boundaries = [byte_offsets(text, splitter.boundaries(text)) for text in texts]
+    sentences = sentence_token_starts(starts, Ragged.from_rows(boundaries, np.int64))
     schema = documents_schema(tokenizer.vocab_size)
     kind = schema.field("tokens").type
     return pa.record_batch(
@@ -81,7 +79,7 @@ def tokenize_documents(
             pa.nulls(len(texts), pa.int64()),
             pa.array(held_out.select(document_ids)),
             Ragged(tokens.values.astype(kind.value_type.to_pandas_dtype()), tokens.offsets).to_arrow(kind),
-            Ragged.from_rows(sentences, np.int32).to_arrow(pa.list_(pa.int32())),
+            sentences.to_arrow(pa.list_(pa.int32())),
         ],
         schema=schema,
     )

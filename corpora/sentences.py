@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -112,19 +114,40 @@ def _spacy(model: str) -> SentenceSplitter:
     return SentenceSplitter(f"spacy:{model}" if model else "spacy", version, spans)
 
 
-def sentence_token_starts(token_starts: np.ndarray, boundaries: np.ndarray) -> np.ndarray:
+def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
     """The tokens with which sentences begin; a token across a boundary belongs to the earlier sentence.
 
     Args:
-        token_starts: ``(n,)`` int64, the byte at which each token begins, ascending.
-        boundaries: ``(k,)`` int64, the bytes at which sentences begin, ascending
+        token_starts: rows of int64, one row a text: the byte at which each token begins, ascending.
+        boundaries: rows of int64, as many: the bytes at which sentences begin, ascending
             (``text_offsets.byte_offsets`` of a splitter's boundaries).
 
     Returns:
-        ``(sentences,)`` int32, strictly ascending; 0 first where there are tokens. A sentence in which no token begins
-        is none.
+        Rows of int32, strictly ascending; 0 first where there are tokens. A sentence in which no token begins is none.
     """
-    if len(token_starts) == 0:
-        return np.empty(0, np.int32)
-    first = np.searchsorted(token_starts, boundaries)  # (k,)
-    return np.unique(np.append(0, first[first < len(token_starts)])).astype(np.int32)
+    starts, lengths = _token_starts(token_starts.values, token_starts.offsets, boundaries.values, boundaries.offsets)
+    return Ragged.from_lengths(starts, lengths)
+
+
+@numba.njit(cache=True)
+def _token_starts(
+    starts: np.ndarray, offsets: np.ndarray, boundaries: np.ndarray, boundary_offsets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Token numbers inside their texts, (sentences,) int32, and how many each text has, (texts,) int64."""
+    found = np.empty(len(offsets) - 1 + len(boundaries), np.int32)
+    lengths = np.zeros(len(offsets) - 1, np.int64)
+    count = 0
+    for text in range(len(lengths)):
+        first, end, token = count, offsets[text + 1], offsets[text]
+        if token == end:
+            continue
+        found[count] = 0
+        count += 1
+        for i in range(boundary_offsets[text], boundary_offsets[text + 1]):
+            while token < end and starts[token] < boundaries[i]:
+                token += 1
+            if token < end and token - offsets[text] > found[count - 1]:
+                found[count] = token - offsets[text]
+                count += 1
+        lengths[text] = count - first
+    return found[:count], lengths

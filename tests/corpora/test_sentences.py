@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
+from corpora.ragged import Ragged
 from corpora.sentences import load_splitter, sentence_token_starts
 from corpora.text_offsets import byte_offsets
 
@@ -86,16 +87,23 @@ def test_unknown_splitters(name, message):
         load_splitter(name)
 
 
-@given(starts=st.lists(st.integers(0, 40), max_size=20), boundaries=st.lists(st.integers(0, 45), max_size=8))
-def test_tokens_of_sentences(starts, boundaries):
-    starts, boundaries = sorted(starts), sorted(boundaries)
-    expected = {0} if starts else set()
-    for boundary in boundaries:
-        later = [i for i, start in enumerate(starts) if start >= boundary]
-        expected |= set(later[:1])
-    found = sentence_token_starts(np.array(starts, np.int64), np.array(boundaries, np.int64))
-    assert found.dtype == np.int32
-    assert found.tolist() == sorted(expected)
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 40), max_size=20), st.lists(st.integers(0, 45), max_size=8)), max_size=4)
+)
+def test_tokens_of_sentences(texts):
+    texts = [(sorted(starts), sorted(boundaries)) for starts, boundaries in texts]
+    found = sentence_token_starts(
+        Ragged.from_rows([starts for starts, _ in texts], np.int64),
+        Ragged.from_rows([boundaries for _, boundaries in texts], np.int64),
+    )
+    assert found.values.dtype == np.int32
+    assert len(found) == len(texts)
+    for row, (starts, boundaries) in enumerate(texts):
+        expected = {0} if starts else set()
+        for boundary in boundaries:
+            later = [i for i, start in enumerate(starts) if start >= boundary]
+            expected |= set(later[:1])
+        assert found[row].tolist() == sorted(expected)
 
 
 @given(text=texts, data=st.data())
