@@ -1,0 +1,73 @@
+"""docs/formats.md: its programs, which import nothing of farspan, run on what the jobs make."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora.documents import documents_schema
+from corpora.sequences import corpus_schema
+from objectives.masks import MASK_SCHEMA
+from pipelines.cli import main
+
+PAGE = (Path(__file__).parents[1] / "docs" / "formats.md").read_text("utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Documents, corpus and masks of made-up text, by the commands."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    words = np.array("river stone lantern window quiet orchard copper violet winter harbour".split())
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(words, rng.integers(5, 120))) + ". Näher, näher!" for _ in range(60)]
+    (folder / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    commands = [
+        "tokenizer train --vocab-size 300 --input {0}/text.jsonl --output {0}/tokenizer",
+        "documents --input {0}/text.jsonl --tokenizer {0}/tokenizer --held-out 0.2 --seed 3 --output {0}/documents",
+        "corpus random --documents {0}/documents --sequence-length 128 --shards 2 --seed 5 --output {0}/corpus",
+        "mask span --preset bart_ls --corpus {0}/corpus --output {0}/masks",
+    ]
+    for command in commands:
+        main(command.format(folder).split())
+    return folder
+
+
+def test_the_pages_programs_run(artefacts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.chdir(artefacts)
+    assert len(PROGRAMS) == 3
+    names: dict = {}
+    for program in PROGRAMS:
+        exec(program, names)
+    assert "text" in capsys.readouterr().out
+    totals = json.loads((artefacts / "documents" / "manifest.json").read_text())["totals"]
+    assert 0 < totals["held_out_documents"] < totals["documents"] <= len(names["order"]) + totals["held_out_documents"]
+
+
+@pytest.mark.parametrize(
+    ("format", "schema"),
+    [("documents", documents_schema(300)), ("corpus", corpus_schema(300)), ("masks", MASK_SCHEMA)],
+)
+def test_the_page_names_every_column_with_its_type(format: str, schema):
+    section = PAGE.split(f"### `farspan.{format}`")[1].split("\n##")[0].replace("\\<", "<").replace("\\>", ">")
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    written = {name.strip(" `"): row[1].strip() for row in rows for name in row[0].split(",") if "|" not in name}
+    said = {name: kind for name, kind in written.items() if name in schema.names}
+    assert set(said) == set(schema.names)
+    for field in schema:
+        kind = str(field.type).replace("item: ", "").replace("fixed_size_binary[16]", "fixed_size_binary(16)")
+        kind = kind.replace("large_list<uint16>", "large_list of ids").replace("<float>", "<float32>")
+        assert said[field.name] == kind + ("" if field.nullable else ", not null")
+
+
+def test_the_page_explains_every_key_of_a_manifest(artefacts: Path):
+    section = PAGE.split("## `manifest.json`")[1].split("\n## ")[0]
+    for format in ("documents", "corpus", "masks"):
+        manifest = json.loads((artefacts / format / "manifest.json").read_text())
+        config = {**manifest["config"], **manifest["config"].get("read", {}), **manifest["config"].get("sentences", {})}
+        counted = [name for count in manifest["counts"].values() for name in count]
+        parts = (manifest, manifest["tokenizer"], manifest["parent"] or {}, manifest["totals"], counted, config)
+        for name in (name for part in (*parts, manifest["shards"][0]) for name in part):
+            assert f"`{name}`" in section, name

@@ -1,0 +1,150 @@
+"""The distribution: what it requires is what it imports, and its wheel works where no source tree is."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from configparser import ConfigParser
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("corpora", "objectives", "trainer", "pipelines")
+CONFIG = ConfigParser()
+CONFIG.read(ROOT / "setup.cfg", "utf-8")
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def names(requirements: str) -> set[str]:
+    return {normalized(re.split(r"[^\w.-]", line)[0]) for line in requirements.split("\n") if line}
+
+
+def imported_modules(*folders: str) -> set[str]:
+    """Top-level modules that ``folders`` import, anywhere, of neither the standard library nor the repository."""
+    found = set()
+    own = {*ROOMS, "tests", "benchmarks", "examples"}
+    for folder in folders:
+        own |= {path.stem for path in (ROOT / folder).glob("*.py")}
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Import):
+                    found |= {alias.name.split(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - own
+
+
+def distributions_of(modules: set[str]) -> dict[str, set[str]]:
+    """Module -> the distributions that bring it; its own name where none is installed."""
+    owners = packages_distributions()
+    return {module: {normalized(owner) for owner in owners.get(module, [module])} for module in modules}
+
+
+def test_requirements_are_what_the_rooms_import():
+    imported = distributions_of(imported_modules(*ROOMS))
+    required = names(CONFIG["options"]["install_requires"])
+    assert {module for module, owned_by in imported.items() if not owned_by & required} == set()
+    assert required - set().union(*imported.values()) == set()
+
+
+def test_extras_hold_what_tests_and_examples_import():
+    required = names(CONFIG["options"]["install_requires"])
+    extras = CONFIG["options.extras_require"]
+    for folder, extra in (("tests", names(extras["dev"])), ("examples", names(extras["demo"]))):
+        imported = distributions_of(imported_modules(folder))
+        assert {module for module, owned_by in imported.items() if not owned_by & (required | extra)} == set()
+
+
+def test_requirements_have_lower_bounds_and_a_place_in_the_alphabet():
+    lists = [CONFIG["options"]["install_requires"], *dict(CONFIG["options.extras_require"]).values()]
+    for requirements in lists:
+        lines = [line for line in requirements.split("\n") if line and not line.startswith("farspan[")]
+        assert [line for line in lines if not re.fullmatch(r"[\w.-]+ >= [\d.]+", line)] == []
+        assert lines == sorted(lines)
+
+
+def test_every_entry_point_exists():
+    for group in dict(CONFIG["options.entry_points"]).values():
+        for line in filter(None, group.split("\n")):
+            module, _, attribute = line.split("=")[1].strip().partition(":")
+            tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
+            defined = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+            assert attribute in defined, line
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's contents as pip lays them out; built from a copy, as building leaves traces."""
+    source, wheels, target = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "target"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(source)]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = wheels.iterdir()
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)]
+    subprocess.run(pip, check=True, capture_output=True)
+    return target
+
+
+def run(installed: Path, *command: str) -> str:
+    """Output of a command that finds farspan in ``installed`` only."""
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(command, cwd=installed.parent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_holds_the_rooms_and_nothing_else(installed: Path):
+    folders = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
+    assert folders == {*ROOMS, "bin"}
+    in_tree = {path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    recipes = {path.relative_to(ROOT) for path in (ROOT / "trainer" / "recipes").iterdir()}
+    in_wheel = {path.relative_to(installed) for path in installed.rglob("*") if path.suffix in (".py", ".toml")}
+    assert in_wheel == in_tree | recipes
+
+
+def test_the_wheels_metadata(installed: Path):
+    (info,) = installed.glob("farspan-*.dist-info")
+    metadata = (info / "METADATA").read_text("utf-8")
+    assert "Name: farspan\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata or "License: Apache-2.0\n" in metadata
+    assert "Requires-Python: >=3.11\n" in metadata
+    assert {"demo", "tracking", "dev"} <= set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE))
+    assert list(info.rglob("LICENSE"))
+
+
+def test_the_wheel_works_without_the_source_tree(installed: Path):
+    program = """
+import corpora, objectives, trainer, pipelines
+from importlib.resources import files
+from objectives.base import installed, load_objective
+from pathlib import Path
+print(Path(corpora.__file__).parents[1], Path(pipelines.__file__).parents[1])
+print(*sorted(installed()))
+print(*sorted(entry.name for entry in files("trainer").joinpath("recipes").iterdir()))
+print(load_objective("span", "bart_ls_mixed").name)
+"""
+    places, objectives, recipes, built = run(installed, sys.executable, "-c", program).splitlines()
+    assert places.split() == [str(installed)] * 2
+    assert "span" in objectives.split()
+    assert {"tiny.toml", "bart_ls_base.toml"} <= set(recipes.split())
+    assert built == "span"
+
+
+def test_the_wheels_command(installed: Path):
+    assert "farspan documents" in run(installed, str(installed / "bin" / "farspan"), "--help")
+
+
+def test_the_architecture_page_gives_each_requirement_a_line():
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([\w-]+)` \| \S", page.split("## Dependencies")[1], re.MULTILINE)
+    assert sorted(listed) == sorted(names(CONFIG["options"]["install_requires"]))
