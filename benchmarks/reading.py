@@ -2,8 +2,8 @@
 
 Both sides read the same 20,000 sequences in the same random order, from warm caches, in one process, and their batches
 are compared first. The memory map holds its rows padded already, so it need not look up where a row ends. It is read in
-two ways: row by row to int64 tensors that are then stacked, as a dataset and a collator do, and row by row straight into
-the batch. The goal is held against both.
+two ways: row by row to int64 tensors that are then stacked, as a dataset and a collator do, and row by row into the
+batch itself. The goal is held against both.
 """
 
 from __future__ import annotations

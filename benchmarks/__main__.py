@@ -1,0 +1,23 @@
+"""All benchmarks of docs/benchmarks.md, one after the other: ``python -m benchmarks``.
+
+Options go to no script; run a script by itself to change sizes, or to have datatrove beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+SCRIPTS = ("reading.py", "span_masking.py", "documents.py", "memory.py")
+
+
+def main() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))
+    failed = [script for script in SCRIPTS if subprocess.run([sys.executable, os.path.join(here, script)]).returncode]
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
