@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 import numpy as np
@@ -33,6 +34,11 @@ class MaskSet(ShardedRows):
         """The given ``(n,)`` rows, in the given order."""
         places = zip(*(column.tolist() for column in self.locate(rows)), strict=True)
         return MaskBatch.gather([(self._view(shard, batch), row) for shard, batch, row in places])
+
+    @property
+    def parent_folder(self) -> str:
+        """Where the manifest says that the corpus lies."""
+        return os.path.normpath(os.path.join(self.folder, (self.manifest.parent or {})["path"]))
 
     def check_parent(self, corpus_sha256: str) -> None:
         """Refuse a corpus that this mask set was not made from.

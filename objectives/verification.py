@@ -28,7 +28,7 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
         FarspanError: the corpus is not there.
     """
     masks = MaskSet(folder)
-    where = corpus_folder or os.path.join(folder, (masks.manifest.parent or {})["path"])
+    where = corpus_folder or masks.parent_folder
     corpus = Corpus(where)
     try:
         masks.check_parent(manifest_sha256(LocalFiles(), where))

@@ -36,7 +36,7 @@ def show(
     masks = None
     if read_manifest(LocalFiles(), folder).format == "farspan.masks":
         masks = MaskSet(folder)
-        corpus_folder = corpus_folder or os.path.join(folder, (masks.manifest.parent or {})["path"])
+        corpus_folder = corpus_folder or masks.parent_folder
         masks.check_parent(manifest_sha256(LocalFiles(), corpus_folder))
     corpus = Corpus(corpus_folder or folder)
     if not 0 <= row < len(corpus):
@@ -80,7 +80,7 @@ def _parts(console: Console, batch: SequenceBatch) -> None:
     starts = batch.document_starts[0]
     sizes = np.diff(np.append(starts, len(batch.tokens[0])))
     columns = (batch.document_ids[0].as_py(), batch.document_offsets[0], sizes, batch.document_lengths[0])
-    _heading(console, f"{len(starts)} parts, {len(batch.tokens[0])} tokens")
+    _heading(console, f"{len(starts)} {'part' if len(starts) == 1 else 'parts'}, {len(batch.tokens[0])} tokens")
     for name, offset, size, length in zip(*columns, strict=True):
         console.print(f"  {name}: tokens {offset} to {offset + size} of {length}", markup=False)
 

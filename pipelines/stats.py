@@ -21,7 +21,7 @@ def summary(manifest: Manifest) -> str:
     if manifest.format == "farspan.corpus":
         totals += f"; {padding_share(manifest):.2%} of positions are padding"
     rejected = sum(manifest.rejects.values())
-    return totals + (f"; {rejected:,} records in rejects/" if rejected else "")
+    return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
 
 
 def padding_share(manifest: Manifest) -> float:
