@@ -8,6 +8,7 @@ compared, and the sentences of the two that split.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import shutil
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -34,6 +36,7 @@ from corpora.tokenizers.training import train_byte_level_bpe
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEQUENCE_LENGTH = 16_384
 DOCUMENTS_AT_START = 3
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 Seconds = dict[str, dict[str, dict[str, list[float]]]]
 
 
@@ -45,6 +48,8 @@ def main() -> None:
     parser.add_argument("--vocab-size", type=int, default=32_000, help="of the byte-level BPE")
     parser.add_argument("--datatrove-python", metavar="PATH", help="a Python that has datatrove; without, no such row")
     options = parser.parse_args()
+    # orphans become our children: datatrove does not wait for its workers' end, and only who is waited for is counted
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     if not options.datatrove_python:
         print("without --datatrove-python PATH datatrove is left out", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="farspan-documents-") as folder:
@@ -179,7 +184,11 @@ class Sides:
 
 
 def quietly(command: list[str]) -> None:
+    """Run a command until all processes that it started have ended, so that their processor time is counted, too."""
     done = subprocess.run(command, capture_output=True, text=True)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
 
