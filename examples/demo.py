@@ -91,7 +91,7 @@ def parts(out: Path) -> list[Part]:
         span_masks("held-out masks", held_out_masks, held_out, "bart_ls_mixed"),
         Part("verification", out, farspan("verify", *made)),
         Part("lengths", out / "lengths.png", farspan("stats", *looked_at, "--figure", out / "lengths.png")),
-        Part("one example", masks, farspan("show", masks, "--row", "1", "--width", "1200")),
+        Part("one example", masks, farspan("show", masks, "--row", "0", "--width", "1200")),
         Part("training", run, train, run / "checkpoints" / f"step-{TRAINING_STEPS:08d}" / "checkpoint.json"),
         Part("loss", out / "loss.png", lambda: draw_loss(run / "metrics.jsonl", out / "loss.png")),
     ]
