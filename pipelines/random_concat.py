@@ -40,7 +40,7 @@ class RandomCorpus:
         packing: how sequences are filled.
         seed: of the shuffle.
         split: ``train`` or ``held-out`` documents.
-        shards: number of shards; 0 gives each about 32 million tokens.
+        shards: number of shards; 0 gives each up to about 32 million tokens.
         compression: None, ``lz4`` or ``zstd``.
     """
 
@@ -65,9 +65,11 @@ def plan(options: RandomCorpus) -> Job:
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     held_out = parent.totals["held_out_tokens"]
     tokens = held_out if options.split == "held-out" else parent.totals["tokens"] - held_out
+    if not parent.totals["documents"]:
+        raise FarspanError(f"{documents}: holds no document; make the documents from other input")
     if not tokens:
         raise FarspanError(f"{documents}: no {options.split} documents; make them with another --held-out share")
-    shards = options.shards or max(1, round(tokens / SHARD_TOKENS))
+    shards = options.shards or -(-tokens // SHARD_TOKENS)
     config = {
         "builder": "random",
         **asdict(options.packing),
@@ -195,17 +197,16 @@ class Pack:
     def __call__(self, task: Task, report: Report) -> Receipt:
         path = task.payload["shard"]
         schema = spill_schema(self.vocab_size)
-        table = pa.Table.from_batches(
-            [_bucket(files_for(spill), spill, task.payload["bucket"]) for spill in self.spills], schema
-        ).combine_chunks()
-        columns = {name: table.column(name).combine_chunks() for name in schema.names}
+        batches = [_bucket(files_for(spill), spill, task.payload["bucket"]) for spill in self.spills]
+        columns = {name: pa.concat_arrays([batch.column(name) for batch in batches]) for name in schema.names}
         keys = np.stack([columns["key_high"].to_numpy(), columns["key_low"].to_numpy()], axis=1)
         order = shuffled(keys)
         _refuse_repeated(keys[order], columns["document_id"], order)
         result = concatenate(
             columns["document_id"].take(pa.array(order)),
-            Ragged.from_arrow(columns["tokens"]).take(order),
-            Ragged.from_arrow(columns["sentence_starts"]).take(order),
+            # popped: the unsorted copy goes as soon as the sorted one is there
+            Ragged.from_arrow(columns.pop("tokens")).take(order),
+            Ragged.from_arrow(columns.pop("sentence_starts")).take(order),
             self.packing,
         )
         rows = result.sequences
