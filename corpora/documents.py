@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
 from corpora.sentences import SentenceSplitter, sentence_token_starts
-from corpora.sequences import token_list
+from corpora.sequences import token_dtype, token_list
 from corpora.text_offsets import byte_offsets
 from corpora.tokenizers import Tokenizer
 
@@ -78,7 +78,7 @@ def tokenize_documents(
             pa.array([source] * len(texts), pa.string()),
             pa.nulls(len(texts), pa.int64()),
             pa.array(held_out.select(document_ids)),
-            Ragged(tokens.values.astype(kind.value_type.to_pandas_dtype()), tokens.offsets).to_arrow(kind),
+            Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets).to_arrow(kind),
             sentences.to_arrow(pa.list_(pa.int32())),
         ],
         schema=schema,

@@ -30,9 +30,14 @@ def corpus_schema(vocab_size: int) -> pa.Schema:
     )
 
 
+def token_dtype(vocab_size: int) -> np.dtype:
+    """uint16 when every id fits, else int32."""
+    return np.dtype(np.uint16 if vocab_size < 65_536 else np.int32)
+
+
 def token_list(vocab_size: int) -> pa.DataType:
-    """``large_list<uint16>`` when every id fits, else ``large_list<int32>``."""
-    return pa.large_list(pa.uint16() if vocab_size < 65_536 else pa.int32())
+    """``large_list`` of ``token_dtype``."""
+    return pa.large_list(pa.from_numpy_dtype(token_dtype(vocab_size)))
 
 
 @dataclass(frozen=True, slots=True)

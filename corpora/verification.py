@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +30,14 @@ def verify(folder: str) -> list[str]:
     manifest = read_manifest(LocalFiles(), folder)
     vocab_size = manifest.tokenizer["vocab_size"]
     if manifest.format == "farspan.documents":
-        return [*_tokenizer(folder, manifest), *shards(folder, manifest, documents_schema(vocab_size), _documents)]
-    if manifest.format == "farspan.corpus":
-        check = CorpusCheck(manifest)
-        problems = [*_tokenizer(folder, manifest), *shards(folder, manifest, corpus_schema(vocab_size), check)]
-        return [*problems, *check.totals()]
-    raise FarspanError(f"{folder}: {manifest.format!r} is not a documents or corpus artefact")
+        check: DocumentsCheck | CorpusCheck = DocumentsCheck()
+        schema = documents_schema(vocab_size)
+    elif manifest.format == "farspan.corpus":
+        check, schema = CorpusCheck(manifest), corpus_schema(vocab_size)
+    else:
+        raise FarspanError(f"{folder}: {manifest.format!r} is not a documents or corpus artefact")
+    problems = [*_tokenizer(folder, manifest), *shards(folder, manifest, schema, check)]
+    return [*problems, *_totals(manifest, check.counted)]
 
 
 def shards(
@@ -84,9 +86,13 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
     if not reader.schema.equals(schema):
         yield f"{name}: schema is not that of {manifest.format} with {manifest.tokenizer['vocab_size']} ids"
         return
-    sizes = [reader.get_batch(index).num_rows for index in range(reader.num_record_batches)]
+    batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+    sizes = [batch.num_rows for batch in batches]
     if sum(sizes) != shard.rows:
         yield f"{name}: {sum(sizes)} rows, the manifest says {shard.rows}"
+    tokens = sum(Ragged.from_arrow(b.column("tokens")).lengths.sum() for b in batches if "tokens" in schema.names)
+    if tokens != shard.tokens:
+        yield f"{name}: {tokens} tokens, the manifest says {shard.tokens}"
     if any(size != manifest.rows_per_batch for size in sizes[:-1]) or sizes[-1:] > [manifest.rows_per_batch]:
         yield f"{name}: batches of {sorted(set(sizes))} rows, the manifest says {manifest.rows_per_batch}"
 
@@ -101,28 +107,50 @@ def _tokenizer(folder: str, manifest: Manifest) -> Problems:
         yield f"tokenizer/: fingerprint {found}, the manifest says {manifest.tokenizer['fingerprint']}"
 
 
-def _documents(manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-    seen: set[str] = set()
-    for number, batch in enumerate(batches):
-        tokens = Ragged.from_arrow(batch.column("tokens"))
-        sentences = Ragged.from_arrow(batch.column("sentence_starts"))
-        ids = batch.column("document_id").to_pylist()
-        place = f"{name} batch {number}"
-        yield from _token_range(place, tokens, manifest)
-        yield from _ascending(place, "sentence_starts", sentences, tokens.lengths)
-        for document in ids:
-            if document in seen:
-                yield f"{place}: document id {document!r} occurs twice"
-            seen.add(document)
+def _totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
+    for name, value in counted.items():
+        if manifest.totals.get(name) != value:
+            yield f"manifest.json: totals say {manifest.totals.get(name)} {name}, the shards hold {value}"
+
+
+class DocumentsCheck:
+    """Rows of documents; ``counted`` is what the manifest's totals have to say."""
+
+    def __init__(self) -> None:
+        names = ("documents", "tokens", "sentences", "held_out_documents", "held_out_tokens", "max_tokens")
+        self.counted = dict.fromkeys(names, 0)
+        self._keys: set[bytes] = set()  # of ids, since ids themselves are many times larger
+
+    def __call__(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        for number, batch in enumerate(batches):
+            tokens = Ragged.from_arrow(batch.column("tokens"))
+            sentences = Ragged.from_arrow(batch.column("sentence_starts"))
+            held = batch.column("held_out").to_numpy(zero_copy_only=False)
+            place = f"{name} batch {number}"
+            yield from _token_range(place, tokens, manifest)
+            yield from _ascending(place, "sentence_starts", sentences, tokens.lengths)
+            for document in batch.column("document_id").to_pylist():
+                key = hashlib.blake2b(document.encode(), digest_size=16).digest()
+                if key in self._keys:
+                    yield f"{place}: document id {document!r} occurs twice"
+                self._keys.add(key)
+            counted = self.counted
+            counted["documents"] += len(batch)
+            counted["tokens"] += int(tokens.lengths.sum())
+            counted["sentences"] += int(sentences.lengths.sum())
+            counted["held_out_documents"] += int(held.sum())
+            counted["held_out_tokens"] += int(tokens.lengths[held].sum())
+            counted["max_tokens"] = max(counted["max_tokens"], int(tokens.lengths.max(initial=0)))
 
 
 class CorpusCheck:
-    """Rows of a corpus, with what has to add up over rows and shards."""
+    """Rows of a corpus; ``counted`` is what the manifest's totals have to say."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
         self._sequences: set[bytes] = set()
-        self._counted = {"sequences": 0, "tokens": 0, "documents": 0}
+        names = ("sequences", "tokens", "documents", "parts", "max_tokens", "max_documents")
+        self.counted = dict.fromkeys(names, 0)
 
     def __call__(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
         pieces: dict[str, list[tuple[int, int, int]]] = {}  # document -> (offset, size, whole length) of its parts
@@ -143,13 +171,8 @@ class CorpusCheck:
                 )
                 for document, offset, size, length in parts:
                     pieces.setdefault(document, []).append((offset, size, length))
-        self._counted["documents"] += len(pieces)
+        self.counted["documents"] += len(pieces)
         yield from self._parts(name, pieces)
-
-    def totals(self) -> Problems:
-        for name, value in self._counted.items():
-            if self._manifest.totals.get(name) != value:
-                yield f"manifest.json: totals say {self._manifest.totals.get(name)} {name}, the shards hold {value}"
 
     def _rows(self, place: str, batch: SequenceBatch) -> Problems:
         lengths = batch.tokens.lengths
@@ -169,8 +192,11 @@ class CorpusCheck:
             if batch.sequence_id(row) in self._sequences:
                 yield f"{place} row {row}: sequence_id {batch.sequence_id(row).hex()} occurs twice"
             self._sequences.add(batch.sequence_id(row))
-        self._counted["sequences"] += len(batch)
-        self._counted["tokens"] += int(lengths.sum())
+        self.counted["sequences"] += len(batch)
+        self.counted["tokens"] += int(lengths.sum())
+        self.counted["parts"] += int(parts.sum())
+        self.counted["max_tokens"] = max(self.counted["max_tokens"], int(lengths.max(initial=0)))
+        self.counted["max_documents"] = max(self.counted["max_documents"], int(parts.max(initial=0)))
 
     def _parts(self, name: str, pieces: dict[str, list[tuple[int, int, int]]]) -> Problems:
         for document, parts in pieces.items():

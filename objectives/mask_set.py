@@ -37,8 +37,15 @@ class MaskSet(ShardedRows):
 
     @property
     def parent_folder(self) -> str:
-        """Where the manifest says that the corpus lies."""
-        return os.path.normpath(os.path.join(self.folder, (self.manifest.parent or {})["path"]))
+        """Where the manifest says that the corpus lies.
+
+        Raises:
+            FarspanError: it lies there no more.
+        """
+        folder = os.path.normpath(os.path.join(os.path.realpath(self.folder), (self.manifest.parent or {})["path"]))
+        if not os.path.isdir(folder):
+            raise FarspanError(f"{self.folder}: its corpus is no longer at {folder}; say where it is: --corpus FOLDER")
+        return folder
 
     def check_parent(self, corpus_sha256: str) -> None:
         """Refuse a corpus that this mask set was not made from.

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 
+from corpora.errors import FarspanError
 from corpora.files import Files, LocalFiles, read_bytes, write_bytes
 from corpora.manifest import manifest_sha256
 from corpora.tokenizers import Tokenizer, load_tokenizer
@@ -47,7 +48,13 @@ def artefact_tokenizer(artefact: str) -> Tokenizer:
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:
-    """``parent`` of a manifest: where the parent lies as seen from ``output``, and the sha256 of its manifest."""
+    """``parent`` of a manifest: where the parent lies as seen from ``output``, and the sha256 of its manifest.
+
+    Raises:
+        FarspanError: parent and output are one folder.
+    """
+    if parent == output:
+        raise FarspanError(f"--output {output}: is the folder that the job reads; give another")
     remote = "://" in output or "://" in parent
-    path = parent if remote else os.path.relpath(parent, output)
+    path = parent if remote else os.path.relpath(os.path.realpath(parent), os.path.realpath(output))
     return {"path": path, "manifest_sha256": manifest_sha256(files_for(parent), parent)}

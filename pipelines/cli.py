@@ -23,17 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
             if not hasattr(options, "runner"):
                 raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
-            check_flags(rest)
+            check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
         options.beam_flags = tuple(rest)
         options.run(options)
     except FarspanError as error:
         print(f"farspan: {error}", file=sys.stderr)
         leave(1)
+    except BrokenPipeError:
+        leave(0)
+    except OSError as error:
+        print(f"farspan: {error}", file=sys.stderr)
+        leave(1)
     except KeyboardInterrupt:
         print("farspan: interrupted; finished work is kept, the same command resumes it", file=sys.stderr)
         leave(130)
-    except BrokenPipeError:
-        leave(0)
 
 
 def leave(status: int) -> None:

@@ -7,9 +7,10 @@ and no byte of a row. Bad records go to ``rejects/``, their neighbours stay.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -60,25 +61,38 @@ class Input:
             FarspanError: nothing matches, or a saved dataset is incomplete.
         """
         name, given, pattern = text.partition("=")
-        if not given or "/" in name:
+        if not given or "/" in name or os.path.exists(text):
             name, pattern = "", text
+        if ":" in name:
+            raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
         pattern = absolute(pattern).rstrip("/")
         files = files_for(pattern)
-        found = [path for path in files.match(pattern) or files.walk(pattern) if not _hidden(path)]
-        paths = data_files(files, found)
+        if os.path.exists(pattern):  # as it stands, whatever glob signs its name has
+            root = pattern if os.path.isdir(pattern) else os.path.dirname(pattern)
+            found = files.walk(pattern) if os.path.isdir(pattern) else [pattern]
+        else:
+            found = files.match(pattern) or files.walk(pattern)
+            fixed = re.split(r"[*?\[]", pattern)[0]
+            root = pattern if fixed == pattern and found != [pattern] else os.path.dirname(fixed)
+        paths = data_files(files, [path for path in found if not _hidden(path[len(root) :])])
         if not paths:
-            raise FarspanError(f"--input {text}: matches no file; give a file, a folder or a quoted glob")
-        fixed = pattern.split("*")[0].split("?")[0].split("[")[0]
-        root = pattern if fixed == pattern and paths != [pattern] else os.path.dirname(fixed)
-        stem = os.path.basename(pattern if "*" not in pattern else root).split(".")[0]
-        return cls(name or stem or "text", root, tuple(paths))
+            raise FarspanError(
+                f"--input {text}: matches no file; give a file, a folder or a quoted glob, "
+                "as NAME=PATTERN to name the source and as ./PATTERN where a file's name has a '='"
+            )
+        for path in paths:
+            if path != path.encode(errors="replace").decode():
+                raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file")
+        stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
+        return cls(name or stem.replace(":", "_") or "text", root, tuple(paths))
 
     def relative(self, path: str) -> str:
         return path[len(self.root) :].lstrip("/")
 
 
 def _hidden(path: str) -> bool:
-    return os.path.basename(path).startswith((".", "_"))
+    """Whether the file or a folder on the way to it from the root is hidden, as caches and logs are."""
+    return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
 @dataclass(frozen=True)
@@ -120,6 +134,11 @@ def plan(options: Documents) -> Job:
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)
     held_out = HeldOut(options.held_out, options.seed)
+    if options.task_bytes < 1:
+        raise FarspanError(f"--task-bytes {options.task_bytes}: give a positive number")
+    # what an earlier run of the same job left below an input folder is no input
+    kept = tuple(replace(item, paths=_outside(item.paths, output)) for item in options.inputs)
+    options = replace(options, inputs=kept)
     _refuse_equal_ids(options.inputs)
     for item in options.inputs:
         check_fields(item.paths[0], files_for(item.paths[0]), options.read)  # one look at each source
@@ -201,6 +220,10 @@ def _refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
                 f"{other} and {path} would give documents the same ids {source}:{name}:...; "
                 "name the sources apart: --input NAME=PATTERN"
             )
+
+
+def _outside(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    return tuple(path for path in paths if not path.startswith(folder + "/"))
 
 
 def _grouped(ranges: list[tuple[str, str, Range]], target: int) -> Iterator[list[tuple[str, str, Range]]]:

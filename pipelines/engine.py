@@ -18,6 +18,7 @@ from typing import Any
 from corpora.errors import FarspanError
 
 EMBEDDED = "embedded"
+_QUIET = ("--default_sdk_harness_log_level=CRITICAL",)  # workers: a failed task leaves its message in a file
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class Engine:
     workers: int = 0
     beam_flags: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise FarspanError(f"--workers {self.workers}: give 0 (by the size of the job) or a positive number")
+
     def worker_count(self, tasks: int, work_bytes: int) -> int:
         """Processes worth starting: one for a job that is over before a second has started."""
         if self.workers:
@@ -47,8 +52,11 @@ class WorkerDied(FarspanError):
     """A worker process ended by itself; the runner would wait for it for ever."""
 
 
-def check_flags(flags: Sequence[str]) -> None:
+def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
     """Refuse flags that neither farspan nor Beam knows; Beam alone would drop them without a word.
+
+    Args:
+        own: farspan's flags, to suggest from.
 
     Raises:
         FarspanError: with the nearest known flag.
@@ -64,11 +72,13 @@ def check_flags(flags: Sequence[str]) -> None:
     for flag in unknown:
         if flag.startswith("-"):
             name = flag.split("=")[0]
-            close = difflib.get_close_matches(name, list(parser._option_string_actions), n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise FarspanError(f"{name} is a flag of neither farspan nor Beam{hint} See --help")
+            close = difflib.get_close_matches(name, own, n=1) or difflib.get_close_matches(
+                name, list(parser._option_string_actions), n=1
+            )
+            hint = f"did you mean {close[0]}?" if close else "see --help"
+            raise FarspanError(f"{name} is a flag of neither farspan nor Beam; {hint}")
     if unknown:
-        raise FarspanError(f"unexpected argument {unknown[0]!r}; see --help")
+        raise FarspanError(f"unexpected argument {unknown[0]!r}; quote globs, repeat a flag for more values")
 
 
 def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:

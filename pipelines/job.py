@@ -22,6 +22,7 @@ from corpora.files import Files, read_bytes, sweep, write_bytes
 from corpora.manifest import NAME, Manifest, Receipt, farspan_version, fold, json_bytes, read_manifest, write_manifest
 from pipelines.beam_files import files_for
 from pipelines.engine import Engine, WorkerDied, run_pipeline
+from pipelines.lock import locked
 from pipelines.progress import ProgressBars, Reporter
 
 WORK = "_work"
@@ -77,8 +78,16 @@ def run_job(job: Job, engine: Engine) -> Manifest:
     """Run or resume a job; return the manifest, at once when the artefact is finished already.
 
     Raises:
-        FarspanError: the folder holds something else, a task failed, or the error budget is spent.
+        FarspanError: the folder holds something else, another process works on it, a task failed, or the error budget
+            is spent.
     """
+    if not 0 <= job.error_budget <= 1:
+        raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
+    with locked(job.output):
+        return _run_locked(job, engine)
+
+
+def _run_locked(job: Job, engine: Engine) -> Manifest:
     files = files_for(job.output)
     work = os.path.join(job.output, WORK)
     if files.exists(os.path.join(job.output, NAME)):
@@ -92,13 +101,13 @@ def run_job(job: Job, engine: Engine) -> Manifest:
         started = json.loads(read_bytes(files, opened))
         _refuse_changes(job.output, Manifest(**started["head"]).job, job.head.job)
         sweep(files, job.output)
-        files.delete(files.match(os.path.join(work, "*.failed")))
+        files.delete(_ending(files, work, ".failed"))
     elif any(files.walk(job.output)):
         raise FarspanError(f"{job.output}: not empty and no farspan artefact; give --output a new or empty folder")
-    job.tokenizer(files, os.path.join(job.output, "tokenizer"))
     write_bytes(files, opened, json_bytes({"head": json.loads(job.head.to_json()), "tasks": tasks}))
+    job.tokenizer(files, os.path.join(job.output, "tokenizer"))
 
-    done = {os.path.basename(path).removesuffix(".json") for path in files.match(os.path.join(work, "*.json"))}
+    done = {os.path.basename(path).removesuffix(".json") for path in _ending(files, work, ".json")}
     left = sum(name not in done for name in tasks)
     if 0 < left < len(tasks):
         print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)
@@ -190,6 +199,8 @@ def _build(pipeline: beam.Pipeline, job: Job, done: set[str], reporter: Reporter
 
 def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     now = json.loads(json.dumps(now))
+    if before["format"] != now["format"]:
+        raise FarspanError(f"{output}: holds {before['format']}, not {now['format']}; give --output another folder")
     changed = [f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)]
     if changed:
         raise FarspanError(
@@ -223,8 +234,12 @@ def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None
         )
 
 
+def _ending(files: Files, folder: str, suffix: str) -> list[str]:
+    return [path for path in files.walk(folder) if path.endswith(suffix)]
+
+
 def _explain(files: Files, work: str, error: Exception) -> FarspanError:
-    failed = files.match(os.path.join(work, "*.failed"))
+    failed = _ending(files, work, ".failed")
     if not failed:
         last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
         return FarspanError(f"the runner stopped: {last}; finished tasks are kept")

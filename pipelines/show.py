@@ -37,8 +37,11 @@ def show(
     if read_manifest(LocalFiles(), folder).format == "farspan.masks":
         masks = MaskSet(folder)
         corpus_folder = corpus_folder or masks.parent_folder
-        masks.check_parent(manifest_sha256(LocalFiles(), corpus_folder))
     corpus = Corpus(corpus_folder or folder)
+    if masks is not None:
+        masks.check_parent(manifest_sha256(LocalFiles(), corpus.folder))
+    if not len(corpus):
+        raise FarspanError(f"{corpus.folder}: holds no sequence; there is nothing to show")
     if not 0 <= row < len(corpus):
         raise FarspanError(f"--row {row}: {corpus.folder} has rows 0 to {len(corpus) - 1}")
     batch = corpus.take(np.array([row]))

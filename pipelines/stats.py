@@ -9,6 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import Manifest, read_manifest
 from corpora.ragged import Ragged
@@ -16,10 +17,17 @@ from corpora.shards import ShardedRows
 
 
 def summary(manifest: Manifest) -> str:
-    """One line on a finished job."""
-    totals = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest.totals.items() if value)
+    """One line on a finished job: what it holds, and what was left out."""
+    if not any(shard.rows for shard in manifest.shards):
+        totals = "EMPTY, no row was written"
+    else:
+        totals = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest.totals.items() if value)
     if manifest.format == "farspan.corpus":
         totals += f"; {padding_share(manifest):.2%} of positions are padding"
+    left_out = sum(count["filtered"] for count in manifest.counts.values())
+    if left_out:
+        read = sum(count["read"] for count in manifest.counts.values())
+        totals += f"; {left_out:,} of {read:,} documents left out (too short, too long, or in a dropped tail)"
     rejected = sum(manifest.rejects.values())
     return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
 
@@ -108,13 +116,19 @@ def _cell(value: Any) -> str:
 
 
 def draw_lengths(folders: Sequence[str], path: str) -> None:
-    """Draw the length distributions of artefacts as histograms over log lengths, one panel a kind of length."""
+    """Draw the length distributions of artefacts as histograms over log lengths, one panel a kind of length.
+
+    Raises:
+        FarspanError: all are empty.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     panels = [(folder, name, values) for folder in folders for name, values in lengths(folder).items() if len(values)]
+    if not panels:
+        raise FarspanError(f"{', '.join(folders)}: no row, so no lengths to draw; leave --figure out")
     figure, axes = plt.subplots(len(panels), 1, figsize=(8, 2.4 * len(panels)), squeeze=False, layout="constrained")
     for axis, (folder, name, values) in zip(axes[:, 0], panels, strict=True):
         low, high = max(values.min(), 1), max(values.max(), 2)

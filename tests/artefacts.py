@@ -21,7 +21,7 @@ from corpora.tokenizers.training import train_byte_level_bpe
 @lru_cache(maxsize=1)
 def small_tokenizer():
     """Byte-level BPE with 400 ids."""
-    words = "the quick brown fox jumps over lazy dogs while seven wizards observe strange lights".split()  # noqa: SIM905
+    words = "the quick brown fox jumps over lazy dogs while seven wizards observe strange lights".split()
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(words, 30)) + ". " for _ in range(50)]
     return train_byte_level_bpe(texts, 400)

@@ -38,8 +38,6 @@ def imported_modules(*folders: str) -> set[str]:
                     found |= {alias.name.split(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     found.add(node.module.split(".")[0])
-                elif isinstance(node, ast.Attribute) and node.attr.startswith("to_pandas"):
-                    found.add("pandas")  # pyarrow imports it only now, and does not require it
     return found - set(sys.stdlib_module_names) - own
 
 

@@ -138,3 +138,18 @@ def test_a_sequence_longer_than_promised(corpus):
     manifest.config["sequence_length"] = 64
     write_manifest(FILES, corpus, manifest)
     assert any("exceed the sequence length" in problem for problem in verify(corpus))
+
+
+def test_documents_whose_manifest_lies_and_ids_that_repeat(tmp_path):
+    documents = make_documents(str(tmp_path / "documents"))
+    manifest = read_manifest(FILES, documents)
+    manifest.totals["tokens"] += 1
+    manifest.totals["held_out_tokens"] = 0
+    write_manifest(FILES, documents, manifest)
+    assert sum("totals say" in problem for problem in verify(documents)) == 2
+    shards = [os.path.join(documents, "shards", shard.name) for shard in manifest.shards]
+    shutil.copy(shards[0], shards[1])
+    manifest = json.loads(open(os.path.join(documents, "manifest.json")).read())
+    manifest["shards"][1] = {**manifest["shards"][0], "name": manifest["shards"][1]["name"]}
+    open(os.path.join(documents, "manifest.json"), "w").write(json.dumps(manifest))
+    assert sum("occurs twice" in problem for problem in verify(documents)) == 40

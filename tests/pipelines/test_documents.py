@@ -274,3 +274,23 @@ def test_an_input_is_named_and_rooted(raw):
     assert (named.source, [named.relative(path) for path in named.paths]) == ("c4", ["c.json.gz"])
     one = Input.parse(f"{raw}/a.jsonl")
     assert (one.source, one.relative(one.paths[0])) == ("a", "a.jsonl")
+    with pytest.raises(FarspanError, match="leave ':' out"):
+        Input.parse(f"a:b={raw}")
+
+
+def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_path):
+    folder = tmp_path / "x=y [1]"
+    (folder / ".cache").mkdir(parents=True)
+    for name in ("ä é.jsonl", ".cache/a.metadata", "_SUCCESS"):
+        (folder / name).write_text('{"text": "One."}\n')
+    assert [os.path.basename(path) for path in Input.parse(str(folder)).paths] == ["ä é.jsonl"]
+    assert Input.parse(f"{folder}/ä é.jsonl").source == "ä é"
+
+
+def test_output_below_the_input_is_no_input_of_the_next_run(raw, tokenizer, tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text('{"text": "One."}\n')
+    for _ in range(2):
+        manifest = build(str(folder), folder / "documents", tokenizer)
+    assert [entry["path"] for entry in manifest.inputs] == ["text:a.jsonl"]

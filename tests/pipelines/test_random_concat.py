@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +24,9 @@ from corpora.shards import ShardedRows
 from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import finalize, run_job
+from pipelines.lock import locked
 from pipelines.random_concat import RandomCorpus, bucket_of, plan
+from pipelines.stats import summary
 from tests.artefacts import make_documents
 
 SHARDS = 5
@@ -267,3 +270,35 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, tmp_path):
         plan(RandomCorpus(str(tmp_path), str(tmp_path / "corpus"), Packing(256)))
     with pytest.raises(FarspanError, match="--shards -1"):
         plan(RandomCorpus(documents, str(tmp_path / "corpus"), Packing(256), shards=-1))
+
+
+def test_two_jobs_never_share_a_folder(documents, tmp_path):
+    with locked(str(tmp_path / "corpus")), pytest.raises(FarspanError, match="another farspan job works here"):
+        build(documents, tmp_path / "corpus")
+    build(documents, tmp_path / "corpus")
+
+
+def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
+    output = tmp_path / "corpus"
+    job = plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS))
+
+    def die(files, folder):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(replace(job, tokenizer=die), Engine(workers=1))
+    build(documents, output)
+    assert verify(str(output)) == []
+
+
+def test_the_input_is_never_the_output(documents):
+    with pytest.raises(FarspanError, match="is the folder that the job reads"):
+        build(documents, documents)
+
+
+def test_what_was_left_out_is_said(documents, tmp_path):
+    packing = Packing(40, split_documents=False)
+    manifest = run_job(plan(RandomCorpus(documents, str(tmp_path / "corpus"), packing)), Engine(workers=1))
+    count = manifest.counts["made"]
+    assert count["filtered"] > 10
+    assert f"{count['filtered']:,} of {count['read']:,} documents left out" in summary(manifest)
