@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
 
 
@@ -37,6 +38,47 @@ class MetricsFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+class TensorBoard:
+    """The same records as curves, for TensorBoard; part of the extra ``tracking``."""
+
+    def __init__(self, directory: Path) -> None:
+        """Write event files into ``directory``.
+
+        Raises:
+            FarspanError: TensorBoard is not installed.
+        """
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise FarspanError(
+                "run.tensorboard is true, but TensorBoard is not installed; pip install 'farspan[tracking]'"
+            ) from error
+        self._writer = SummaryWriter(str(directory))
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        for name, value in record.items():
+            if name != "step" and isinstance(value, int | float):
+                self._writer.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Together:
+    """Several places for the same records."""
+
+    def __init__(self, places: Sequence[MetricsFile | TensorBoard]) -> None:
+        self._places = places
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        for place in self._places:
+            place.write(record)
+
+    def close(self) -> None:
+        for place in self._places:
+            place.close()
 
 
 class Display:

@@ -33,6 +33,7 @@ class RunConfig:
         log_every: steps between plain progress lines; the metrics file has every step.
         checkpoint_every: steps between checkpoints; there is always one at the end.
         keep_checkpoints: newest ones that stay.
+        tensorboard: also write event files into the directory; needs the extra ``tracking``.
 
     Raises:
         FarspanError: counts below 1.
@@ -49,6 +50,7 @@ class RunConfig:
     log_every: int = 10
     checkpoint_every: int = 1000
     keep_checkpoints: int = 3
+    tensorboard: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "micro_batch_size", "log_every", "checkpoint_every", "keep_checkpoints"):

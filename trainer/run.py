@@ -16,7 +16,7 @@ from trainer.data import Loader, Source
 from trainer.interruption import Interruption
 from trainer.loop import Trainer
 from trainer.masked_corpus import open_source
-from trainer.metrics import Display, MetricsFile
+from trainer.metrics import Display, MetricsFile, TensorBoard, Together
 from trainer.model.build import build_model
 from trainer.parallel import apply_activation_checkpointing
 from trainer.recipe import EvaluationConfig, Recipe
@@ -72,7 +72,7 @@ def train(
         trainer.restore(found.step, found.model, found.optimizer)
         display.say(f"going on after step {found.step} from {found.path}")
     last = min(until or run.steps, run.steps)
-    with closing(MetricsFile(directory / "metrics.jsonl", trainer.step)) as metrics, Interruption() as stop, display:
+    with closing(_metrics(recipe, directory, trainer.step)) as metrics, Interruption() as stop, display:
         while trainer.step < last and not stop.asked:
             record = trainer.update()
             metrics.write(record)
@@ -89,6 +89,11 @@ def train(
                 if stop.asked:
                     display.say(f"stopped by {stop.asked} after step {step}; the same command goes on from {path}")
     return Outcome(trainer.step, trainer.step == run.steps)
+
+
+def _metrics(recipe: Recipe, directory: Path, step: int) -> Together:
+    file = MetricsFile(directory / "metrics.jsonl", step)
+    return Together([file, TensorBoard(directory)] if recipe.run.tensorboard else [file])
 
 
 def _open_held_out(recipe: Recipe, evaluation: EvaluationConfig) -> Source:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import sys
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
-from trainer.metrics import Display
+from corpora.errors import FarspanError
+from trainer.metrics import Display, MetricsFile, TensorBoard, Together
 
 RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_second": 1234.5, "seconds": 0.5}
 
@@ -32,3 +35,21 @@ def test_a_terminal_has_a_bar():
 
 def test_a_skipped_update_is_called_so():
     assert "skipped  lr" in show(False, 1, [{**RECORD, "loss": None}])
+
+
+def test_tensorboard_has_the_numbers_of_the_file(tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    places = Together([MetricsFile(tmp_path / "metrics.jsonl", 0), TensorBoard(tmp_path)])
+    for step, loss in ((1, 3.0), (2, None), (3, 2.0)):
+        places.write({**RECORD, "step": step, "loss": loss})
+    places.close()
+    events = event_accumulator.EventAccumulator(str(tmp_path))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 3.0), (3, 2.0)]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(FarspanError, match=r"farspan\[tracking\]"):
+        TensorBoard(tmp_path)
