@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.files import Files
-from corpora.readers.records import BadRecord, BlockBuilder, DamagedFile, Range
+from corpora.readers.records import BLOCK_BYTES, BadRecord, BlockBuilder, DamagedFile, Range
 from corpora.readers.streams import Line, Lines, read_lines
 
 _LOOKED_AT = 100
+_DOCUMENT = re.compile(rb"\s*(\[|\{\s*$)")  # an array, or an object over several lines
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
@@ -38,13 +40,6 @@ def parse(line: Line) -> dict[str, Any]:
         raise BadRecord("broken_json", str(error)) from error
     if not isinstance(value, dict):
         raise BadRecord("not_an_object", f"a JSON value of type {type(value).__name__}")
-    if "\\ud" in text or "\\uD" in text:
-        # half a surrogate pair passes as JSON and then fails in every tokenizer
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            half = ord(error.object[error.start])
-            raise BadRecord("invalid_utf8", f"\\u{half:04x} is half of a surrogate pair") from error
     return value
 
 
@@ -55,24 +50,20 @@ def fields(path: str, files: Files) -> dict[str, int]:
         FarspanError: the file is one JSON document, not lines.
     """
     found: dict[str, int] = {}
-    for line in _first_lines(path, files):
+    lines = _first_lines(path, files)
+    for line in lines:
         try:
             record = parse(line)
-        except BadRecord as bad:
-            if line.offset == 0 and bad.reason != "invalid_utf8" and line.data.lstrip()[:1] in (b"[", b"{"):
-                _refuse_document(path, line)
+        except BadRecord:
             continue
         for name, value in record.items():
             found[name] = found.get(name, 0) + (len(value) if isinstance(value, str) else 0)
-    return found
-
-
-def _refuse_document(path: str, line: Line) -> None:
-    if line.data.strip() in (b"[", b"{", b"[{") or line.data.lstrip().startswith(b"["):
+    if not found and lines and _DOCUMENT.match(lines[0].data):
         raise FarspanError(
             f"{path}: one JSON document, where jsonl has an object on each line; "
             f"convert it, e.g. jq -c '.[]' {path} > records.jsonl"
         )
+    return found
 
 
 def _first_lines(path: str, files: Files) -> list[Line]:
@@ -80,9 +71,9 @@ def _first_lines(path: str, files: Files) -> list[Line]:
     size = files.size(path)
     with files.open(path) as file:
         try:
-            for chunk in Lines(file, Range(path, "jsonl", 0, size, size), 1 << 20):
-                lines += [line for line in chunk if line.size == len(line.data) and line.data.strip()]
-                if len(lines) >= _LOOKED_AT:
+            for chunk in Lines(file, Range(path, "jsonl", 0, size, size), BLOCK_BYTES):
+                lines += [line for line in chunk if line.data.strip()]
+                if len(lines) >= _LOOKED_AT or sum(line.size for line in lines) >= BLOCK_BYTES:
                     break
         except DamagedFile:
             pass  # whoever reads the file will tell

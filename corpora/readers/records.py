@@ -11,6 +11,7 @@ from corpora.errors import FarspanError
 FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")
 BLOCK_BYTES = 8 << 20
 RAW_BYTES = 64 << 10  # kept of a bad record
+_RECORD_BYTES = 100  # what a record takes beside its text
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,12 @@ class BlockBuilder:
         name = self.options.text_field
         text = record.get(name)
         if isinstance(text, str) and text and not text.isspace():
-            if self.options.id_field is None or self._add_id(key, record, raw):
+            if half := _half_pair(text):
+                self.reject(key, "invalid_utf8", raw, f"{name!r} holds {half}, half of a surrogate pair")
+            elif self.options.id_field is None or self._add_id(key, record, raw):
                 self._texts.append(text)
                 self._keys.append(str(key))
-                self._bytes += len(text)
+                self._bytes += len(text) + _RECORD_BYTES
         elif name not in record:
             self.reject(key, "missing_text", raw, f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
         elif text is None:
@@ -178,16 +181,17 @@ class BlockBuilder:
     def _add_id(self, key: int, record: Mapping[str, Any], raw: bytes) -> bool:
         own = record.get(self.options.id_field or "")
         # bool is an int to Python
-        if isinstance(own, str | int) and not isinstance(own, bool) and own != "":
+        if isinstance(own, str | int) and not isinstance(own, bool) and own != "" and not _half_pair(str(own)):
             self._ids.append(str(own))
             return True
         self.reject(key, "missing_id", raw, f"{self.options.id_field!r} is {str(own)[:100]!r}, not a string or integer")
         return False
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
-        raw = bytes(raw[:RAW_BYTES])
+        raw = raw[:RAW_BYTES]
+        detail = detail.encode(errors="backslashreplace").decode()  # a name in it may hold half a surrogate pair
         self._rejects.append(Reject(self.path, str(key), reason, raw, detail))
-        self._bytes += len(raw) + 100
+        self._bytes += len(raw) + _RECORD_BYTES
 
     def take(self, position: int) -> RecordBlock:
         """The block so far; begins the next one."""
@@ -195,3 +199,14 @@ class BlockBuilder:
         block = RecordBlock(self._texts, self._keys, ids, self._rejects, position)
         self._texts, self._keys, self._ids, self._rejects, self._bytes = [], [], [], [], 0
         return block
+
+
+def _half_pair(text: str) -> str | None:
+    """The first lone surrogate, escaped: JSON may hold it as ``\\udXXX``, but no UTF-8 can."""
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return ascii(text[error.start])
+    return None

@@ -32,9 +32,15 @@ _READERS = {
     "lines": _Reader(plan_lines, text.read_each_line),
 }
 _SUFFIXES = {
-    "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl", "parquet": "parquet", "arrow": "arrow", "feather": "arrow",
-    "txt": "text", "text": "text",
-}  # fmt: skip
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".txt": "text",
+    ".text": "text",
+}
 _FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 
 
@@ -47,11 +53,11 @@ def format_of(path: str, options: ReadOptions) -> str:
     name = posixpath.basename(path)
     if kind := compression(path):
         name = name.rpartition(".")[0]
-    suffix = name.rpartition(".")[2].lower()
+    suffix = posixpath.splitext(name)[1].lower()
     format = options.format or _SUFFIXES.get(suffix)
     if format is None:
         raise FarspanError(
-            f"{path}: no format is known by this name; known are {', '.join('.' + known for known in _SUFFIXES)}, the "
+            f"{path}: no format is known by this name; known are {', '.join(_SUFFIXES)}, the "
             "text ones also with .gz and .zst. Give --format, or a glob that leaves the file out"
         )
     if format == "huggingface":

@@ -18,7 +18,7 @@ from corpora.readers.records import RAW_BYTES, BadRecord, BlockBuilder, Cut, Dam
 STREAM_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
 _CHUNK = 1 << 20
 # zstd unpacks a piece of input in one go, and a run of equal bytes thirty-thousandfold; small pieces cost no speed
-_ZSTD_PIECE = 1 << 10
+_ZSTD_PIECE = 512
 
 
 def compression(path: str) -> str | None:
@@ -49,8 +49,9 @@ def _zstd(file: BinaryIO) -> Iterator[bytes]:
             data = piece[place : place + _ZSTD_PIECE]
             while data:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                if chunk := frame.decompress(data):
-                    yield chunk
+                chunk = frame.decompress(data)
+                for start in range(0, len(chunk), _CHUNK):
+                    yield chunk[start : start + _CHUNK]
                 data = b""
                 if frame.eof:
                     data, frame = frame.unused_data, None

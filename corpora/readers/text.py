@@ -39,9 +39,13 @@ def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 def read_each_line(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Each line is a record, without its line end."""
-    return read_lines(piece, files, block, _add)
+    return read_lines(piece, files, block, _add_line)
 
 
 def _add(block: BlockBuilder, line: Line) -> None:
     text = line.text()
     block.add(line.offset, {block.options.text_field: text}, line.data)
+
+
+def _add_line(block: BlockBuilder, line: Line) -> None:
+    _add(block, line._replace(data=line.data.removesuffix(b"\r")))

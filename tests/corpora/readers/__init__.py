@@ -1,0 +1,33 @@
+"""Reading whole files in ranges, for the tests of all formats."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from corpora.files import LocalFiles
+from corpora.readers import Range, ReadOptions, RecordBlock, plan_ranges, read_records
+
+
+def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=LocalFiles()) -> RecordBlock:  # noqa: B008
+    """All blocks of all ranges as one; every range goes through JSON, as a task's payload does."""
+    texts, keys, ids, rejects = [], [], [], []
+    for piece in plan_ranges(str(path), files, options, target_bytes):
+        piece = Range(**json.loads(json.dumps(asdict(piece))))
+        position = 0
+        for block in read_records(piece, files, options):
+            assert block.read > 0
+            assert position <= block.position <= piece.bytes
+            position = block.position
+            texts += block.texts
+            keys += block.keys
+            rejects += block.rejects
+            assert (block.ids is None) == (options.id_field is None)
+            ids += block.ids or []
+    assert len(texts) == len(keys)
+    assert not ids or len(ids) == len(texts)
+    return RecordBlock(texts, keys, ids if options.id_field else None, rejects, 0)
+
+
+def reasons(block: RecordBlock) -> list[tuple[str, str]]:
+    return [(reject.key, reject.reason) for reject in block.rejects]

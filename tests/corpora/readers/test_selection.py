@@ -1,0 +1,84 @@
+"""Which reader a file gets, and files that cannot be read at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.readers import FORMATS, ReadOptions, check_fields, plan_ranges
+from tests.corpora.readers import read_all, reasons
+
+FILES = LocalFiles()
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("c4-train.00000-of-01024.json.gz", "jsonl"),
+        ("00.JSONL.zst", "jsonl"),
+        ("a.ndjson", "jsonl"),
+        ("a.parquet", "parquet"),
+        ("data-00000-of-00001.arrow", "arrow"),
+        ("a.feather", "arrow"),
+        ("book.epub.txt", "text"),
+        ("a.text.gz", "text"),
+    ],
+)
+def test_the_name_tells_the_format(tmp_path, name, format):
+    (piece,) = plan_ranges(str(tmp_path / name), FILES, ReadOptions(), 1 << 20)
+    assert piece.format == format
+
+
+@pytest.mark.parametrize("name", ["README.md", "a.csv", "a.jsonl.bz2", "jsonl", "x.gz"])
+def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
+    for act in (plan_ranges, check_fields):
+        with pytest.raises(FarspanError, match=f"{name}: no format is known .*--format"):
+            act(str(tmp_path / name), FILES, ReadOptions(), *[1] * (act is plan_ranges))
+    assert plan_ranges(str(tmp_path / name), FILES, ReadOptions(format="lines"), 1)[0].format == "lines"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("target_bytes", [1, 1 << 30])
+def test_a_file_that_cannot_be_read_is_one_reject(tmp_path, format, target_bytes):
+    (tmp_path / "folder").mkdir()
+    for name in ("vanished", "folder"):
+        path = str(tmp_path / name)
+        options = ReadOptions(format=format)
+        check_fields(path, FILES, options)
+        block = read_all(path, options, target_bytes)
+        assert reasons(block) == [("0", "unreadable_file")]
+        assert path in block.rejects[0].detail
+        assert block.read == 1
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "b.arrow", "a.jsonl.gz", "a.jsonl.zst", "a.txt.gz"])
+def test_other_content_than_the_name_says(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"ARROW1\0\0 or not" if name == "b.arrow" else b"<html>not found</html>" * 40)
+    check_fields(str(path), FILES, ReadOptions())
+    assert reasons(read_all(path, target_bytes=3)) == [("0", "unreadable_file")]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "csv"}, "--format csv: unknown; give one of jsonl, parquet"),
+        ({"max_record_bytes": 0}, "--max-record-bytes 0"),
+        ({"text_field": ""}, "--text-field"),
+        ({"id_field": ""}, "--id-field"),
+        ({"format": "text", "id_field": "id"}, "--id-field id: plain text has no fields"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(FarspanError, match=message):
+        ReadOptions(**options)
+
+
+def test_options_that_do_not_fit_the_file():
+    with pytest.raises(FarspanError, match=r"a\.txt: plain text has no field 'id'"):
+        plan_ranges("a.txt", FILES, ReadOptions(id_field="id"), 1)
+    with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
+        plan_ranges("a.parquet.gz", FILES, ReadOptions(), 1)
+    with pytest.raises(FarspanError, match="ranges of 0 bytes"):
+        plan_ranges("a.txt", FILES, ReadOptions(), 0)

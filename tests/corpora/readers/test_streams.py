@@ -1,0 +1,204 @@
+"""Lines of streams: ranges, compression, cuts and bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tracemalloc
+import zlib
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.files import LocalFiles
+from corpora.readers import ReadOptions, plan_ranges, read_records
+from tests.corpora.readers import read_all, reasons
+
+LINES = ReadOptions(format="lines")
+
+
+class InMemory(LocalFiles):
+    """One file's bytes, or a stream made on demand, under any name."""
+
+    def __init__(self, data=b"", stream=None, size=None):
+        self._data, self._stream, self._size = data, stream, size
+
+    def open(self, path):
+        return self._stream() if self._stream else io.BufferedReader(io.BytesIO(self._data))
+
+    def size(self, path):
+        return len(self._data) if self._size is None else self._size
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    data=st.lists(st.sampled_from([b"", b"a", b"bc\r", b"\xc3\xa9\xc3\xa9", b" ", b"0123456789" * 3, b"\xff"])).map(
+        b"\n".join
+    ),
+    target=st.integers(1, 100),
+)
+def test_ranges_together_give_each_line_once_in_order(data, target):
+    block = read_all("a.txt", LINES, target, InMemory(data))
+    offset, good, bad = 0, [], []
+    for line in data.split(b"\n"):
+        if line.strip():
+            (bad if line == b"\xff" else good).append((str(offset), line))
+        offset += len(line) + 1
+    assert list(zip(block.keys, block.texts, strict=True)) == [(at, row.decode().rstrip("\r")) for at, row in good]
+    assert [(reject.key, reject.raw) for reject in block.rejects] == bad
+    assert block.read == len(good) + len(bad)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 20_000))
+def test_ranges_tile_the_file(size, target):
+    pieces = plan_ranges("a.jsonl", InMemory(b"x" * size), ReadOptions(), target)
+    assert [pieces[0].start, *(piece.stop for piece in pieces)] == [*(piece.start for piece in pieces), size]
+    assert all(piece.bytes == piece.stop - piece.start <= target for piece in pieces)
+
+
+def records(count):
+    return b"".join(json.dumps({"text": f"record {i} " + "abc" * (i % 50)}).encode() + b"\n" for i in range(count))
+
+
+def two_parts(compress, data):
+    return compress(data[: len(data) // 2]) + compress(data[len(data) // 2 :])
+
+
+def one_frame(data):
+    return zstandard.ZstdCompressor(level=1, write_checksum=True).compress(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"), [("a.jsonl.gz", lambda data: gzip.compress(data, 1)), ("a.jsonl.zst", one_frame)]
+)
+class TestCompression:
+    DATA = records(3000)
+
+    def test_members_one_after_the_other_are_one_stream(self, name, compress):
+        plain = read_all("a.jsonl", files=InMemory(self.DATA))
+        assert read_all(name, files=InMemory(compress(self.DATA))) == plain
+        assert read_all(name, target_bytes=100, files=InMemory(two_parts(compress, self.DATA))) == plain
+        assert len(plain.texts) == 3000
+
+    def test_every_whole_record_before_a_cut_is_kept(self, name, compress):
+        packed = two_parts(compress, self.DATA)
+        for cut in (9, 500, len(packed) // 4, len(packed) // 2 + 100, len(packed) - 1):
+            block = read_all(name, files=InMemory(packed[:cut]))
+            known = self.known(name, packed[:cut])
+            whole = known[: known.rfind(b"\n") + 1]
+            assert len(block.texts) == whole.count(b"\n")
+            ((key, reason),) = reasons(block)
+            assert (key, reason) == (str(len(whole)), "truncated_file")
+            assert block.rejects[0].raw == known[len(whole) :]
+
+    @staticmethod
+    def known(name, packed):
+        """What another decompressor gets out of a cut file."""
+        out = b""
+        while packed:
+            frame = zlib.decompressobj(31) if name.endswith("gz") else zstandard.ZstdDecompressor().decompressobj()
+            out += frame.decompress(packed)
+            packed = frame.unused_data
+        return out
+
+    def test_damage_in_the_middle(self, name, compress):
+        data = records(20_000)
+        packed = bytearray(compress(data))
+        for place in range(2):
+            packed[len(packed) * 3 // 4 + place] ^= 0xFF
+        block = read_all(name, files=InMemory(bytes(packed)))
+        assert block.rejects[-1].reason == "unreadable_file"
+        assert block.texts[:1000] == read_all("a.jsonl", files=InMemory(data)).texts[:1000]
+
+    def test_other_content_under_the_name(self, name, compress):
+        assert reasons(read_all(name, files=InMemory(self.DATA))) == [("0", "unreadable_file")]
+
+    def test_empty(self, name, compress):
+        assert read_all(name, files=InMemory(b"")).read == 0
+        assert read_all(name, files=InMemory(compress(b""))).read == 0
+
+
+class LongLine(io.RawIOBase):
+    """``head``, then a line of ``size`` letters, then ``tail``, made while it is read."""
+
+    def __init__(self, head, size, tail):
+        self._parts, self._at = (head, size, tail), 0
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def tell(self):
+        return self._at
+
+    def seek(self, offset, whence=0):
+        assert whence == 0
+        self._at = offset
+        return offset
+
+    def readinto(self, buffer):
+        head, size, tail = self._parts
+        if self._at < len(head):
+            data = head[self._at : self._at + len(buffer)]
+        elif self._at < len(head) + size:
+            data = b"x" * min(len(buffer), len(head) + size - self._at)
+        else:
+            data = tail[self._at - len(head) - size :][: len(buffer)]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+LIMIT = 1 << 20
+SIZE = 200 << 20
+HEAD, TAIL = b'{"text": "before"}\n', b'\n{"text": "after"}\n'
+
+
+def peak_of_reading(name, files, target_bytes):
+    tracemalloc.start()
+    try:
+        block = read_all(name, ReadOptions(max_record_bytes=LIMIT), target_bytes, files)
+        return block, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("target_bytes", [1 << 30, 32 << 20])
+def test_a_line_of_200_mb_is_passed_by_in_little_memory(target_bytes):
+    size = len(HEAD) + SIZE + len(TAIL)
+    files = InMemory(stream=lambda: io.BufferedReader(LongLine(HEAD, SIZE, TAIL)), size=size)
+    block, peak = peak_of_reading("a.jsonl", files, target_bytes)
+    assert block.texts == ["before", "after"]
+    assert reasons(block) == [(str(len(HEAD)), "too_long")]
+    assert block.rejects[0].detail.startswith(f"{SIZE:,} bytes")
+    assert len(block.rejects[0].raw) == 64 << 10
+    assert peak < 12 << 20
+
+
+@pytest.mark.parametrize("compressor", ["gz", "zst"])
+def test_a_compressed_line_of_200_mb_is_passed_by_in_little_memory(compressor):
+    def pack(data):
+        return gzip.compress(data, 1) if compressor == "gz" else zstandard.compress(data, 1)
+
+    mebibyte = pack(b"x" * (1 << 20))
+    packed = pack(HEAD) + mebibyte * 200 + pack(TAIL)
+    if compressor == "zst":  # one frame, the hardest case: it unpacks thirty-thousandfold
+        packed = zstandard.compress(HEAD + b"x" * SIZE + TAIL, 1)
+    block, peak = peak_of_reading(f"a.jsonl.{compressor}", InMemory(packed), 1 << 30)
+    assert block.texts == ["before", "after"]
+    assert reasons(block) == [(str(len(HEAD)), "too_long")]
+    assert peak < 48 << 20
+
+
+def test_blocks_are_bounded():
+    data = b"".join(json.dumps({"text": "y" * 50_000}).encode() + b"\n" for _ in range(500))
+    (piece,) = plan_ranges("a.jsonl", InMemory(data), ReadOptions(), 1 << 30)
+    sizes = [sum(map(len, block.texts)) for block in read_records(piece, InMemory(data), ReadOptions())]
+    assert sum(sizes) == 500 * 50_000
+    assert max(sizes) <= (8 << 20) + (2 << 20)
+    assert len(sizes) <= 4

@@ -1,0 +1,144 @@
+"""Parquet and Arrow files: the same rows whatever the container, its pieces and the ranges."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.readers import ReadOptions, check_fields, plan_ranges, read_records
+from tests.corpora.readers import read_all, reasons
+
+TEXTS = [f"text {i} \u00e9" * (i % 9 + 1) for i in range(500)]
+
+
+def write(table, path, kind, rows=60):
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=rows)
+        return
+    codec = "zstd" if kind == "packed-file" else None
+    new = pa.ipc.new_stream if kind == "stream" else pa.ipc.new_file
+    options = pa.ipc.IpcWriteOptions(compression=codec, emit_dictionary_deltas=kind == "stream")
+    with new(str(path), table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=rows)
+
+
+KINDS = ["parquet", "file", "packed-file", "stream"]
+
+
+def file_of(tmp_path, kind):
+    return tmp_path / ("a.parquet" if kind == "parquet" else "a.arrow")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target_bytes", [1, 3000, 20_000, 1 << 30])
+def test_ranges_together_give_each_row_once_in_order(tmp_path, kind, target_bytes):
+    table = pa.table({"n": range(500), "text": TEXTS, "key": [f"k{i}" for i in range(500)], "wide": [[1.0] * 9] * 500})
+    path = file_of(tmp_path, kind)
+    write(table, path, kind)
+    block = read_all(path, ReadOptions(id_field="key"), target_bytes)
+    assert block.texts == TEXTS
+    assert block.keys == [str(i) for i in range(500)]
+    assert block.ids == [f"k{i}" for i in range(500)]
+    pieces = plan_ranges(str(path), LocalFiles(), ReadOptions(), target_bytes)
+    assert 1 <= len(pieces) <= 9
+    assert len(pieces) == {1: 9, 1 << 30: 1}.get(target_bytes, len(pieces))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "type_", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.binary()], ids=str
+)
+def test_every_type_of_text(tmp_path, kind, type_):
+    values = pa.array([text.encode() if type_ == pa.binary() else text for text in TEXTS])
+    other = pa.array([str(i % 3) for i in range(500)]).dictionary_encode()
+    table = pa.table({"category": other, "text": values.cast(type_) if values.type != type_ else values})
+    path = file_of(tmp_path, kind)
+    write(table, path, kind)
+    assert read_all(path, target_bytes=2000).texts == TEXTS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bad_rows_are_rejects_and_their_neighbours_are_kept(tmp_path, kind):
+    raw = [b"good", None, b"", b" \n", b"\xff\xfe", b"x" * 1000, "\u00e9".encode() * 400, b"last"]
+    binary = pa.array(raw, pa.binary())
+    bad_utf8 = pa.Array.from_buffers(pa.string(), len(raw), binary.buffers())
+    path = file_of(tmp_path, kind)
+    write(pa.table({"text": bad_utf8}), path, kind, rows=3)
+    block = read_all(path, ReadOptions(max_record_bytes=799), 1)
+    assert (block.texts, block.keys) == (["good", "last"], ["0", "7"])
+    expected = ["null_text", "empty_text", "empty_text", "invalid_utf8", "too_long", "too_long"]
+    assert reasons(block) == [(str(row), reason) for row, reason in enumerate(expected, 1)]
+    assert block.rejects[3].raw == b"\xff\xfe"
+    assert block.rejects[4].raw == b"x" * 1000
+    assert read_all(path, ReadOptions(max_record_bytes=800)).texts[1] == "\u00e9" * 400
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_are_not_there_or_not_text(tmp_path, kind):
+    path = file_of(tmp_path, kind)
+    write(pa.table({"content": ["a", "b"], "n": [1, 2]}), path, kind)
+    with pytest.raises(FarspanError, match=r"its fields: content, n; give --text-field content"):
+        check_fields(str(path), LocalFiles(), ReadOptions())
+    check_fields(str(path), LocalFiles(), ReadOptions(text_field="content", id_field="n"))
+    assert read_all(path, ReadOptions(text_field="content", id_field="n")).ids == ["1", "2"]
+    assert reasons(read_all(path)) == [("0", "missing_text"), ("1", "missing_text")]
+    assert reasons(read_all(path, ReadOptions(text_field="n"))) == [("0", "not_a_string"), ("1", "not_a_string")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rows(tmp_path, kind):
+    path = file_of(tmp_path, kind)
+    write(pa.table({"text": pa.array([], pa.string())}), path, kind)
+    assert read_all(path).read == 0
+
+
+@pytest.mark.parametrize("kind", ["file", "packed-file", "stream"])
+def test_every_complete_batch_of_a_cut_arrow_file_is_kept(tmp_path, kind):
+    path = file_of(tmp_path, kind)
+    write(pa.table({"text": TEXTS}), path, kind)
+    whole = path.read_bytes()
+    for keep in (0.1, 0.5, 0.97):
+        path.write_bytes(whole[: int(len(whole) * keep)])
+        for target_bytes in (1, 1 << 30):
+            block = read_all(path, target_bytes=target_bytes)
+            assert block.texts == TEXTS[: len(block.texts)]
+            assert len(block.texts) % 60 == 0 or len(block.texts) == 500
+            assert reasons(block) == [(str(len(block.texts)), "truncated_file")]
+        assert len(block.texts) >= (keep - 0.2) * 500
+
+
+def test_a_stream_without_end_mark_is_whole(tmp_path):
+    path = tmp_path / "a.arrow"
+    write(pa.table({"text": TEXTS}), path, "stream")
+    assert path.read_bytes().endswith(b"\xff\xff\xff\xff\0\0\0\0")
+    path.write_bytes(path.read_bytes()[:-8])
+    block = read_all(path)
+    assert (block.texts, block.rejects) == (TEXTS, [])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "packed-file"])
+def test_damage_costs_its_own_range_only(tmp_path, kind):
+    path = file_of(tmp_path, kind)
+    write(pa.table({"text": TEXTS}), path, kind)
+    pieces = plan_ranges(str(path), LocalFiles(), ReadOptions(), 1)
+    data = bytearray(path.read_bytes())
+    place = len(data) // 2
+    data[place : place + 40] = bytes(40)
+    path.write_bytes(data)
+    found = [list(read_records(piece, LocalFiles(), ReadOptions())) for piece in pieces]
+    damaged = [reject for blocks in found for block in blocks for reject in block.rejects]
+    assert {reject.reason for reject in damaged} == {"unreadable_file"}
+    assert 1 <= len(damaged) <= 2
+    assert sum(len(block.texts) for blocks in found for block in blocks) >= 500 - 60 * len(damaged)
+
+
+def test_large_batches_come_in_bounded_blocks(tmp_path):
+    path = tmp_path / "a.arrow"
+    write(pa.table({"text": ["y" * 100_000] * 300}), path, "stream", rows=300)
+    (piece,) = plan_ranges(str(path), LocalFiles(), ReadOptions(), 1 << 30)
+    blocks = list(read_records(piece, LocalFiles(), ReadOptions()))
+    assert sum(len(block.texts) for block in blocks) == 300
+    assert max(len(block.texts) for block in blocks) * 100_000 <= 17 << 20
