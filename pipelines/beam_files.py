@@ -43,7 +43,10 @@ class BeamFiles:
         return FileSystems.exists(path)
 
     def size(self, path: str) -> int:
-        return FileSystems.match([path])[0].metadata_list[0].size_in_bytes
+        found = FileSystems.match([path])[0].metadata_list
+        if not found:
+            raise FileNotFoundError(f"{path}: no such file")
+        return found[0].size_in_bytes
 
     def match(self, pattern: str) -> list[str]:
         return sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
