@@ -10,6 +10,8 @@ import argparse
 import difflib
 import logging
 import os
+import shlex
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,6 @@ from typing import Any
 from corpora.errors import FarspanError
 
 EMBEDDED = "embedded"
-_QUIET = ("--default_sdk_harness_log_level=CRITICAL",)  # workers: a failed task leaves its message in a file
 
 
 @dataclass(frozen=True)
@@ -102,17 +103,13 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
             build(pipeline)
         return
 
-    mode = "multi_processing" if workers > 1 else "in_memory"
-    options = PipelineOptions(
-        [f"--direct_running_mode={mode}", f"--direct_num_workers={workers}", *engine.beam_flags],
-        save_main_session=False,
-    )
+    options = PipelineOptions([f"--direct_num_workers={workers}", *engine.beam_flags], save_main_session=False)
     failure: list[BaseException] = []
     ended, died = threading.Event(), threading.Event()
 
     def run() -> None:
         try:
-            pipeline = beam.Pipeline(runner=_embedded_runner(options), options=options)
+            pipeline = beam.Pipeline(runner=_embedded_runner(options, workers), options=options)
             build(pipeline)
             pipeline.run().wait_until_finish()
         except BaseException as error:
@@ -144,12 +141,18 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         raise failure[0]
 
 
-def _embedded_runner(options: Any) -> Any:
-    """FnApiRunner whose worker processes receive the pipeline's options (file-system settings, for one)."""
+def _embedded_runner(options: Any, workers: int) -> Any:
+    """FnApiRunner in this process, or over ``pipelines.worker`` processes.
+
+    The processes receive the pipeline's options (file-system settings, for one), which the runner by itself forgets.
+    """
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner import fn_runner
     from apache_beam.runners.portability.portable_runner import JobServiceHandle
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(provision))
+    command = f"{shlex.quote(sys.executable)} -m pipelines.worker {os.getpid()}"
+    processes = SubprocessSDKEnvironment.from_command_string(command) if workers > 1 else None
+    return fn_runner.FnApiRunner(processes, provision_info=fn_runner.ExtendedProvisionInfo(provision))

@@ -107,6 +107,12 @@ def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_pat
     assert digests(tmp_path / "two") == digests(reference)
 
 
+def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
+    done = subprocess.run(command(documents, tmp_path / "corpus", 2), capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+
+
 @pytest.fixture(scope="module")
 def job_service(tmp_path_factory):
     """Beam's own job service, as Flink and Spark speak it, on a free port of the loopback."""
