@@ -83,7 +83,7 @@ def _reading(parser: Any) -> None:
         metavar="[NAME=]PATTERN",
         help="file, folder or quoted glob, on any file system Beam knows; NAME is the source in ids; repeatable",
     )
-    parser.add_argument("--format", help="jsonl, parquet, arrow, text or huggingface (default: by file name)")
+    parser.add_argument("--format", help="jsonl, parquet, arrow, text, lines or huggingface (default: by file name)")
     parser.add_argument("--text-field", default="text", help="field or column with the text (default: text)")
     parser.add_argument("--id-field", help="field with an id of your own (default: the record's place)")
     parser.add_argument("--max-record-bytes", type=int, default=64 << 20, help="longer records are rejected")
@@ -152,7 +152,7 @@ def _corpus(commands: Any) -> None:
     parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
     parser.add_argument("--sequence-length", type=int, required=True, help="encoder positions of a sequence")
     parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
-    parser.add_argument("--shards", type=int, default=0, help="default: one for each 32 million tokens")
+    parser.add_argument("--shards", type=int, default=0, help="default: one for each 16 million tokens")
     parser.add_argument("--whole-documents", action="store_true", help="never split a document")
     parser.add_argument("--drop-ragged-tail", action="store_true", help="leave out a shard's last, unfilled sequence")
     parser.add_argument("--min-document-tokens", type=int, default=1, help="leave out shorter documents")
