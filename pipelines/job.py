@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.files import Files, read_bytes, sweep, write_bytes
@@ -177,6 +178,8 @@ class RunTask(beam.DoFn):
                 text = str(error) if isinstance(error, FarspanError) else traceback.format_exc()
                 write_bytes(files, f"{place}.failed", text.encode())
                 raise
+            finally:
+                pa.default_memory_pool().release_unused()  # a long job needs no more than its largest task
         self._reporter(self._stage, task.name, task.units)
         yield task.name
 

@@ -27,7 +27,7 @@ from pipelines.beam_files import files_for
 from pipelines.job import WORK, Job, Report, Stage, Task
 
 ROWS_PER_BATCH = 64
-SHARD_TOKENS = 32 << 20
+SHARD_TOKENS = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RandomCorpus:
         packing: how sequences are filled.
         seed: of the shuffle.
         split: ``train`` or ``held-out`` documents.
-        shards: number of shards; 0 gives each up to about 32 million tokens.
+        shards: number of shards; 0 gives each up to about 16 million tokens.
         compression: None, ``lz4`` or ``zstd``.
     """
 

@@ -20,6 +20,7 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     from apache_beam.runners.worker import sdk_worker_main
 
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good): Beam prints the connections that a driver's end breaks
     sdk_worker_main.main(sys.argv[:1])
 
 
