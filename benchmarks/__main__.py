@@ -13,6 +13,8 @@ SCRIPTS = ("reading.py", "span_masking.py", "documents.py", "memory.py")
 
 
 def main() -> None:
+    if sys.argv[1:]:
+        raise SystemExit(__doc__)
     here = os.path.dirname(os.path.abspath(__file__))
     failed = [script for script in SCRIPTS if subprocess.run([sys.executable, os.path.join(here, script)]).returncode]
     if failed:
