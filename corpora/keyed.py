@@ -1,7 +1,7 @@
 """Keyed randomness: every draw belongs to an id, never to a worker, a position or a moment.
 
 A *key* is blake2b over (seed, purpose, configuration); an id's own key is blake2b over (key, id). Draws come from
-Philox4x64-10, a counter-based generator: ``philox_block`` inside numba gives the same bits as numpy's.
+Philox4x64-10, a counter-based generator: ``philox_blocks`` inside numba gives the same bits as numpy's.
 """
 
 from __future__ import annotations
@@ -45,27 +45,11 @@ def _multiply_high_low(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64
 
 
 @numba.njit(cache=True)
-def philox_block(key0: np.uint64, key1: np.uint64, counter: np.uint64, out: np.ndarray) -> None:
-    """Write the four uint64 of block ``counter`` into ``out``; ``numpy.random.Philox(key=...)`` starts at block 1.
-
-    Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", Philox4x64 with 10 rounds.
-    """
-    x0, x1, x2, x3 = np.uint64(counter), np.uint64(0), np.uint64(0), np.uint64(0)
-    k0, k1 = np.uint64(key0), np.uint64(key1)
-    for _ in range(10):
-        high0, low0 = _multiply_high_low(_M0, x0)
-        high1, low1 = _multiply_high_low(_M1, x2)
-        x0, x1, x2, x3 = high1 ^ x1 ^ k0, low1, high0 ^ x3 ^ k1, low0
-        k0 += _W0
-        k1 += _W1
-    out[0], out[1], out[2], out[3] = x0, x1, x2, x3
-
-
-@numba.njit(cache=True)
 def philox_blocks(key0: np.uint64, key1: np.uint64, first: np.uint64, out: np.ndarray) -> None:
-    """Write the n blocks from ``first`` on into ``out``, ``(n, 4)`` uint64: ``philox_block`` for many counters.
+    """Write the n blocks from ``first`` on into ``out``, ``(n, 4)`` uint64; numpy's Philox begins at block 1.
 
-    A round runs over all blocks, so that it becomes vector code.
+    A round runs over all blocks, so that it becomes vector code. Source: Salmon et al. 2011, "Parallel random numbers:
+    as easy as 1, 2, 3", Philox4x64 with 10 rounds.
     """
     x0, x1 = np.empty(len(out), np.uint64), np.zeros(len(out), np.uint64)
     x2, x3 = np.zeros(len(out), np.uint64), np.zeros(len(out), np.uint64)
