@@ -69,6 +69,8 @@ def compact(array: pa.Array) -> pa.Array:
         offsets = array.offsets.to_numpy()
         values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         return type(array).from_arrays(pa.array(offsets - offsets[0]), compact(values), type=kind)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(compact(array.flatten()), type=kind)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pa.array(array.to_pylist(), kind)
     width = kind.byte_width
