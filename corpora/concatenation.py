@@ -6,16 +6,16 @@ unless asked. BART-LS (arXiv 2209.10052, section 3.2) builds its best corpus fro
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import pyarrow as pa
 
+from corpora.assembly import assemble
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from corpora.sequences import NO_CLUSTER, SequenceBatch
+from corpora.sequences import SequenceBatch
 
 
 @dataclass(frozen=True)
@@ -68,27 +68,25 @@ class Concatenation:
 
     Attributes:
         sequences: the rows.
-        used: ``(n,)`` bool, documents with at least one part in ``sequences``.
+        documents: ``(parts,)`` int64, the document that each part in ``sequences`` belongs to.
         padding: positions that stay empty in all rows together.
     """
 
     sequences: SequenceBatch
-    used: np.ndarray
+    documents: np.ndarray
     padding: int
 
 
-def shuffled(keys: np.ndarray) -> np.ndarray:
-    """The order of n documents by their ``(n, 2)`` uint64 keys: ``(n,)`` int64."""
-    return np.lexsort((keys[:, 1], keys[:, 0]))
-
-
-def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing) -> Concatenation:
+def concatenate(
+    document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing, uses: np.ndarray | None = None
+) -> Concatenation:
     """Fill sequences with n documents in the order given.
 
     Args:
         document_ids: n strings.
         tokens: n rows of uint16 or int32; all kept by ``packing.keeps``.
         sentence_starts: n rows of int32, token positions in each document.
+        uses: ``(n,)`` how often each document was used before, where documents are used more than once.
 
     Returns:
         Sequences whose tokens, read one after the other, are the documents' tokens, read one after the other.
@@ -97,54 +95,27 @@ def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged,
     lengths = tokens.lengths
     parts = _parts(lengths, packing.capacity, packing.room_per_document, packing.split_documents)
     rows, documents, offsets, sizes = parts  # (parts,) int64 each
-    used = np.ones(len(tokens), bool)
     if packing.drop_ragged_tail and len(rows):
         last = rows == rows[-1]
         free = packing.capacity - sizes[last].sum() - packing.room_per_document * last.sum()
         if free > packing.room_per_document:
             rows, documents, offsets, sizes = parts[:, ~last]
-            used[np.setdiff1d(np.arange(len(tokens)), documents)] = False
     count = int(rows[-1]) + 1 if len(rows) else 0
-    part_starts = np.cumsum(sizes) - sizes  # (parts,) in the flat tokens
-    parts_of_row = Ragged.from_lengths(np.arange(len(rows)), np.bincount(rows, minlength=count))
-    row_ends = part_starts + sizes
-    row_offsets = np.concatenate([[0], row_ends[parts_of_row.offsets[1:] - 1]]).astype(np.int64)  # (count + 1,)
-    total = int(row_offsets[-1])
-
-    # a sentence begins where the splitter says so and where a part begins: (sentences,) in the flat tokens
-    said = sentence_starts.values + np.repeat(tokens.offsets[:-1], sentence_starts.lengths)
-    begins = np.union1d(said[said < total], part_starts)
-    begins_of_row = np.searchsorted(begins, row_offsets)
-
-    def by_row(values: np.ndarray) -> Ragged:
-        return Ragged(values.astype(np.int32), parts_of_row.offsets)
-
-    row_of_begin = np.repeat(np.arange(count), np.diff(begins_of_row))
-    ids = document_ids.take(pa.array(documents))
-    sequences = SequenceBatch(
-        sequence_ids=sequence_ids(ids.to_pylist(), offsets, sizes, parts_of_row.offsets),
-        tokens=Ragged(tokens.values[:total], row_offsets),
-        document_starts=by_row(part_starts - row_offsets[rows]),
-        document_ids=pa.ListArray.from_arrays(pa.array(parts_of_row.offsets.astype(np.int32)), ids),
-        document_offsets=by_row(offsets),
-        document_lengths=by_row(lengths[documents]),
-        sentence_starts=Ragged((begins - row_offsets[row_of_begin]).astype(np.int32), begins_of_row.astype(np.int64)),
-        cluster_ids=np.full(count, NO_CLUSTER, np.int64),
+    row_offsets = np.searchsorted(rows, np.arange(count + 1))  # (count + 1,) first part of each row
+    total = int(sizes.sum())
+    # (sentences,) in the flat tokens
+    sentences = sentence_starts.values + np.repeat(tokens.offsets[:-1], sentence_starts.lengths)
+    sequences = assemble(
+        document_ids.take(pa.array(documents)),
+        Ragged.from_lengths(tokens.values[:total], sizes),
+        sentences[sentences < total],
+        offsets,
+        lengths[documents],
+        row_offsets,
+        None if uses is None else uses[documents],
     )
     padding = count * packing.capacity - total - packing.room_per_document * len(rows)
-    return Concatenation(sequences, used, padding)
-
-
-def sequence_ids(ids: list[str], offsets: np.ndarray, sizes: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
-    """``(rows, 16)`` uint8: blake2b of each row's parts (id, offset, size). Row i has parts row_offsets[i]:[i + 1]."""
-    names = [
-        f"{name}\0{offset}\0{size}\n" for name, offset, size in zip(ids, offsets.tolist(), sizes.tolist(), strict=True)
-    ]
-    digests = [
-        hashlib.blake2b("".join(names[first:last]).encode(), digest_size=16).digest()
-        for first, last in zip(row_offsets[:-1].tolist(), row_offsets[1:].tolist(), strict=True)
-    ]
-    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)
+    return Concatenation(sequences, documents, padding)
 
 
 @numba.njit(cache=True)

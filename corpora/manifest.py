@@ -18,7 +18,7 @@ from corpora.files import Files, read_bytes, write_bytes
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
-COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses")
+COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Receipt:
         task: name of the task, unique in its job.
         shards: shards the task wrote.
         totals: numbers that add up over tasks, or whose maximum counts where the name starts with ``max_``.
-        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, and their ``uses``.
+        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, and the
+            ``tokens`` written.
         rejects: reason -> dead letters.
     """
 

@@ -73,10 +73,14 @@ class Ragged:
     def take(self, rows: np.ndarray | Sequence[int]) -> Ragged:
         """Copy the given rows, in the given order."""
         rows = np.asarray(rows, np.int64)
-        taken = Ragged.from_lengths(self.values[:0], self.lengths[rows])
-        values = np.empty(taken.offsets[-1], self.values.dtype)
-        _copy_rows(self.values, self.offsets, rows, taken.offsets, values)
-        return Ragged(values, taken.offsets)
+        return self.cut(rows, np.zeros(len(rows), np.int64), self.lengths[rows])
+
+    def cut(self, rows: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
+        """Copy a piece of each of the given rows: ``sizes[i]`` values from ``offsets[i]`` on; arguments are ``(n,)``."""
+        pieces = Ragged.from_lengths(self.values[:0], sizes)
+        values = np.empty(pieces.offsets[-1], self.values.dtype)
+        _copy_pieces(self.values, self.offsets[rows] + offsets, pieces.offsets, values)
+        return Ragged(values, pieces.offsets)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
@@ -88,13 +92,10 @@ class Ragged:
 
 
 @numba.njit(cache=True, nogil=True)
-def _copy_rows(
-    values: np.ndarray, offsets: np.ndarray, rows: np.ndarray, out_offsets: np.ndarray, out: np.ndarray
-) -> None:
-    for i in range(len(rows)):
-        start = offsets[rows[i]]
+def _copy_pieces(values: np.ndarray, starts: np.ndarray, out_offsets: np.ndarray, out: np.ndarray) -> None:
+    for i in range(len(starts)):
         for j in range(out_offsets[i + 1] - out_offsets[i]):
-            out[out_offsets[i] + j] = values[start + j]
+            out[out_offsets[i] + j] = values[starts[i] + j]
 
 
 def gather_rows(columns: Sequence[Any], rows: Sequence[int]) -> Any:

@@ -13,21 +13,17 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from corpora.concatenation import Packing, concatenate, shuffled
-from corpora.documents import documents_schema
+from corpora.concatenation import Packing, concatenate
 from corpora.errors import FarspanError
-from corpora.files import Files
 from corpora.keyed import id_keys, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.ragged import Ragged
-from corpora.sequences import corpus_schema
-from corpora.shards import map_shard, read_shard, shard_name, write_shard
+from corpora.shards import shard_name
 from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
 from pipelines.beam_files import files_for
-from pipelines.job import WORK, Job, Report, Stage, Task
-
-ROWS_PER_BATCH = 64
-SHARD_TOKENS = 16 << 20
+from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
+from pipelines.job import Job, Report, Stage, Task
+from pipelines.spill import FAN_IN, Bucket, Pieces, bucket_of, read_bucket, spill_stages
 
 
 @dataclass(frozen=True)
@@ -42,6 +38,7 @@ class RandomCorpus:
         split: ``train`` or ``held-out`` documents.
         shards: number of shards; 0 gives each up to about 16 million tokens.
         compression: None, ``lz4`` or ``zstd``.
+        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
     """
 
     documents: str
@@ -51,6 +48,7 @@ class RandomCorpus:
     split: str = "train"
     shards: int = 0
     compression: str | None = None
+    fan_in: int = FAN_IN
 
 
 def plan(options: RandomCorpus) -> Job:
@@ -77,7 +75,6 @@ def plan(options: RandomCorpus) -> Job:
         "shards": shards,
         "compression": options.compression,
     }
-    spills = [os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(len(parent.shards))]
     head = Manifest(
         format="farspan.corpus",
         config=config,
@@ -87,20 +84,8 @@ def plan(options: RandomCorpus) -> Job:
         parent=parent_entry(output, documents),
     )
     key = make_key(options.seed, "shuffle", {"split": options.split})
-    vocab_size = parent.tokenizer["vocab_size"]
-    spill = Stage(
-        "spill",
-        [
-            Task(
-                f"spill-{index:05d}",
-                {"shard": os.path.join(documents, "shards", shard.name), "spill": spills[index]},
-                shard.rows,
-            )
-            for index, shard in enumerate(parent.shards)
-        ],
-        Spill(key, shards, options.split == "held-out", options.packing, vocab_size),
-        "documents",
-    )
+    place = Shuffle(key, shards, options.split == "held-out", options.packing)
+    stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
     pack = Stage(
         "pack",
         [
@@ -111,83 +96,32 @@ def plan(options: RandomCorpus) -> Job:
             )
             for bucket in range(shards)
         ],
-        Pack(tuple(spills), options.packing, vocab_size, options.compression),
+        Pack(spills, options.packing, parent.tokenizer["vocab_size"], options.compression),
         "tokens",
     )
-    return Job(output, head, [spill, pack], partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
-
-
-def spill_schema(vocab_size: int) -> pa.Schema:
-    """Documents with their 128-bit shuffle key in two columns."""
-    return pa.schema(
-        [pa.field("key_high", pa.uint64()), pa.field("key_low", pa.uint64())]
-        + [documents_schema(vocab_size).field(name) for name in ("document_id", "source", "tokens", "sentence_starts")]
-    )
+    return Job(output, head, [*stages, pack], partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
 
 
 @dataclass(frozen=True)
-class Spill:
-    """Deal the documents of one shard out to buckets: record batch b of the spill is what bucket b gets of it."""
+class Shuffle:
+    """Place every document of the split by its keyed hash."""
 
     key: bytes
     buckets: int
     held_out: bool
     packing: Packing
-    vocab_size: int
 
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        path = task.payload["shard"]
-        schema = spill_schema(self.vocab_size)
-        batches = list(read_shard(files_for(path), path))
-        counts: dict[str, dict[str, int]] = {}
-        with (
-            files_for(task.payload["spill"]).create(task.payload["spill"]) as file,
-            pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer,
-        ):
-            table = pa.Table.from_batches(batches, documents_schema(self.vocab_size)).combine_chunks()
-            batch = table.to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], table.schema)
-            # (documents of the split,) rows of the shard
-            rows = np.flatnonzero(batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out)
-            tokens = Ragged.from_arrow(batch.column("tokens"))
-            sources = np.asarray(batch.column("source").to_pylist(), object)
-            kept = self.packing.keeps(tokens.lengths[rows])
-            for source in set(sources[rows]):
-                of_source = sources[rows] == source
-                read, left_out = int(of_source.sum()), int((of_source & ~kept).sum())
-                counts[source] = {"read": read, "filtered": left_out}
-            rows = rows[kept]
-            ids = batch.column("document_id").take(pa.array(rows))
-            keys = id_keys(self.key, ids.to_pylist())
-            buckets = bucket_of(keys[:, 0], self.buckets)
-            order = np.argsort(buckets, kind="stable")
-            ends = np.searchsorted(buckets[order], np.arange(self.buckets), side="right")
-            sentences = Ragged.from_arrow(batch.column("sentence_starts"))
-            for start, end in zip([0, *ends[:-1]], ends, strict=True):
-                chosen = order[start:end]
-                writer.write_batch(
-                    pa.record_batch(
-                        [
-                            pa.array(keys[chosen, 0]),
-                            pa.array(keys[chosen, 1]),
-                            ids.take(pa.array(chosen)),
-                            pa.array(sources[rows[chosen]], pa.string()),
-                            tokens.take(rows[chosen]).to_arrow(schema.field("tokens").type),
-                            sentences.take(rows[chosen]).to_arrow(schema.field("sentence_starts").type),
-                        ],
-                        schema=schema,
-                    )
-                )
-        return Receipt(task.name, counts=counts)
-
-
-def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
-    """``(n,)`` int64: bucket of each ``(n,)`` uint64 key, by its leading 32 bits in equal ranges."""
-    return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
+    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
+        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        kept = read & self.packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths)
+        rows = np.flatnonzero(kept)
+        keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
+        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, kept)
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Read one bucket back, sort it, concatenate it, write it as one shard."""
+    """Read one bucket back, concatenate it, write it as one shard."""
 
     spills: tuple[str, ...]
     packing: Packing
@@ -195,52 +129,18 @@ class Pack:
     compression: str | None
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        path = task.payload["shard"]
-        schema = spill_schema(self.vocab_size)
-        batches = [_bucket(files_for(spill), spill, task.payload["bucket"]) for spill in self.spills]
-        columns = {name: pa.concat_arrays([batch.column(name) for batch in batches]) for name in schema.names}
-        keys = np.stack([columns["key_high"].to_numpy(), columns["key_low"].to_numpy()], axis=1)
-        order = shuffled(keys)
-        _refuse_repeated(keys[order], columns["document_id"], order)
-        result = concatenate(
-            columns["document_id"].take(pa.array(order)),
-            # popped: the unsorted copy goes as soon as the sorted one is there
-            Ragged.from_arrow(columns.pop("tokens")).take(order),
-            Ragged.from_arrow(columns.pop("sentence_starts")).take(order),
-            self.packing,
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        _refuse_repeated(bucket)
+        made = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
+        return write_corpus_shard(
+            task, made.sequences, bucket, made.documents, made.padding, self.vocab_size, self.compression
         )
-        rows = result.sequences
-        out = corpus_schema(self.vocab_size)
-        with write_shard(files_for(path), path, out, ROWS_PER_BATCH, self.compression) as (writer, info):
-            writer.write(rows.to_arrow(out))
-        counts: dict[str, dict[str, int]] = {}
-        sources = np.asarray(columns["source"].to_pylist(), object)[order]
-        for source in set(sources):
-            used = int(result.used[sources == source].sum())
-            counts[source] = {"written": used, "uses": used, "filtered": int((sources == source).sum()) - used}
-        totals = {
-            "sequences": len(rows),
-            "tokens": int(rows.tokens.lengths.sum()),
-            "documents": int(result.used.sum()),
-            "parts": len(rows.document_starts.values),
-            "padding": result.padding,
-            "max_tokens": int(rows.tokens.lengths.max(initial=0)),
-            "max_documents": int(rows.document_starts.lengths.max(initial=0)),
-        }
-        return Receipt(task.name, tuple(info), totals, counts)
 
 
-def _bucket(files: Files, spill: str, bucket: int) -> pa.RecordBatch:
-    if "://" in spill:
-        with files.open(spill) as file:
-            return pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(bucket)
-    return map_shard(spill)[1].get_batch(bucket)
-
-
-def _refuse_repeated(keys: np.ndarray, document_ids: pa.Array, order: np.ndarray) -> None:
-    same = np.flatnonzero((keys[1:] == keys[:-1]).all(axis=1)) if len(keys) else np.empty(0, np.int64)
-    if len(same):
-        name = document_ids[int(order[same[0]])].as_py()
+def _refuse_repeated(bucket: Bucket) -> None:
+    same = (bucket.keys[1:] == bucket.keys[:-1]).all(axis=1)
+    if same.any():
         raise FarspanError(
-            f"document id {name!r} occurs twice; make the documents again, from inputs without repetition"
+            f"document id {bucket.document_ids[int(same.argmax())].as_py()!r} occurs twice; make the documents again, "
+            "from inputs without repetition"
         )

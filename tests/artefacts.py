@@ -100,13 +100,15 @@ def make_corpus(folder: str, shards: int = 2, documents: int = 40, sequence_leng
         totals = {
             "sequences": len(rows),
             "tokens": len(rows.tokens.values),
-            "documents": int(made.used.sum()),
+            "documents": len(np.unique(made.documents)),
             "parts": len(rows.document_starts.values),
             "padding": made.padding,
             "max_tokens": int(rows.tokens.lengths.max()),
             "max_documents": int(rows.document_starts.lengths.max()),
         }
-        counts = {"made": {"read": documents, "written": documents, "uses": documents}}
+        counts = {
+            "made": {"read": documents, "written": documents, "uses": documents, "tokens": len(rows.tokens.values)}
+        }
         receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     tokenizer.save(os.path.join(folder, "tokenizer"))
     config = {"builder": "random", **vars(packing)}

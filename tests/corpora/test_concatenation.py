@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.concatenation import Packing, concatenate, shuffled
+from corpora.concatenation import Packing, concatenate
 from corpora.errors import FarspanError
-from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
 
 lengths = st.lists(st.integers(1, 90), max_size=30)
@@ -62,7 +61,7 @@ def test_parts_say_where_they_come_from(sizes, packing):
     sizes = kept(sizes, packing)
     ids, tokens, sentences = documents(sizes)
     made = concatenate(ids, tokens, sentences, packing)
-    rows, used = made.sequences, np.zeros(len(sizes), bool)
+    rows, documents_of_parts = made.sequences, []
     for row in range(len(rows)):
         edges = [*rows.document_starts[row].tolist(), len(rows.tokens[row])]
         for part, name in enumerate(rows.document_ids[row].as_py()):
@@ -75,13 +74,13 @@ def test_parts_say_where_they_come_from(sizes, packing):
             assert rows.document_lengths[row][part] == sizes[document]
             if not packing.split_documents:
                 assert size == sizes[document]
-            used[document] = True
+            documents_of_parts.append(document)
             begins = {edges[part] + s - offset for s in sentences[document] if offset <= s < offset + size} | {
                 edges[part]
             }
             inside = {s for s in rows.sentence_starts[row].tolist() if edges[part] <= s < edges[part + 1]}
             assert inside == begins | {edges[part]}
-    assert np.array_equal(made.used, used)
+    assert np.array_equal(made.documents, documents_of_parts)
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=30))
@@ -134,13 +133,3 @@ def test_a_document_longer_than_every_sequence_is_kept_only_when_it_may_be_split
 def test_impossible_packing_is_refused_with_the_field(options):
     with pytest.raises(FarspanError, match=r"sequence_length|room_per_document|min_document_tokens"):
         Packing(**options)
-
-
-def test_the_shuffle_depends_on_seed_and_ids_alone():
-    ids = [f"d{i}" for i in range(500)]
-    order = shuffled(id_keys(make_key(0, "shuffle"), ids))
-    other = shuffled(id_keys(make_key(1, "shuffle"), ids))
-    assert sorted(order) == list(range(500))
-    assert not np.array_equal(order, other)
-    backwards = shuffled(id_keys(make_key(0, "shuffle"), ids[::-1]))
-    assert [ids[i] for i in order] == [ids[::-1][i] for i in backwards]

@@ -25,7 +25,7 @@ from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import finalize, run_job
 from pipelines.lock import locked
-from pipelines.random_concat import RandomCorpus, bucket_of, plan
+from pipelines.random_concat import RandomCorpus, plan
 from pipelines.stats import summary
 from tests.artefacts import make_documents
 
@@ -93,13 +93,12 @@ def test_another_seed_is_another_order(documents, reference, tmp_path):
     assert digests(tmp_path / "other") != digests(reference)
 
 
-def test_buckets_share_keys_evenly_and_in_order():
-    keys = np.sort(np.random.default_rng(0).integers(0, 2**64, 70_000, np.uint64, endpoint=False))
-    buckets = bucket_of(keys, 7)
-    assert (np.diff(buckets) >= 0).all()
-    counts = np.bincount(buckets, minlength=7)
-    assert counts.min() > 9_500
-    assert len(counts) == 7
+def test_merged_spills_give_the_same_bytes(documents, reference, tmp_path):
+    options = RandomCorpus(documents, str(tmp_path / "merged"), Packing(256), shards=SHARDS, fan_in=3)
+    job = plan(options)
+    assert [(stage.name, len(stage.tasks)) for stage in job.stages] == [("spill", 4), ("merge", 2), ("pack", SHARDS)]
+    run_job(job, Engine(workers=1))
+    assert digests(tmp_path / "merged") == digests(reference)
 
 
 def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_path):
