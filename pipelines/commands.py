@@ -128,12 +128,12 @@ def _documents(commands: Any) -> None:
 def _run_documents(options: Any) -> None:
     from pipelines import documents
 
+    read = _read_options(options)
     job = documents.plan(
         documents.Documents(
-            tuple(documents.Input.parse(text) for text in options.input),
+            tuple(documents.Input.parse(text, read) for text in options.input),
             options.output,
             options.tokenizer,
-            _read_options(options),
             options.sentences,
             options.held_out,
             options.seed,

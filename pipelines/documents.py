@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 
 import numpy as np
@@ -47,14 +47,16 @@ class Input:
         source: first part of every document id.
         root: folder that paths in ids are relative to, so that ids survive a move.
         paths: the files, sorted.
+        read: how their records are read, the same for all inputs of one source.
     """
 
     source: str
     root: str
     paths: tuple[str, ...]
+    read: ReadOptions = field(default_factory=ReadOptions)
 
     @classmethod
-    def parse(cls, text: str) -> Input:
+    def parse(cls, text: str, read: ReadOptions = ReadOptions()) -> Input:  # noqa: B008 (frozen)
         """``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
 
         Raises:
@@ -84,7 +86,7 @@ class Input:
             if path != path.encode(errors="replace").decode():
                 raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file")
         stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
-        return cls(name or stem.replace(":", "_") or "text", root, tuple(paths))
+        return cls(name or stem.replace(":", "_") or "text", root, tuple(paths), read)
 
     def relative(self, path: str) -> str:
         return path[len(self.root) :].lstrip("/")
@@ -100,13 +102,12 @@ class Documents:
     """Options of the job.
 
     Attributes:
-        inputs: raw files.
+        inputs: raw files and how they are read.
         output: folder of the artefact.
         tokenizer: file, folder or name for ``load_tokenizer``.
         sentences: sentence splitter.
         held_out: share of documents kept apart for evaluation.
         seed: of that choice.
-        read: how records are read.
         task_bytes: raw bytes a task, and so a shard, is made from.
         error_budget: largest tolerated share of rejected records.
         compression: None, ``lz4`` or ``zstd``.
@@ -115,7 +116,6 @@ class Documents:
     inputs: tuple[Input, ...]
     output: str
     tokenizer: str
-    read: ReadOptions
     sentences: str = "nupunkt"
     held_out: float = 0.0
     seed: int = 0
@@ -128,7 +128,8 @@ def plan(options: Documents) -> Job:
     """Check the options, look at every input's size and lay out the tasks.
 
     Raises:
-        FarspanError: two inputs would give equal ids, or an option is out of range.
+        FarspanError: two inputs would give equal ids, one source is to be read in two ways, or an option is out of
+            range.
     """
     output = absolute(options.output)
     tokenizer = load_tokenizer(options.tokenizer)
@@ -140,22 +141,24 @@ def plan(options: Documents) -> Job:
     kept = tuple(replace(item, paths=_outside(item.paths, output)) for item in options.inputs)
     options = replace(options, inputs=kept)
     _refuse_equal_ids(options.inputs)
+    reads = read_options(options.inputs)
     for item in options.inputs:
-        check_fields(item.paths[0], files_for(item.paths[0]), options.read)  # one look at each source
+        check_fields(item.paths[0], files_for(item.paths[0]), item.read)  # one look at each source
     ranges = [
         (source, name, piece)
         for source, name, path in every_file(options.inputs)
-        for piece in plan_ranges(path, files_for(path), options.read, options.task_bytes)
+        for piece in plan_ranges(path, files_for(path), reads[source], options.task_bytes)
     ]
     groups = list(_grouped(ranges, options.task_bytes))
     shards = [os.path.join(output, "shards", shard_name(index, len(groups))) for index in range(len(groups))]
     # ids that the user brings may repeat: shards then wait in _work/ until all ids are known
     waiting = [os.path.join(output, WORK, f"unchecked-{index:05d}.arrow") for index in range(len(groups))]
+    own_ids = any(read.id_field for read in reads.values())
     tasks = [
         Task(
             f"documents-{index:05d}",
             {
-                "shard": waiting[index] if options.read.id_field else shards[index],
+                "shard": waiting[index] if own_ids else shards[index],
                 "ranges": [(source, name, asdict(piece)) for source, name, piece in group],
             },
             sum(piece.bytes for _, _, piece in group) >> 10,
@@ -164,10 +167,10 @@ def plan(options: Documents) -> Job:
     ]
     config = {
         "builder": "documents",
-        "sources": sorted({item.source for item in options.inputs}),
+        "sources": sorted(reads),
         "sentences": {"name": splitter.name, "version": splitter.version},
         "held_out": options.held_out,
-        "read": asdict(options.read),
+        "read": {source: asdict(read) for source, read in reads.items()},
         "task_bytes": options.task_bytes,
         "compression": options.compression,
     }
@@ -187,9 +190,9 @@ def plan(options: Documents) -> Job:
         },
         inputs=inputs,
     )
-    work = TokenizeRanges(output, options.sentences, held_out, options.read, options.compression)
+    work = TokenizeRanges(output, options.sentences, held_out, reads, own_ids, options.compression)
     stages = [Stage("documents", tasks, work, "KiB")]
-    if options.read.id_field:
+    if own_ids:
         stages += duplicates.stages(output, waiting, shards, tokenizer.vocab_size, options.compression)
     return Job(
         output,
@@ -209,6 +212,15 @@ def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
             if (item.source, path) not in seen:
                 seen.add((item.source, path))
                 yield item.source, item.relative(path), path
+
+
+def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
+    """How each source is read, sorted by source."""
+    reads: dict[str, ReadOptions] = {}
+    for item in sorted(inputs, key=lambda item: item.source):
+        if reads.setdefault(item.source, item.read) != item.read:
+            raise FarspanError(f"source {item.source!r} is to be read in two ways; give the inputs two source names")
+    return reads
 
 
 def _refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
@@ -246,7 +258,8 @@ class TokenizeRanges:
     output: str
     sentences: str
     held_out: HeldOut
-    read: ReadOptions
+    reads: Mapping[str, ReadOptions]
+    own_ids: bool
     compression: str | None
 
     def __call__(self, task: Task, report: Report) -> Receipt:
@@ -260,7 +273,7 @@ class TokenizeRanges:
             for source, name, values in task.payload["ranges"]:
                 piece = Range(**values)
                 count = counts.setdefault(source, Counter())
-                for block in read_records(piece, files_for(piece.path), self.read):
+                for block in read_records(piece, files_for(piece.path), self.reads[source]):
                     count["read"] += block.read
                     count["rejected"] += len(block.rejects)
                     rejects += [(source, name, reject) for reject in block.rejects]
@@ -276,7 +289,7 @@ class TokenizeRanges:
         if rejects:
             write_rejects(files, os.path.join(self.output, "rejects", f"{task.name}.arrow"), rejects)
         reasons = dict(Counter(reject.reason for _, _, reject in rejects))
-        if self.read.id_field:
+        if self.own_ids:
             duplicates.write_ids(files, path, shard.ids)
             return Receipt(task.name, counts=_plain(counts), rejects=reasons)
         for source, count in counts.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from corpora.readers import ReadOptions, plan_ranges, read_records
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.beam_files import files_for
-from pipelines.documents import Input, every_file
+from pipelines.documents import Input, every_file, read_options
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
@@ -16,14 +16,16 @@ def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, 
     Raises:
         FarspanError: no input, no text, or a size that does not fit.
     """
-    tokenizer = train_tokenizer(kind, _texts(tuple(Input.parse(text) for text in inputs), read), vocab_size, output)
+    parsed = tuple(Input.parse(text, read) for text in inputs)
+    tokenizer = train_tokenizer(kind, _texts(parsed), vocab_size, output)
     return f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
 
 
-def _texts(inputs: tuple[Input, ...], read: ReadOptions) -> Iterator[str]:
+def _texts(inputs: tuple[Input, ...]) -> Iterator[str]:
     """Texts in the order of sources, files and records, whatever the arguments' order; bad records are skipped."""
-    for _, _, path in sorted(every_file(inputs)):
-        files = files_for(path)
+    reads = read_options(inputs)
+    for source, _, path in sorted(every_file(inputs)):
+        files, read = files_for(path), reads[source]
         for piece in plan_ranges(path, files, read, 1 << 62):
             for block in read_records(piece, files, read):
                 yield from block.texts

@@ -62,12 +62,20 @@ class ReadOptions:
         text_field: field or column with the text; plain text has none.
         id_field: field or column with an id of the user's own.
         max_record_bytes: a longer record is rejected, and of long lines never more than this is held in memory.
+        cluster_field: field or column with the name of the cluster of related documents that a record belongs to.
+        min_characters, min_tokens: shorter texts are left out and counted as filtered; tokens count where a job makes
+            them.
+        preprocess: names in ``corpora.preprocessing.STEPS``, applied to each text in this order.
     """
 
     format: str | None = None
     text_field: str = "text"
     id_field: str | None = None
     max_record_bytes: int = 64 << 20
+    cluster_field: str | None = None
+    min_characters: int = 0
+    min_tokens: int = 0
+    preprocess: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:

@@ -56,8 +56,8 @@ def raw(texts, tmp_path_factory):
 
 
 def build(raw, output, tokenizer, engine=Engine(workers=1), read=ReadOptions(), **options):  # noqa: B008 (frozen)
-    inputs = tuple(Input.parse(text) for text in ([raw] if isinstance(raw, str) else raw))
-    return run_job(plan(Documents(inputs, str(output), tokenizer, read, **options)), engine)
+    inputs = tuple(Input.parse(text, read) for text in ([raw] if isinstance(raw, str) else raw))
+    return run_job(plan(Documents(inputs, str(output), tokenizer, **options)), engine)
 
 
 def rows(folder):
