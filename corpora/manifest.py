@@ -40,8 +40,8 @@ class Receipt:
         task: name of the task, unique in its job.
         shards: shards the task wrote.
         totals: numbers that add up over tasks, or whose maximum counts where the name starts with ``max_``.
-        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, and the
-            ``tokens`` written.
+        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, and
+            the ``tokens`` written.
         rejects: reason -> dead letters.
     """
 

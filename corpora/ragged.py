@@ -76,7 +76,7 @@ class Ragged:
         return self.cut(rows, np.zeros(len(rows), np.int64), self.lengths[rows])
 
     def cut(self, rows: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
-        """Copy a piece of each of the given rows: ``sizes[i]`` values from ``offsets[i]`` on; arguments are ``(n,)``."""
+        """Copy a piece of each of the given rows: ``sizes[i]`` values from ``offsets[i]`` on; all ``(n,)``."""
         pieces = Ragged.from_lengths(self.values[:0], sizes)
         values = np.empty(pieces.offsets[-1], self.values.dtype)
         _copy_pieces(self.values, self.offsets[rows] + offsets, pieces.offsets, values)

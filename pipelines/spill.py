@@ -208,7 +208,13 @@ class Merge:
         with ExitStack() as stack:
             readers = []
             for index, spill in enumerate(task.payload["spills"]):
-                readers.append(map_shard(_local(spill, stack))[1])
+                if "://" in spill:
+                    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="farspan-merge-"))
+                    with files_for(spill).open(spill) as source:
+                        shutil.copyfileobj(source, copy, 8 << 20)
+                    copy.flush()
+                    spill = copy.name
+                readers.append(map_shard(spill)[1])
                 report(index)
             file = stack.enter_context(files_for(merged).create(merged))
             writer = stack.enter_context(pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)))
@@ -217,16 +223,6 @@ class Merge:
                     _whole([reader.get_batch(bucket) for reader in readers], spill_schema(self.vocab_size))
                 )
         return Receipt(task.name)
-
-
-def _local(path: str, stack: ExitStack) -> str:
-    if "://" not in path:
-        return path
-    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="farspan-merge-"))
-    with files_for(path).open(path) as file:
-        shutil.copyfileobj(file, copy, 8 << 20)
-    copy.flush()
-    return copy.name
 
 
 def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
