@@ -3,12 +3,75 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.ragged import Ragged
 from corpora.sequences import NO_CLUSTER, SequenceBatch
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """p pieces of documents as the parts of n rows.
+
+    Attributes:
+        row_offsets: ``(n + 1,)`` int64; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``, at least one.
+        documents: ``(p,)`` int64, number of the document that the part is cut from.
+        offsets, sizes: ``(p,)`` int64, the piece in its document.
+        uses: ``(p,)`` int64, how often the document was used before.
+    """
+
+    row_offsets: np.ndarray
+    documents: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    uses: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Cuts:
+        """The given rows, in the given order."""
+        parts = Ragged(np.arange(len(self.documents)), self.row_offsets).take(rows)
+        chosen = parts.values
+        return Cuts(parts.offsets, self.documents[chosen], self.offsets[chosen], self.sizes[chosen], self.uses[chosen])
+
+
+def assemble_cuts(
+    document_ids: pa.Array,
+    tokens: Ragged,
+    sentence_starts: Ragged,
+    cuts: Cuts,
+    cluster_ids: np.ndarray | None = None,
+) -> SequenceBatch:
+    """Cut parts out of whole documents and put them together to rows.
+
+    Args:
+        document_ids: strings.
+        tokens: a row of uint16 or int32 a document.
+        sentence_starts: a row of int32 a document.
+        cluster_ids: ``(n,)`` int64; None for no clusters.
+    """
+    pieces = tokens.cut(cuts.documents, cuts.offsets, cuts.sizes)
+    inside = cut_sentences(sentence_starts.take(cuts.documents), cuts.offsets, cuts.sizes)
+    return assemble(
+        document_ids.take(pa.array(cuts.documents)),
+        pieces,
+        inside.values + np.repeat(pieces.offsets[:-1], inside.lengths),
+        cuts.offsets,
+        tokens.lengths[cuts.documents],
+        cuts.row_offsets,
+        cuts.uses,
+        cluster_ids,
+    )
+
+
+def cut_sentences(starts: Ragged, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
+    """Of n rows of starts in documents those inside of each row's piece, counted from its beginning; int32."""
+    starts = starts.compact()
+    row = np.repeat(np.arange(len(starts)), starts.lengths)  # (starts,)
+    places = starts.values - offsets[row]
+    inside = (places >= 0) & (places < sizes[row])
+    return Ragged.from_lengths(places[inside].astype(np.int32), np.bincount(row[inside], minlength=len(starts)))
 
 
 def assemble(

@@ -37,8 +37,9 @@ def write_corpus_shard(
     lengths, parts = rows.tokens.lengths, rows.document_starts.lengths
     used = np.zeros(len(bucket), bool)
     used[pieces] = True
-    begins = bucket.offsets == 0
-    first = begins & (bucket.uses == 0)  # a document with many pieces is read, and written or left out, once
+    # a document with many pieces is read, and written or left out, once
+    first = (bucket.offsets == 0) & (bucket.uses == 0)
+    offsets = rows.document_offsets.compact().values  # (parts,) a use of a document has one part that begins it
     flat = rows.document_starts.compact().values + np.repeat(rows.tokens.offsets[:-1] - rows.tokens.offsets[0], parts)
     sizes = np.diff(np.append(flat, lengths.sum()))  # (parts,)
     counts = {}
@@ -47,7 +48,7 @@ def write_corpus_shard(
         counts[source] = {
             "written": int((own & first & used).sum()),
             "filtered": int((own & first & ~used).sum()),
-            "uses": int((own & begins & used).sum()),
+            "uses": int((own[pieces] & (offsets == 0)).sum()),
             "tokens": int(sizes[own[pieces]].sum()),
         }
     totals = {

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from corpora.assembly import cut_sentences
 from corpora.documents import documents_schema
 from corpora.files import Files
 from corpora.manifest import Manifest, Receipt
@@ -184,16 +185,8 @@ def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: 
     arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
     arrays |= {name: batch.column(name).take(pa.array(rows)) for name in ("document_id", "source")}
     arrays["tokens"] = tokens.cut(rows, offsets, sizes).to_arrow(schema.field("tokens").type)
-    arrays["sentence_starts"] = _sentences(sentences.take(rows), offsets, sizes).to_arrow(pa.list_(pa.int32()))
+    arrays["sentence_starts"] = cut_sentences(sentences.take(rows), offsets, sizes).to_arrow(pa.list_(pa.int32()))
     return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
-
-
-def _sentences(starts: Ragged, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
-    """Of n rows of starts in documents those inside of each row's piece, counted from its beginning."""
-    row = np.repeat(np.arange(len(starts)), starts.lengths)  # (starts,)
-    places = starts.values - offsets[row]
-    inside = (places >= 0) & (places < sizes[row])
-    return Ragged.from_lengths(places[inside].astype(np.int32), np.bincount(row[inside], minlength=len(starts)))
 
 
 @dataclass(frozen=True)
