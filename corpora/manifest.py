@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.files import Files, read_bytes, write_bytes
+from corpora.files import Files, LocalFiles, read_bytes, write_bytes
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -152,8 +152,11 @@ def read_manifest(files: Files, folder: str, format: str | None = None) -> Manif
     """Read and check a manifest.
 
     Raises:
-        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version.
+        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version; a
+            folder elsewhere where only local disk will do.
     """
+    if "://" in folder and isinstance(files, LocalFiles):
+        raise FarspanError(f"{folder}: is read from local disk only; copy the whole folder there first")
     path = os.path.join(folder, NAME)
     if not files.exists(path):
         unfinished = any(files.walk(os.path.join(folder, "_work")))

@@ -15,8 +15,8 @@ from pipelines.beam_files import files_for
 
 
 def absolute(path: str) -> str:
-    """Workers may stand in another folder than the command."""
-    return path if "://" in path else os.path.abspath(path)
+    """Workers may stand in another folder than the command; no slash at the end, so that equal folders are equal."""
+    return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
 def tokenizer_folder(artefact: str) -> str:

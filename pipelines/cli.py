@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from corpora.errors import FarspanError
 from pipelines.commands import build_parser
 
+LOCAL = ("show", "stats", "verify", "train")  # commands that read this machine's disk and run no job
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; user errors end with one clear line and status 1."""
@@ -18,12 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
     try:
-        if rest:
+        if options.command not in LOCAL:
+            from pipelines.beam_files import use_flags
             from pipelines.engine import check_flags
 
-            if not hasattr(options, "runner"):
-                raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
             check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
+            use_flags(rest)
+        elif rest:
+            raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
         options.beam_flags = tuple(rest)
         options.run(options)
     except FarspanError as error:
