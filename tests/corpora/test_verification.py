@@ -91,7 +91,7 @@ def test_a_lost_part_is_a_gap_in_its_document(corpus):
         return column(table, "document_offsets", rows)
 
     rewrite(corpus, forget)
-    assert any("continues at token" in problem for problem in verify(corpus))
+    assert any("part of document" in problem for problem in verify(corpus))
 
 
 def test_rows_that_break_the_contract(corpus):
