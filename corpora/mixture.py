@@ -91,11 +91,11 @@ def mix(
     _check(sources, tokens, on_cap)
     sources = dict(sorted(sources.items()))
     weights = _weights(sources, temperature)
-    caps = {name: math.floor(Fraction(source.epochs) * source.available) for name, source in sources.items()}
+    caps = {name: _decimal(source.epochs) * source.available for name, source in sources.items()}
     first = min(sources, key=lambda name: caps[name] / weights[name])
-    most = math.floor(caps[first] / weights[first])
+    most = caps[first] / weights[first]
     if tokens is None or (on_cap == "stop" and tokens > most):
-        exact = {name: caps[first] / weights[first] * weight for name, weight in weights.items()}
+        exact = {name: most * weight for name, weight in weights.items()}
         capped = {first}
     else:
         exact, capped = _redistribute(tokens, weights, caps)
@@ -156,13 +156,18 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
             cure = ", ".join(f"{name} = {weight / total:.6g}" for name, weight in given.items())
             raise FarspanError(f"the weights sum to {total:.6g}, not to 1; normalised they are {cure}")
         sizes = given
-    exact = {name: Fraction(size) for name, size in sizes.items()}
+    exact = {name: _decimal(size) for name, size in sizes.items()}
     whole = sum(exact.values())
     return {name: size / whole for name, size in exact.items()}
 
 
+def _decimal(number: float) -> Fraction:
+    """The number as it was written: 0.6 is three fifths."""
+    return Fraction(repr(number))
+
+
 def _redistribute(
-    tokens: int, weights: Mapping[str, Fraction], caps: Mapping[str, int]
+    tokens: int, weights: Mapping[str, Fraction], caps: Mapping[str, Fraction]
 ) -> tuple[dict[str, Fraction], set[str]]:
     """Tokens of each source where those beyond a cap go to the others by weight, and the sources at their caps."""
     exact = {name: tokens * weight for name, weight in weights.items()}
@@ -172,8 +177,7 @@ def _redistribute(
         open_weight = sum((weight for name, weight in weights.items() if name not in capped), Fraction(0))
         left = tokens - sum(caps[name] for name in capped)
         exact = {
-            name: Fraction(caps[name]) if name in capped else left * weight / open_weight
-            for name, weight in weights.items()
+            name: caps[name] if name in capped else left * weight / open_weight for name, weight in weights.items()
         }
     return exact, capped
 
