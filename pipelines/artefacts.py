@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from corpora.errors import FarspanError
 from corpora.files import Files, LocalFiles, read_bytes, write_bytes
-from corpora.manifest import manifest_sha256
+from corpora.manifest import NAME, manifest_sha256, read_manifest
 from corpora.tokenizers import Tokenizer, load_tokenizer
 from pipelines.beam_files import files_for
 
@@ -58,3 +58,22 @@ def parent_entry(output: str, parent: str) -> Mapping[str, str]:
     remote = "://" in output or "://" in parent
     path = parent if remote else os.path.relpath(os.path.realpath(parent), os.path.realpath(output))
     return {"path": path, "manifest_sha256": manifest_sha256(files_for(parent), parent)}
+
+
+def lineage(folder: str, format: str) -> str | None:
+    """sha256 of the manifest of the ancestor with ``format``; None where the way to it is gone or moved."""
+    while True:
+        files = files_for(folder)
+        if not files.exists(os.path.join(folder, NAME)):
+            return None
+        parent = read_manifest(files, folder).parent
+        if parent is None:
+            return None
+        above = parent["path"] if "://" in parent["path"] else os.path.normpath(os.path.join(folder, parent["path"]))
+        if not files_for(above).exists(os.path.join(above, NAME)):
+            return None
+        if manifest_sha256(files_for(above), above) != parent["manifest_sha256"]:
+            return None
+        if read_manifest(files_for(above), above).format == format:
+            return parent["manifest_sha256"]
+        folder = above

@@ -1,0 +1,43 @@
+"""Sequences: ``farspan corpus random``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.commands.shared import command, job_flags, start
+
+
+def add_corpus(commands: Any) -> None:
+    group = commands.add_parser("corpus", help="build sequences from documents")
+    kinds = group.add_subparsers(required=True, metavar="KIND")
+    parser = command(kinds, "random", "Shuffle documents globally and concatenate them.", _run_random)
+    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+    parser.add_argument("--sequence-length", type=int, required=True, help="encoder positions of a sequence")
+    parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
+    parser.add_argument("--shards", type=int, default=0, help="default: one for each 16 million tokens")
+    parser.add_argument("--whole-documents", action="store_true", help="never split a document")
+    parser.add_argument("--drop-ragged-tail", action="store_true", help="leave out a shard's last, unfilled sequence")
+    parser.add_argument("--min-document-tokens", type=int, default=1, help="leave out shorter documents")
+    parser.add_argument("--room-per-sequence", type=int, default=2, help="positions kept for begin and end (default 2)")
+    parser.add_argument("--room-per-document", type=int, default=1, help="positions kept for separators (default 1)")
+    job_flags(parser)
+
+
+def _run_random(options: Any) -> None:
+    from corpora.concatenation import Packing
+    from pipelines import random_concat
+
+    packing = Packing(
+        options.sequence_length,
+        options.room_per_sequence,
+        options.room_per_document,
+        not options.whole_documents,
+        options.drop_ragged_tail,
+        options.min_document_tokens,
+    )
+    job = random_concat.plan(
+        random_concat.RandomCorpus(
+            options.documents, options.output, packing, options.seed, options.split, options.shards, options.compression
+        )
+    )
+    start(options, job)

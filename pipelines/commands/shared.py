@@ -1,0 +1,51 @@
+"""What subcommands share: how they are declared, the flags of every job, and the start of one."""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+from corpora.errors import FarspanError
+
+FORMATTER = argparse.RawDescriptionHelpFormatter
+
+
+def command(commands: Any, name: str, summary: str, run: Callable[[Any], None], example: str = "") -> Any:
+    parser = commands.add_parser(
+        name, help=summary, description=summary, formatter_class=FORMATTER, epilog=example, allow_abbrev=False
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def job_flags(parser: Any, shards_of: str = "shards") -> None:
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder to make; an unfinished one is resumed")
+    parser.add_argument("--seed", type=int, default=0, help="of every random choice (default 0)")
+    parser.add_argument("--compression", choices=["lz4", "zstd"], help="of shards; default none, for memory mapping")
+    engine = parser.add_argument_group("engine", "Beam's own flags are passed on unchanged")
+    engine.add_argument("--workers", type=int, default=0, help="processes (default: by the size of the job)")
+    engine.add_argument(
+        "--runner", default="embedded", help="embedded (default), or any Beam runner, e.g. PortableRunner, FlinkRunner"
+    )
+
+
+def start(options: Any, job: Any) -> None:
+    from pipelines.engine import Engine
+    from pipelines.job import run_job
+    from pipelines.stats import summary
+
+    manifest = run_job(job, Engine(options.runner, options.workers, options.beam_flags))
+    print(f"{options.output}: {summary(manifest)}")
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """``key=value`` with the value in TOML, or a bare word."""
+    key, given, value = text.partition("=")
+    if not given or not key:
+        raise FarspanError(f"--set {text}: give KEY=VALUE")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value

@@ -1,0 +1,275 @@
+"""``farspan corpus linked``: sequences of related documents, from the neighbours of each cluster's documents.
+
+Stage *link* plans the sequences of one shard of neighbours and writes where each document goes; *spill* and *pack*
+bring the tokens there. Sequences keep their borders; a bucket of them, in keyed order, is a shard.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.assembly import assemble
+from corpora.concatenation import Packing, concatenate
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.linking import Linked, Linking, link
+from corpora.manifest import Manifest, Receipt, read_manifest
+from corpora.neighbour_clusters import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
+from corpora.sequences import SequenceBatch
+from corpora.shards import shard_name, write_shard
+from pipelines.artefacts import absolute, copy_tokenizer, lineage, parent_entry, tokenizer_folder
+from pipelines.beam_files import files_for
+from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
+from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.placements import Placed, ReadPlacements, use_numbers, write_placements
+from pipelines.spill import FAN_IN, Bucket, read_bucket, spill_stages
+
+LEFTOVERS = ("concatenate", "leave-out")
+
+
+@dataclass(frozen=True)
+class LinkedCorpus:
+    """Options of the job.
+
+    Attributes:
+        documents: folder of a ``farspan.documents`` artefact.
+        neighbours: folder of the ``farspan.neighbours`` made from it.
+        output: folder of the corpus.
+        packing: room in a sequence, and how leftovers are concatenated.
+        linking: the policy.
+        leftovers: documents in no linked sequence: ``concatenate`` them at random, or ``leave-out``.
+        seed: of every keyed choice.
+        shards: number of shards; 0 gives each about 16 million tokens.
+        compression: None, ``lz4`` or ``zstd``.
+        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
+    """
+
+    documents: str
+    neighbours: str
+    output: str
+    packing: Packing
+    linking: Linking = field(default_factory=Linking)
+    leftovers: str = "concatenate"
+    seed: int = 0
+    shards: int = 0
+    compression: str | None = None
+    fan_in: int = FAN_IN
+
+
+def plan(options: LinkedCorpus) -> Job:
+    """Check the options and lay out the tasks.
+
+    Raises:
+        FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
+    """
+    documents, neighbours, output = (absolute(p) for p in (options.documents, options.neighbours, options.output))
+    if options.leftovers not in LEFTOVERS:
+        raise FarspanError(f"--leftovers {options.leftovers!r}: choose one of {', '.join(LEFTOVERS)}")
+    if options.shards < 0:
+        raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
+    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    graph = read_manifest(files_for(neighbours), neighbours, "farspan.neighbours")
+    entry = parent_entry(output, documents)
+    made_from = lineage(neighbours, "farspan.documents")
+    if made_from not in (None, entry["manifest_sha256"]):
+        raise FarspanError(
+            f"{neighbours}: its neighbours are those of other documents than {documents}; "
+            "give --documents the artefact that the vectors were made from"
+        )
+    tokens = graph.totals["tokens"]
+    most = 1 if options.linking.policy == "path" else options.linking.max_uses
+    shards = options.shards or max(1, -(-tokens * (1 + most) // 2 // SHARD_TOKENS))
+    config = {
+        "builder": "linked",
+        **asdict(options.packing),
+        **asdict(options.linking),
+        "max_uses": most,
+        "leftovers": options.leftovers,
+        "split": graph.config["split"],
+        "neighbours": parent_entry(output, neighbours),
+        "shards": shards,
+        "compression": options.compression,
+    }
+    head = Manifest(
+        format="farspan.corpus",
+        config=config,
+        seed=options.seed,
+        rows_per_batch=ROWS_PER_BATCH,
+        tokenizer=parent.tokenizer,
+        parent=entry,
+    )
+    starts = np.cumsum([0, *(shard.rows for shard in parent.shards)])
+    placements = [os.path.join(output, WORK, f"link-{index:05d}.arrow") for index in range(len(graph.shards))]
+    linking = Stage(
+        "link",
+        [
+            Task(
+                f"link-{index:05d}",
+                {
+                    "shard": os.path.join(neighbours, "shards", shard.name),
+                    "placements": placements[index],
+                    "near_duplicates": os.path.join(output, "near-duplicates", f"link-{index:05d}.arrow"),
+                },
+                shard.rows,
+            )
+            for index, shard in enumerate(graph.shards)
+        ],
+        LinkShard(options.packing, options.linking, options.leftovers, options.seed, tuple(starts.tolist())),
+        "documents",
+    )
+    place = ReadPlacements(tuple(placements), tuple(starts.tolist()), shards, graph.config["split"] == "held-out")
+    spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    pack = Stage(
+        "pack",
+        [
+            Task(
+                f"pack-{bucket:05d}",
+                {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
+                tokens // shards,
+            )
+            for bucket in range(shards)
+        ],
+        PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression),
+        "tokens",
+    )
+    stages = [linking, *spilling, pack]
+    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
+
+
+@dataclass(frozen=True)
+class LinkShard:
+    """Plan the sequences of the clusters of one shard of neighbours."""
+
+    packing: Packing
+    linking: Linking
+    leftovers: str
+    seed: int
+    starts: tuple[int, ...]
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        path = task.payload["shard"]
+        choices = make_key(self.seed, "link", asdict(self.linking))
+        order = make_key(self.seed, "link order")
+        placed, refused = [], []
+        totals = {"linked_sequences": 0, "linked_documents": 0, "left_over_documents": 0, "near_duplicate_pairs": 0}
+        done = 0
+        for cluster in clusters_of_shard(files_for(path), path):
+            ids = cluster.rows.column("document_id").to_pylist()
+            graph = edge_graph(cluster, self.linking)
+            lengths = cluster.rows.column("document_tokens").to_numpy().astype(np.int64)
+            linked = link(graph, lengths, id_keys(choices, ids), self.packing, self.linking)
+            rows = cluster.rows.column("document_row").to_numpy()
+            placed.append(_place(linked, lengths, rows, ids, order, cluster.number, self.leftovers))
+            refused.append(near_duplicates(cluster, graph, linked.refused))
+            totals["linked_sequences"] += len(linked.parts)
+            totals["linked_documents"] += int((linked.uses > 0).sum())
+            totals["left_over_documents"] += len(linked.leftovers)
+            totals["near_duplicate_pairs"] += len(linked.refused)
+            done += len(ids)
+            report(done)
+        files = files_for(task.payload["placements"])
+        write_placements(files, task.payload["placements"], _joined(placed), np.array(self.starts))
+        if totals["near_duplicate_pairs"]:
+            with write_shard(files, task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
+                for batch in refused:
+                    writer.write(batch)
+        return Receipt(task.name, totals=totals)
+
+
+def _place(
+    linked: Linked, lengths: np.ndarray, rows: np.ndarray, ids: list[str], key: bytes, cluster: int, leftovers: str
+) -> Placed:
+    """The pieces of a cluster's sequences, and its leftovers, each with the key of where it goes."""
+    parts = linked.parts.compact()
+    uses = use_numbers(parts, linked.offsets)
+    heads = parts.offsets[:-1]
+    # no two sequences begin with the same piece of the same use
+    names = [
+        f"{ids[document]}\0{offset}\0{use}"
+        for document, offset, use in zip(
+            parts.values[heads].tolist(), linked.offsets[heads].tolist(), uses[heads].tolist(), strict=True
+        )
+    ]
+    keys = np.repeat(id_keys(key, names), parts.lengths, axis=0)  # (parts, 2)
+    positions = np.arange(len(parts.values)) - np.repeat(heads, parts.lengths)
+    left = linked.leftovers if leftovers == "concatenate" else linked.leftovers[:0]
+    documents = np.concatenate([parts.values, left])
+    zeros = np.zeros(len(left), np.int64)
+    return Placed(
+        document_rows=rows[documents],
+        document_ids=[ids[document] for document in documents.tolist()],
+        keys=np.concatenate([keys, id_keys(key, [ids[document] for document in left.tolist()])]),
+        positions=np.concatenate([positions, zeros - 1]),
+        offsets=np.concatenate([linked.offsets, zeros]),
+        sizes=np.concatenate([linked.sizes, lengths[left]]),
+        uses=np.concatenate([uses, zeros]),
+        clusters=np.full(len(documents), cluster),
+    )
+
+
+def _joined(placed: list[Placed]) -> Placed:
+    empty = np.empty(0, np.int64)
+    none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
+    parts = [none, *placed]
+    names = [name for part in parts for name in part.document_ids]
+    arrays = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("document_rows", "keys", "positions", "offsets", "sizes", "uses", "clusters")
+    }
+    return Placed(document_ids=names, **arrays)
+
+
+@dataclass(frozen=True)
+class PackLinked:
+    """Read one bucket back: its sequences as they were planned, then its leftovers concatenated."""
+
+    spills: tuple[str, ...]
+    packing: Packing
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        planned, left = np.flatnonzero(bucket.positions >= 0), np.flatnonzero(bucket.positions < 0)
+        rows, padding = linked_rows(bucket, planned, self.packing)
+        made = concatenate(
+            bucket.document_ids.take(pa.array(left)),
+            bucket.tokens.take(left),
+            bucket.sentence_starts.take(left),
+            self.packing,
+        )
+        return write_corpus_shard(
+            task,
+            SequenceBatch.concatenate([rows, made.sequences]),
+            bucket,
+            np.concatenate([planned, left[made.documents]]),
+            padding + made.padding,
+            self.vocab_size,
+            self.compression,
+        )
+
+
+def linked_rows(bucket: Bucket, chosen: np.ndarray, packing: Packing) -> tuple[SequenceBatch, int]:
+    """The ``(c,)`` chosen pieces, those of one key being one row, and the padding of all rows."""
+    keys = bucket.keys[chosen]
+    new = np.ones(len(chosen), bool)
+    new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    row_offsets = np.append(np.flatnonzero(new), len(chosen))
+    tokens, sentences = bucket.tokens.take(chosen), bucket.sentence_starts.take(chosen)
+    rows = assemble(
+        bucket.document_ids.take(pa.array(chosen)),
+        tokens,
+        sentences.values + np.repeat(tokens.offsets[:-1], sentences.lengths),
+        bucket.offsets[chosen],
+        bucket.lengths[chosen],
+        row_offsets,
+        bucket.uses[chosen],
+        bucket.clusters[chosen][new],
+    )
+    padding = len(rows) * packing.capacity - len(tokens.values) - packing.room_per_document * len(chosen)
+    return rows, padding
