@@ -18,7 +18,7 @@ from corpora.files import Files, LocalFiles, read_bytes, write_bytes
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
-COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens")
+COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Receipt:
         task: name of the task, unique in its job.
         shards: shards the task wrote.
         totals: numbers that add up over tasks, or whose maximum counts where the name starts with ``max_``.
-        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, and
-            the ``tokens`` written.
+        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, the
+            ``tokens`` written, and of a documents artefact the ``held_out_tokens`` among these.
         rejects: reason -> dead letters.
     """
 

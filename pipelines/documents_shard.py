@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -26,7 +26,7 @@ class DocumentsShard:
 
     Attributes:
         totals: documents, tokens, sentences, the held-out ones among them, and the longest document.
-        written: documents by source.
+        counts: source -> documents ``written``, their ``tokens``, and the ``held_out_tokens`` among these.
         ids: document ids in row order.
         info: the shard, once the ``with`` block has ended.
     """
@@ -38,7 +38,7 @@ class DocumentsShard:
         self._stack = ExitStack()
         names = ("documents", "tokens", "sentences", "held_out_documents", "held_out_tokens", "max_tokens")
         self.totals = dict.fromkeys(names, 0)
-        self.written: Counter[str] = Counter()
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.ids: list[str] = []
         self._info: list[ShardInfo] = []
 
@@ -68,7 +68,11 @@ class DocumentsShard:
         totals["held_out_documents"] += int(held.sum())
         totals["held_out_tokens"] += int(lengths[held].sum())
         totals["max_tokens"] = max(totals["max_tokens"], int(lengths.max(initial=0)))
-        self.written.update(batch.column("source").to_pylist())
+        sources = np.asarray(batch.column("source").to_pylist(), object)
+        for source in set(sources):
+            own = sources == source
+            numbers = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
+            self.counts[source].update({name: int(number) for name, number in numbers.items()})
         self.ids += batch.column("document_id").to_pylist()
 
 

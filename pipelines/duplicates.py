@@ -125,8 +125,8 @@ class WriteUnique:
                 first += len(batch)
         if rejects:
             write_rejects(files, os.path.join(task.payload["rejects"], f"{task.name}.arrow"), rejects)
-        for source, number in shard.written.items():
-            counts.setdefault(source, {})["written"] = number
+        for source, numbers in shard.counts.items():
+            counts.setdefault(source, {}).update(numbers)
         return Receipt(task.name, shard.info, shard.totals, counts, {"duplicate_id": len(rejects)} if rejects else {})
 
 

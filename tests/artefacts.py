@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -36,25 +37,44 @@ def tokenizer_entry() -> dict:
     }
 
 
-def make_documents(folder: str, shards: int = 3, documents: int = 40, seed: int = 0, held_out: int = 5) -> str:
-    """A documents artefact of random tokens: ``documents`` a shard, every ``held_out``-th held out."""
+def make_documents(
+    folder: str,
+    shards: int = 3,
+    documents: int = 40,
+    seed: int = 0,
+    held_out: int = 5,
+    sources: Sequence[str] = ("made",),
+    clusters: int = 0,
+    max_tokens: int = 119,
+) -> str:
+    """A documents artefact of random tokens.
+
+    Args:
+        documents: in a shard; their sources take turns.
+        held_out: every so-many-th document is held out.
+        clusters: row r of a shard is in cluster r modulo this, or in none where r is a multiple of 7.
+        max_tokens: of a document.
+    """
     rng = np.random.default_rng(seed)
     files = LocalFiles()
     tokenizer = small_tokenizer()
     schema = documents_schema(tokenizer.vocab_size)
     receipts = []
     for shard in range(shards):
-        lengths = rng.integers(1, 120, documents)
+        lengths = rng.integers(1, max_tokens + 1, documents)
         tokens = Ragged.from_lengths(rng.integers(4, tokenizer.vocab_size, lengths.sum()).astype(np.uint16), lengths)
         sentences = Ragged.from_rows(
             [np.unique(np.append(0, rng.integers(0, length, 4))) for length in lengths], np.int32
         )
-        held = np.arange(documents) % held_out == 0
+        rows = np.arange(documents)
+        held = rows % held_out == 0
+        source = np.array(sources)[rows % len(sources)]
+        cluster = rows % clusters if clusters else rows
         batch = pa.record_batch(
             [
-                pa.array([f"made:{shard}:{row}" for row in range(documents)]),
-                pa.array(["made"] * documents),
-                pa.nulls(documents, pa.int64()),
+                pa.array([f"{source[row]}:{shard}:{row}" for row in range(documents)]),
+                pa.array(source),
+                pa.array(cluster, pa.int64(), mask=(rows % 7 == 0) | (clusters == 0)),
                 pa.array(held),
                 tokens.to_arrow(schema.field("tokens").type),
                 sentences.to_arrow(pa.list_(pa.int32())),
@@ -72,7 +92,16 @@ def make_documents(folder: str, shards: int = 3, documents: int = 40, seed: int 
             "held_out_tokens": int(lengths[held].sum()),
             "max_tokens": int(lengths.max()),
         }
-        receipts.append(Receipt(str(shard), tuple(info), totals, {"made": {"read": documents, "written": documents}}))
+        counts = {
+            name: {
+                "read": int((source == name).sum()),
+                "written": int((source == name).sum()),
+                "tokens": int(lengths[source == name].sum()),
+                "held_out_tokens": int(lengths[held & (source == name)].sum()),
+            }
+            for name in sources
+        }
+        receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     tokenizer.save(os.path.join(folder, "tokenizer"))
     head = Manifest("farspan.documents", {"builder": "documents"}, 0, 16, tokenizer_entry(), **fold(receipts))
     write_manifest(files, folder, head)
