@@ -1,13 +1,28 @@
-"""Linking: from the neighbours of a cluster's documents to sequences of related documents."""
+"""Linking: from the neighbours of a cluster's documents to sequences of related documents.
+
+``nearest`` and ``chain`` build one sequence at a time: documents that are in no sequence yet become seeds, in the order
+of their keys, and a sequence takes candidates from the neighbours of its *queries* while they fit. With ``nearest`` the
+seed is the only query (BART-LS, arXiv 2209.10052, appendix A); with ``chain`` the document added last is (BART-LS's
+code), and when nothing in its list can be taken, the one added before it, down to the seed. A document longer than a
+sequence fills whole ones by itself; its rest begins the last one, which is filled on.
+
+``path`` is one walk through all documents (``corpora.document_path``), cut into full sequences.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numba
 import numpy as np
 
-from corpora.concatenation import Packing
+from corpora.concatenation import Packing, _parts
+from corpora.document_groups import Limits, document_groups
+from corpora.document_path import document_path
 from corpora.errors import FarspanError
+from corpora.keyed import philox_blocks
 from corpora.ragged import Ragged
 
 POLICIES = ("nearest", "chain", "path")
@@ -19,15 +34,15 @@ class Linking:
     """How documents are chosen for a sequence, and in which order they stand in it.
 
     Attributes:
-        policy: ``nearest`` takes the neighbours of the sequence's first document, its seed (BART-LS, appendix A);
-            ``chain`` takes those of the last document added (BART-LS's code); ``path`` walks through all documents
-            and cuts the walk into sequences (in-context pretraining, arXiv 2310.10638).
-        order: of documents inside a sequence: ``seed`` by falling similarity to the seed, ``chain`` as they were
-            added, ``shuffle`` by key.
+        policy: ``nearest``, ``chain`` or ``path``.
+        order: of documents inside a sequence. ``seed``: by falling similarity to the seed, those that are not in its
+            list last; ``chain``: as they were added; ``shuffle``: by keys. A path has no seeds: ``seed`` is ``chain``.
         max_uses: sequences that a document may be in. ``path`` uses each document once.
         min_similarity: neighbours below it are not taken.
-        max_cosine, max_jaccard: two documents above either are near-duplicates of each other and kept apart.
-        min_fill: a sequence filled to less than this share is taken apart again; its documents are left over.
+        max_cosine, max_jaccard: a pair above either is a near-duplicate (``Graph.near_duplicates``).
+        min_fill: least share of a sequence's capacity taken by text and the room beside it. Emptier sequences are
+            taken apart again: their documents count as unused; those of a long document stand and fall together.
+            ``path`` leaves only its last sequence unfilled, and keeps it.
     """
 
     policy: str = "nearest"
@@ -52,15 +67,21 @@ class Linking:
             if share is not None and not 0 <= share <= 1:
                 raise FarspanError(f"{flag} {share}: must lie between 0 and 1")
 
+    @property
+    def floor(self) -> float:
+        """Least similarity of neighbours that are taken."""
+        return -math.inf if self.min_similarity is None else self.min_similarity
+
 
 @dataclass(frozen=True)
 class Graph:
     """Neighbours of the n documents of one cluster.
 
     Attributes:
-        neighbours: n rows of int32, document numbers, best first.
+        neighbours: n rows of int32, document numbers, best first, none twice in a row.
         similarities: ``(edges,)`` float32, beside ``neighbours.values``.
-        near_duplicates: ``(edges,)`` bool: the two documents of the edge are not to meet in a sequence.
+        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other. They never
+            meet in a sequence of ``nearest`` and ``chain``, and are never one step of a ``path``.
     """
 
     neighbours: Ragged
@@ -76,11 +97,14 @@ class Linked:
         parts: a row a sequence, document numbers (int64) in the order inside the sequence.
         offsets: ``(parts,)`` int32, where the piece begins in its document.
         sizes: ``(parts,)`` int32, tokens of the piece.
-        similarities: ``(parts,)`` float32, to the document it was chosen for; nan for seeds and continuations.
-        passes: ``(sequences,)`` int32, how many earlier sequences have the same pieces in the same order.
+        similarities: ``(parts,)`` float32, to the document it was chosen for, if the sequence has it; nan for seeds,
+            for continuations, and where a sequence or a walk begins.
+        passes: ``(sequences,)`` int32, how many earlier sequences have the same pieces in the same order: 0, since
+            each sequence has a document, or a piece of one, that no earlier one has.
         leftovers: ``(l,)`` int64, documents in no sequence, ascending.
-        uses: ``(n,)`` int32, sequences that each document is in.
-        refused: ``(m, 2)`` int64, near-duplicates that met as document and candidate and were kept apart.
+        uses: ``(n,)`` int32, how often each document is used, as a whole.
+        refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. ``nearest``, ``chain``:
+            one was in a sequence that would else have taken the other; ``path``: all pairs, none is a step.
     """
 
     parts: Ragged
@@ -98,10 +122,237 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
 
     Args:
         graph: neighbours of n documents.
-        lengths: ``(n,)`` tokens of each document; documents without tokens are in no sequence.
-        keys: ``(n, 2)`` uint64, one 128-bit key a document (``corpora.keyed.id_keys``): every choice that neighbours
-            leave open is made by keys, so that the numbering of the documents does not count.
-        packing: the room in a sequence.
+        lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep are left over.
+        keys: ``(n, 2)`` uint64, one 128-bit key a document (``corpora.keyed.id_keys``). Whatever similarities leave
+            open is decided by keys, so that the numbering of the documents does not count.
+        packing: the room in a sequence. Nothing is split by ``nearest`` and ``chain`` but documents that exceed it.
         linking: the policy.
+
+    Raises:
+        FarspanError: the graph does not fit its documents.
     """
-    raise NotImplementedError
+    _check(graph, lengths, keys)
+    lengths = lengths.astype(np.int64)
+    build = _walked if linking.policy == "path" else _grown
+    pieces, refused = build(graph, lengths, np.lexsort((keys[:, 1], keys[:, 0])), packing, linking)
+    if linking.order == "shuffle":
+        pieces = pieces.sorted_by(_draws(keys[pieces.documents.values], pieces.documents.offsets))
+    uses = np.bincount(pieces.documents.values[pieces.offsets == 0], minlength=len(lengths))
+    return Linked(
+        parts=pieces.documents,
+        offsets=pieces.offsets.astype(np.int32),
+        sizes=pieces.sizes.astype(np.int32),
+        similarities=pieces.similarities,
+        passes=np.zeros(len(pieces.documents), np.int32),
+        leftovers=np.flatnonzero(uses == 0),
+        uses=uses.astype(np.int32),
+        refused=refused,
+    )
+
+
+class _Pieces(NamedTuple):
+    """Sequences: a row of documents each; where, how long and how similar each piece is stands beside the values."""
+
+    documents: Ragged
+    offsets: np.ndarray
+    sizes: np.ndarray
+    similarities: np.ndarray
+
+    def sorted_by(self, values: np.ndarray) -> _Pieces:
+        """The pieces of every row by ascending ``(pieces,)`` values; equal ones stay in their order."""
+        rows = np.repeat(np.arange(len(self.documents)), self.documents.lengths)
+        by = np.lexsort((values, rows))
+        documents = Ragged(self.documents.values[by], self.documents.offsets)
+        return _Pieces(documents, self.offsets[by], self.sizes[by], self.similarities[by])
+
+
+def _grown(
+    graph: Graph, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
+) -> tuple[_Pieces, np.ndarray]:
+    """Sequences of ``nearest`` and ``chain``, and the near-duplicates that met."""
+    kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
+    whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; what is left is never empty
+    lists = Ragged(_ties_by_rank(*_edges(graph), _ranks(order)), graph.neighbours.offsets)
+    pairs = _near_duplicates(graph)
+    apart, pair_numbers = _both_ways(pairs, len(lengths))
+    limits = Limits(
+        capacity=packing.capacity,
+        room_per_document=packing.room_per_document,
+        least=math.ceil(linking.min_fill * packing.capacity),
+        max_uses=linking.max_uses,
+        min_similarity=linking.floor,
+        chain=linking.policy == "chain",
+    )
+    groups = document_groups(
+        lists,
+        graph.similarities,
+        apart,
+        pair_numbers,
+        sizes=lengths - whole * piece,
+        seeds=order[kept[order]],
+        candidates=kept & (whole == 0),
+        limits=limits,
+    )
+    # a seed comes once for each of its pieces, and each begins a sequence: the group fills the last of them
+    is_seed = np.zeros(len(groups.similarities), bool)
+    is_seed[groups.documents.offsets[:-1]] = True
+    copies = 1 + is_seed * whole[groups.documents.values]
+    number = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)  # of the piece in its document
+    documents, begins = np.repeat(groups.documents.values, copies), np.repeat(is_seed, copies)
+    pieces = _Pieces(
+        documents=Ragged(documents, np.append(np.flatnonzero(begins), len(begins))),
+        offsets=number * piece,
+        sizes=np.minimum(lengths[documents] - number * piece, piece),
+        similarities=np.repeat(groups.similarities, copies),
+    )
+    if linking.policy == "chain" and linking.order == "seed":
+        pieces = pieces.sorted_by(
+            _places(lists.values, lists.offsets, pieces.documents.values, pieces.documents.offsets)
+        )
+    return pieces, pairs[groups.met]
+
+
+def _walked(
+    graph: Graph, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
+) -> tuple[_Pieces, np.ndarray]:
+    """Sequences of ``path``, and all near-duplicates."""
+    kept, pairs = packing.keeps(lengths), _near_duplicates(graph)
+    apart, _ = _both_ways(pairs, len(lengths))
+    links = _links(*_edges(graph), apart.values, apart.offsets, kept, linking.floor)
+    path, steps = document_path(graph.neighbours, graph.similarities, links, kept, _ranks(order))
+    rows, places, offsets, sizes = _parts(
+        lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
+    )
+    documents = Ragged.from_lengths(path[places], np.bincount(rows))
+    similarities = np.where(offsets == 0, steps[places], np.float32(np.nan))
+    similarities[documents.offsets[:-1]] = np.nan  # the one before is in another sequence
+    return _Pieces(documents, offsets, sizes, similarities), pairs
+
+
+def _check(graph: Graph, lengths: np.ndarray, keys: np.ndarray) -> None:
+    n, edges = len(graph.neighbours), len(graph.neighbours.values)
+    if len(lengths) != n or len(keys) != n:
+        raise FarspanError(f"{n} documents have neighbours, {len(lengths)} have lengths and {len(keys)} have keys")
+    if len(graph.similarities) != edges or len(graph.near_duplicates) != edges:
+        raise FarspanError(
+            f"{edges} neighbours have {len(graph.similarities)} similarities "
+            f"and {len(graph.near_duplicates)} marks of near-duplicates"
+        )
+    row = _damaged_row(*_edges(graph))
+    if row >= 0:
+        raise FarspanError(
+            f"document {row} of {n} has the neighbours {graph.neighbours[row][:5]}..., which are not documents of its "
+            "cluster, best first; make the neighbours again"
+        )
+
+
+def _edges(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return graph.neighbours.values, graph.neighbours.offsets, graph.similarities
+
+
+def _ranks(order: np.ndarray) -> np.ndarray:
+    """``(n,)`` int32: the place of each document in the order."""
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def _near_duplicates(graph: Graph) -> np.ndarray:
+    """``(pairs, 2)`` int64, distinct, the lower number first, ascending."""
+    offsets, n = graph.neighbours.offsets, len(graph.neighbours)
+    edges = np.flatnonzero(graph.near_duplicates[offsets[0] : offsets[-1]]) + offsets[0]
+    rows = np.searchsorted(offsets, edges, side="right") - 1
+    others = graph.neighbours.values[edges].astype(np.int64)
+    low, high = np.minimum(rows, others), np.maximum(rows, others)
+    return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
+
+
+def _both_ways(pairs: np.ndarray, n: int) -> tuple[Ragged, np.ndarray]:
+    """Row i: the partners of document i. Beside them, the numbers of the pairs."""
+    sources, partners = pairs.T.reshape(-1), pairs[:, ::-1].T.reshape(-1)
+    by = np.argsort(sources, kind="stable")
+    return Ragged.from_lengths(partners[by], np.bincount(sources, minlength=n)), by % max(len(pairs), 1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
+    """The first row with a neighbour that is no document, or with similarities that rise or are not numbers; or -1."""
+    n = len(offsets) - 1
+    for row in range(n):
+        before = np.float32(np.inf)
+        for edge in range(offsets[row], offsets[row + 1]):
+            if not (0 <= values[edge] < n and similarities[edge] <= before):
+                return row
+            before = similarities[edge]
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """The neighbours, those of equal similarity in a row by their rank."""
+    ordered = values.copy()
+    for row in range(len(offsets) - 1):
+        for edge in range(offsets[row] + 1, offsets[row + 1]):
+            value, place = values[edge], edge
+            while (
+                place > offsets[row]
+                and similarities[place - 1] == similarities[edge]
+                and ranks[ordered[place - 1]] > ranks[value]
+            ):
+                ordered[place] = ordered[place - 1]
+                place -= 1
+            ordered[place] = value
+    return ordered
+
+
+@numba.njit(cache=True, nogil=True)
+def _links(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    apart: np.ndarray,
+    apart_offsets: np.ndarray,
+    kept: np.ndarray,
+    min_similarity: float,
+) -> np.ndarray:
+    """``(edges,)`` bool: where a path may step."""
+    links = np.zeros(len(values), np.bool_)
+    barred = np.full(len(kept), -1, np.int64)  # stamps: the last document that this one is kept apart from
+    for row in range(len(kept)):
+        if not kept[row]:
+            continue
+        barred[row] = row
+        for place in range(apart_offsets[row], apart_offsets[row + 1]):
+            barred[apart[place]] = row
+        for edge in range(offsets[row], offsets[row + 1]):
+            other = values[edge]
+            links[edge] = kept[other] and barred[other] != row and similarities[edge] >= min_similarity
+    return links
+
+
+@numba.njit(cache=True, nogil=True)
+def _places(lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
+    """Where each document of a sequence stands in the list of the first one: -1 for itself, last what is not in it."""
+    places = np.empty(len(documents), np.int64)
+    owner, position = np.full(len(offsets) - 1, -1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    for row in range(len(row_offsets) - 1):
+        first = documents[row_offsets[row]]
+        for edge in range(offsets[first], offsets[first + 1]):
+            owner[lists[edge]], position[lists[edge]] = row, edge - offsets[first]
+        owner[first], position[first] = row, -1
+        for part in range(row_offsets[row], row_offsets[row + 1]):
+            document = documents[part]
+            places[part] = position[document] if owner[document] == row else len(lists)
+    return places
+
+
+@numba.njit(cache=True, nogil=True)
+def _draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
+    """``(parts,)`` uint64 from the key of the first part of each row."""
+    draws = np.empty(len(keys), np.uint64)
+    for row in range(len(row_offsets) - 1):
+        first, end = row_offsets[row], row_offsets[row + 1]
+        blocks = np.empty(((end - first + 3) // 4, 4), np.uint64)
+        philox_blocks(keys[first, 0], keys[first, 1], np.uint64(1), blocks)
+        draws[first:end] = blocks.reshape(-1)[: end - first]
+    return draws

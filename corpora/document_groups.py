@@ -1,0 +1,165 @@
+"""Groups of neighbouring documents, each filling one sequence, grown from seeds one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from corpora.ragged import Ragged
+
+
+class Limits(NamedTuple):
+    """How groups grow.
+
+    Attributes:
+        capacity: positions of a sequence.
+        room_per_document: positions that each document takes beside its tokens.
+        least: groups that take fewer positions are given up.
+        max_uses: groups that a document may be in.
+        min_similarity: neighbours below it are not taken.
+        chain: the document added last is the query, not the seed.
+    """
+
+    capacity: int
+    room_per_document: int
+    least: int
+    max_uses: int
+    min_similarity: float
+    chain: bool
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What ``document_groups`` made of n documents.
+
+    Attributes:
+        documents: a row a group, int64, in the order of adding; the seed is first.
+        similarities: float32 beside ``documents.values``, to the document whose neighbour it was; nan for seeds.
+        uses: ``(n,)`` int32, in how many groups each document is.
+        met: ``(pairs,)`` bool: a group, perhaps one that was given up, had one document of the pair and would else have
+            taken the other.
+    """
+
+    documents: Ragged
+    similarities: np.ndarray
+    uses: np.ndarray
+    met: np.ndarray
+
+
+def document_groups(
+    neighbours: Ragged,
+    similarities: np.ndarray,
+    apart: Ragged,
+    pair_numbers: np.ndarray,
+    sizes: np.ndarray,
+    seeds: np.ndarray,
+    candidates: np.ndarray,
+    limits: Limits,
+) -> Groups:
+    """Grow a group from every seed that is in no earlier group.
+
+    A group takes the first neighbour of its query that fits, has uses left and is ``apart`` from none of its documents;
+    then the next. The query is the seed; in a chain it is, of the documents whose list still has one to give, the one
+    added last.
+
+    Args:
+        neighbours: n rows of int32, in the order in which they are to be tried.
+        similarities: float32 beside ``neighbours.values``, falling in every row.
+        apart: n rows of document numbers, those that are not to meet the row's; of each pair, both are in the other's.
+        pair_numbers: beside ``apart.values``, the number of the pair.
+        sizes: ``(n,)`` int64, tokens of a document in its group; each fits into a sequence by itself.
+        seeds: documents, in the order in which they are to be tried.
+        candidates: ``(n,)`` bool, documents that may be added to a seed.
+    """
+    documents, chosen, ends, uses, met = _grow(
+        neighbours.values,
+        neighbours.offsets,
+        similarities,
+        apart.values,
+        apart.offsets,
+        pair_numbers,
+        sizes,
+        seeds,
+        candidates,
+        limits,
+    )
+    return Groups(Ragged(documents, ends), chosen, uses, met)
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    apart: np.ndarray,
+    apart_offsets: np.ndarray,
+    pair_numbers: np.ndarray,
+    sizes: np.ndarray,
+    seeds: np.ndarray,
+    candidates: np.ndarray,
+    limits: Limits,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    capacity, room = limits.capacity, limits.room_per_document
+    n = len(sizes)
+    uses, met = np.zeros(n, np.int32), np.zeros(len(pair_numbers) // 2, np.bool_)
+    # stamps: the seed of the last group that a document was put into, or kept out of for the pair in `reason`
+    inside, outside, reason = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
+    # the group that is growing: its documents, and its queries with the next edge of each
+    most = min(n, capacity // (1 + room)) + 1
+    group, steps = np.empty(most, np.int64), np.empty(most, np.float32)
+    queries, edges = np.empty(most, np.int64), np.empty(most, np.int64)
+    # all groups
+    documents, chosen = np.empty(len(seeds), np.int64), np.empty(len(seeds), np.float32)
+    ends = np.zeros(len(seeds) + 1, np.int64)
+    groups = 0
+    for seed in seeds:
+        if uses[seed]:
+            continue
+        count, free, top = 0, capacity, -1
+        added, step = seed, np.float32(np.nan)
+        while added >= 0:
+            group[count], steps[count], inside[added] = added, step, seed
+            count += 1
+            free -= sizes[added] + room
+            for place in range(apart_offsets[added], apart_offsets[added + 1]):
+                other = apart[place]
+                if outside[other] != seed:
+                    outside[other], reason[other] = seed, pair_numbers[place]
+            if limits.chain or count == 1:
+                top += 1
+                queries[top], edges[top] = added, offsets[added]
+            added = -1
+            while added < 0 and top >= 0 and free > room:
+                edge = edges[top]
+                if edge == offsets[queries[top] + 1] or similarities[edge] < limits.min_similarity:
+                    top -= 1  # what this list could not give now, it cannot give later
+                    continue
+                edges[top] += 1
+                other = np.int64(values[edge])
+                if (
+                    not candidates[other]
+                    or inside[other] == seed
+                    or uses[other] >= limits.max_uses
+                    or sizes[other] + room > free
+                ):
+                    continue
+                if outside[other] == seed:
+                    met[reason[other]] = True
+                else:
+                    added, step = other, similarities[edge]
+        if capacity - free < limits.least:
+            continue
+        end = ends[groups] + count
+        while end > len(documents):
+            documents = np.concatenate((documents, np.empty_like(documents)))
+            chosen = np.concatenate((chosen, np.empty_like(chosen)))
+        documents[ends[groups] : end], chosen[ends[groups] : end] = group[:count], steps[:count]
+        for document in group[:count]:
+            uses[document] += 1
+        groups += 1
+        ends[groups] = end
+    total = ends[groups]
+    return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), uses, met
