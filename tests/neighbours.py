@@ -1,0 +1,69 @@
+"""A small finished neighbours artefact over a documents artefact, made without any job, by plain exact search."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.files import LocalFiles
+from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
+from corpora.shards import ShardedRows, shard_name, write_shard
+from corpora.vectors import PARTS_OF_CLUSTER, neighbours_schema
+from tests.artefacts import small_tokenizer
+
+
+def training_documents(documents: str) -> list[dict]:
+    """``document_id``, ``row`` and ``tokens`` of every document that is not held out."""
+    rows = ShardedRows(documents, "farspan.documents")
+    batches = [
+        rows.batch(s, b) for s in range(len(rows.manifest.shards)) for b in range(rows.shard(s)[1].num_record_batches)
+    ]
+    everything = [row for batch in batches for row in batch.to_pylist()]
+    return [{**row, "row": number} for number, row in enumerate(everything) if not row["held_out"]]
+
+
+def make_neighbours(
+    folder: str, documents: str, clusters: int = 2, k: int = 10, seed: int = 0, jaccard: float = 0.1
+) -> str:
+    """Random unit vectors of 8 dimensions; shard c holds first-level cluster c, of parts 0 and 1."""
+    rng = np.random.default_rng(seed)
+    found = training_documents(documents)
+    cluster = np.sort(rng.integers(0, clusters, len(found)) * PARTS_OF_CLUSTER + rng.integers(0, 2, len(found)))
+    order = rng.permutation(len(found))  # which document has which place
+    files, receipts = LocalFiles(), []
+    for shard in range(clusters):
+        columns: dict[str, list] = {field.name: [] for field in neighbours_schema()}
+        for number in np.unique(cluster[cluster // PARTS_OF_CLUSTER == shard]).tolist():
+            members = sorted((found[i] for i in order[cluster == number]), key=lambda row: row["row"])
+            first = len(columns["document_id"])
+            vectors = rng.normal(size=(len(members), 8)).astype(np.float32)
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            products = (vectors @ vectors.T).astype(np.float16)
+            np.fill_diagonal(products, -np.inf)
+            best = np.argsort(-products.astype(np.float32), axis=1, kind="stable")[:, : min(k, len(members) - 1)]
+            columns["document_id"] += [row["document_id"] for row in members]
+            columns["document_row"] += [row["row"] for row in members]
+            columns["document_tokens"] += [len(row["tokens"]) for row in members]
+            columns["cluster_id"] += [number] * len(members)
+            columns["norm"] += [1.0] * len(members)
+            columns["neighbours"] += (best + first).tolist()
+            columns["similarities"] += list(np.take_along_axis(products, best, axis=1))
+            columns["jaccards"] += list(np.full(best.shape, jaccard, np.float16))
+        schema = neighbours_schema()
+        batch = pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+        path = os.path.join(folder, "shards", shard_name(shard, clusters))
+        with write_shard(files, path, schema, 16) as (writer, info):
+            writer.write(batch)
+        totals = {"documents": len(batch), "tokens": sum(columns["document_tokens"])}
+        counts = {"made": {"read": len(batch), "written": len(batch)}}
+        receipts.append(Receipt(str(shard), tuple(info), totals, counts))
+    small_tokenizer().save(os.path.join(folder, "tokenizer"))
+    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(files, documents)}
+    tokenizer = read_manifest(files, documents).tokenizer
+    config = {"split": "train", "k": k}
+    write_manifest(
+        files, folder, Manifest("farspan.neighbours", config, seed, 16, tokenizer, parent=parent, **fold(receipts))
+    )
+    return folder
