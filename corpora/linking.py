@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from corpora.concatenation import Packing, _parts
+from corpora.concatenation import Packing, greedy_parts
 from corpora.document_groups import Limits, document_groups
 from corpora.document_path import document_path
 from corpora.errors import FarspanError
@@ -94,13 +94,12 @@ class Linked:
     """Sequences as pieces of documents, and what became of the rest.
 
     Attributes:
-        parts: a row a sequence, document numbers (int64) in the order inside the sequence.
+        parts: a row a sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
+            document, or a piece of one, that no earlier one has.
         offsets: ``(parts,)`` int32, where the piece begins in its document.
         sizes: ``(parts,)`` int32, tokens of the piece.
         similarities: ``(parts,)`` float32, to the document it was chosen for, if the sequence has it; nan for seeds,
             for continuations, and where a sequence or a walk begins.
-        passes: ``(sequences,)`` int32, how many earlier sequences have the same pieces in the same order: 0, since
-            each sequence has a document, or a piece of one, that no earlier one has.
         leftovers: ``(l,)`` int64, documents in no sequence, ascending.
         uses: ``(n,)`` int32, how often each document is used, as a whole.
         refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. ``nearest``, ``chain``:
@@ -111,7 +110,6 @@ class Linked:
     offsets: np.ndarray
     sizes: np.ndarray
     similarities: np.ndarray
-    passes: np.ndarray
     leftovers: np.ndarray
     uses: np.ndarray
     refused: np.ndarray
@@ -143,7 +141,6 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
         offsets=pieces.offsets.astype(np.int32),
         sizes=pieces.sizes.astype(np.int32),
         similarities=pieces.similarities,
-        passes=np.zeros(len(pieces.documents), np.int32),
         leftovers=np.flatnonzero(uses == 0),
         uses=uses.astype(np.int32),
         refused=refused,
@@ -220,7 +217,7 @@ def _walked(
     apart, _ = _both_ways(pairs, len(lengths))
     links = _links(*_edges(graph), apart.values, apart.offsets, kept, linking.floor)
     path, steps = document_path(graph.neighbours, graph.similarities, links, kept, _ranks(order))
-    rows, places, offsets, sizes = _parts(
+    rows, places, offsets, sizes = greedy_parts(
         lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
     )
     documents = Ragged.from_lengths(path[places], np.bincount(rows))
