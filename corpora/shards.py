@@ -97,12 +97,18 @@ def write_shard(
     info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, digest.hexdigest()))
 
 
-def read_shard(files: Files, path: str) -> Iterator[pa.RecordBatch]:
-    """The record batches of a shard on any file system; memory-mapped where the file is local."""
-    local = isinstance(files, LocalFiles)
-    reader = map_shard(path)[1] if local else pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
-    for index in range(reader.num_record_batches):
+def read_shard(files: Files, path: str, first: int = 0) -> Iterator[pa.RecordBatch]:
+    """The record batches of a shard on any file system, from batch ``first`` on; memory-mapped where it is local."""
+    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else _open(files, path)
+    for index in range(first, reader.num_record_batches):
         yield reader.get_batch(index)
+
+
+def _open(files: Files, path: str) -> pa.RecordBatchFileReader:
+    try:
+        return pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise _unreadable(path, error) from error
 
 
 def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
@@ -115,10 +121,14 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         buffer = pa.memory_map(path).read_buffer()
         return buffer, pa.ipc.open_file(buffer)
     except (OSError, pa.ArrowInvalid) as error:
-        raise FarspanError(
-            f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
-            "copy it again from its source, or run the job that made it into an empty folder"
-        ) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: Exception) -> FarspanError:
+    return FarspanError(
+        f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
+        "copy it again from its source, or run the job that made it into an empty folder"
+    )
 
 
 class ShardedRows:

@@ -40,11 +40,14 @@ class MaskSet(ShardedRows):
         """Where the manifest says that the corpus lies.
 
         Raises:
-            FarspanError: it lies there no more.
+            FarspanError: it does not lie there.
         """
-        folder = os.path.normpath(os.path.join(os.path.realpath(self.folder), (self.manifest.parent or {})["path"]))
+        path = (self.manifest.parent or {})["path"]
+        folder = path if "://" in path else os.path.normpath(os.path.join(os.path.realpath(self.folder), path))
         if not os.path.isdir(folder):
-            raise FarspanError(f"{self.folder}: its corpus is no longer at {folder}; say where it is: --corpus FOLDER")
+            raise FarspanError(
+                f"{self.folder}: its corpus is not on this disk at {folder}; say where it is: --corpus FOLDER"
+            )
         return folder
 
     def check_parent(self, corpus_sha256: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
@@ -48,16 +49,32 @@ def artefact_tokenizer(artefact: str) -> Tokenizer:
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:
-    """``parent`` of a manifest: where the parent lies as seen from ``output``, and the sha256 of its manifest.
+    """``parent`` of a manifest: where the parent lies, and the sha256 of its manifest.
+
+    The way is relative on local disk and inside one bucket, so that it holds for artefacts that are copied together.
 
     Raises:
         FarspanError: parent and output are one folder.
     """
     if parent == output:
         raise FarspanError(f"--output {output}: is the folder that the job reads; give another")
-    remote = "://" in output or "://" in parent
-    path = parent if remote else os.path.relpath(os.path.realpath(parent), os.path.realpath(output))
+    path = parent
+    if _store(output) == _store(parent):
+        path = os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # no matter to scheme://
     return {"path": path, "manifest_sha256": manifest_sha256(files_for(parent), parent)}
+
+
+def parent_folder(folder: str, path: str) -> str:
+    """Where the parent of the artefact in ``folder`` lies, ``path`` being what its manifest says."""
+    if "://" in path or os.path.isabs(path):
+        return path
+    start = len(_store(folder))
+    return folder[:start] + os.path.normpath(os.path.join(folder[start:], path))
+
+
+def _store(path: str) -> str:
+    """``scheme://bucket``; nothing for local disk."""
+    return re.match(r"(\w+://[^/]*)?", path)[0]  # type: ignore[index]
 
 
 def lineage(folder: str, format: str) -> str | None:
@@ -69,7 +86,7 @@ def lineage(folder: str, format: str) -> str | None:
         parent = read_manifest(files, folder).parent
         if parent is None:
             return None
-        above = parent["path"] if "://" in parent["path"] else os.path.normpath(os.path.join(folder, parent["path"]))
+        above = parent_folder(folder, parent["path"])
         if not files_for(above).exists(os.path.join(above, NAME)):
             return None
         if manifest_sha256(files_for(above), above) != parent["manifest_sha256"]:

@@ -7,31 +7,9 @@ import json
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.cli import main
 from pipelines.commands import assignment, build_parser
 from pipelines.engine import Engine, check_flags
 from tests.artefacts import make_corpus, make_documents
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run a command in this process: (status, output, errors)."""
-
-    def leave(status):
-        raise SystemExit(status)
-
-    monkeypatch.setattr("pipelines.cli.leave", leave)
-
-    def call(*arguments):
-        status = 0
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as ended:
-            status = int(ended.code or 0)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,295 @@
+"""Jobs that read from and write to an object store: the same bytes as on local disk, whatever goes wrong in between."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from corpora.concatenation import Packing
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles, read_bytes, write_bytes
+from corpora.manifest import read_manifest
+from pipelines import random_concat
+from pipelines.beam_files import files_for, use_flags
+from pipelines.cli import main
+from pipelines.documents import Input
+from pipelines.engine import Engine
+from pipelines.job import run_job
+from pipelines.random_concat import RandomCorpus
+from pipelines.verify import verify_artefact
+from tests.artefacts import make_documents, small_tokenizer
+
+WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
+SHARDS = "4"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """Raw text, a tokenizer, and what the jobs make of them on local disk."""
+    folder = tmp_path_factory.mktemp("local")
+    small_tokenizer().save(str(folder / "tokenizer"))
+    draw = random.Random(0)
+    (folder / "raw" / "more").mkdir(parents=True)
+    for name in ("a.jsonl", "b.jsonl", "more/c.jsonl"):
+        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(120)]
+        (folder / "raw" / name).write_text("\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipelines.cli.leave", sys.exit)
+        for command in chain(str(folder), str(folder / "tokenizer")):
+            main(command)
+    return str(folder)
+
+
+def chain(root, tokenizer, workers=1):
+    """Raw text to documents, documents to a corpus, the corpus to masks."""
+    documents, corpus, masks = (f"{root}/{kind}" for kind in ("documents", "corpus", "masks"))
+    every = [f"--workers={workers}"]
+    yield ["documents", "--input", f"{root}/raw", "--tokenizer", tokenizer, "--held-out", "0.1",
+           "--task-bytes", "8000", "--output", documents, *every]  # fmt: skip
+    yield ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--shards", SHARDS,
+           "--output", corpus, *every]  # fmt: skip
+    yield ["mask", "span", "--preset", "t5", "--corpus", corpus, "--output", masks, *every]
+
+
+@pytest.fixture
+def raw(bucket, local):
+    """The raw text in the bucket."""
+    copy(f"{local}/raw", f"{bucket}/raw")
+    return bucket
+
+
+def copy(source, target):
+    read, write = files_for(source), files_for(target)
+    for path in read.walk(source):
+        write_bytes(write, target + path.removeprefix(source), read_bytes(read, path))
+
+
+def same_artefact(found, expected):
+    """Every shard has the bytes that it has in the other artefact, and so the manifests describe."""
+    files = files_for(found)
+    manifests = [read_manifest(files, found), read_manifest(LocalFiles(), expected)]
+    assert manifests[0].shards == manifests[1].shards
+    for shard in manifests[1].shards:
+        assert hashlib.sha256(read_bytes(files, f"{found}/shards/{shard.name}")).hexdigest() == shard.sha256
+    assert manifests[0].job == manifests[1].job
+    assert manifests[0].counts == manifests[1].counts
+
+
+def files_of(folder):
+    return [path.removeprefix(f"{folder}/") for path in files_for(folder).walk(folder)]
+
+
+def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local, tmp_path):
+    use_flags([])  # the settings are in the command's flags alone
+    for command in chain(raw, f"{local}/tokenizer"):
+        assert run(*command, *store.flags)[0::2] == (0, "")
+    for kind in ("documents", "corpus", "masks"):
+        same_artefact(f"{raw}/{kind}", f"{local}/{kind}")
+        assert files_of(f"{raw}/{kind}") == files_of(f"{local}/{kind}")  # nothing unfinished stays
+    copy(raw, str(tmp_path))
+    for kind in ("documents", "corpus", "masks"):  # the masks find the corpus that was copied with them
+        assert verify_artefact(str(tmp_path / kind)) == []
+
+
+def test_worker_processes_get_the_settings_of_the_command(run, store, bucket, local):
+    """Nothing but the pipeline tells them: flags are the driver's, and the environment holds none."""
+    copy(f"{local}/documents", f"{bucket}/documents")
+    use_flags([])
+    _, command, _ = chain(bucket, "", workers=2)
+    assert run(*command, *store.flags)[0::2] == (0, "")
+    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+
+
+def test_a_file_a_folder_and_a_glob_name_inputs_as_on_local_disk(raw, local):
+    for pattern in ("raw", "raw/", "raw/*.jsonl", "raw/**.jsonl", "raw/b.jsonl", "raw/more"):
+        there, here = Input.parse(f"{raw}/{pattern}"), Input.parse(f"{local}/{pattern}")
+        assert there.source == here.source
+        expected = [here.relative(path) for path in here.paths]
+        if "**" in pattern:  # on local disk ** alone is no way through folders
+            expected.append("more/c.jsonl")
+        assert [there.relative(path) for path in there.paths] == expected
+    named = Input.parse(f"wiki={raw}/raw/*.jsonl")
+    assert (named.source, len(named.paths)) == ("wiki", 2)
+    assert Input.parse(raw).source == "bucket"
+    with pytest.raises(FarspanError, match="matches no file"):
+        Input.parse(f"{raw}/none")
+
+
+SLOW_PACK = """
+import time
+import pipelines.random_concat as job
+pack = job.Pack.__call__
+def slowly(self, task, report):
+    if int(task.payload["bucket"]) >= 2:
+        time.sleep(60)
+    return pack(self, task, report)
+job.Pack.__call__ = slowly
+from pipelines.cli import main; main()
+"""
+
+
+def test_killed_half_way_and_resumed(run, store, bucket, local):
+    copy(f"{local}/documents", f"{bucket}/documents")
+    _, command, _ = chain(bucket, "")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_PACK, *command, *store.flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    for _ in range(1200):
+        if f"{bucket}/corpus/_work/pack-00001.json" in files_for(bucket).walk(f"{bucket}/corpus/_work"):
+            break
+        assert process.poll() is None, "the job ended before it could be killed"
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert "manifest.json" not in files_of(f"{bucket}/corpus")
+    store.requests.clear()
+    status, _, err = run(*command, *store.flags)
+    assert status == 0
+    assert "resuming" in err
+    assert (store.asked("PUT", "shards/part-00000"), store.asked("PUT", "shards/part-00002")) == (0, 1)
+    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+    assert files_of(f"{bucket}/corpus") == files_of(f"{local}/corpus")
+
+
+def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run, store, bucket, local, monkeypatch):
+    copy(f"{local}/documents", f"{bucket}/documents")
+    _, command, _ = chain(bucket, "")
+    write = random_concat.write_corpus_shard
+
+    def fail(task, rows, *rest):
+        if task.payload["bucket"] != 1:
+            return write(task, rows, *rest)
+        with files_for(bucket).create(task.payload["shard"]) as file:
+            file.write(bytes(1000))
+            raise FarspanError("the disk of dreams is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(random_concat, "write_corpus_shard", fail)
+        status, _, err = run(*command, *store.flags)
+    assert status == 1
+    assert err.splitlines() == [
+        "farspan: task pack-00001 failed: the disk of dreams is full",
+        "finished tasks are kept: run the same command again to resume",
+    ]
+    shards = [name for name in files_of(f"{bucket}/corpus") if name.startswith("shards/")]
+    assert "shards/part-00001-of-00004.arrow" not in shards
+    assert not [name for name in shards if ".tmp" in name]
+    status, _, err = run(*command, *store.flags)
+    assert (status, "resuming" in err) == (0, True)
+    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+
+
+def test_a_damaged_shard_is_named_with_its_place(run, store, bucket, local):
+    copy(f"{local}/documents", f"{bucket}/documents")
+    _, command, _ = chain(bucket, "")
+    path = next(path for path in files_for(bucket).walk(f"{bucket}/documents/shards") if "part-00002" in path)
+    whole = read_bytes(files_for(path), path)
+    for damaged in (whole[: len(whole) // 2], b""):
+        write_bytes(files_for(path), path, damaged)
+        status, _, err = run(*command, *store.flags)
+        assert status == 1
+        assert f"task spill-00002 failed: {path}: not a readable shard" in err
+        assert "Traceback" not in err
+    write_bytes(files_for(path), path, whole)
+    assert run(*command, *store.flags)[0] == 0
+    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+
+
+def test_finalize_ends_a_job_on_s3(run, store, raw, local):
+    write_bytes(files_for(raw), f"{raw}/raw/bad.jsonl", b'{"text": 7}\n' * 30)
+    command, *_ = chain(raw, f"{local}/tokenizer")
+    status, _, err = run(*command, *store.flags)
+    assert status == 1
+    assert "error budget" in err
+    status, out, _ = run("finalize", f"{raw}/documents/", "--error-budget", "0.5", *store.flags)
+    assert status == 0
+    assert "30 rejected" in out
+    assert read_manifest(files_for(raw), f"{raw}/documents").rejects == {"not_a_string": 30}
+
+
+def test_a_tokenizer_is_trained_on_text_in_s3(run, store, raw, local, tmp_path):
+    for root, flags in ((raw, store.flags), (local, [])):
+        arguments = ["--input", f"{root}/raw", "--vocab-size", "300", "--output", tmp_path / str(len(flags))]
+        assert run("tokenizer", "train", *arguments, *flags)[0] == 0
+    first, second = ((tmp_path / name / "tokenizer.json").read_bytes() for name in ("0", "4"))
+    assert first == second
+
+
+def commands_of(documents, raw, output, tokenizer):
+    yield ["documents", "--input", f"{raw}/*.jsonl", "--tokenizer", tokenizer, "--output", f"{output}/documents"]
+    yield ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--output", f"{output}/corpus"]
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["documents", "corpus random"])
+@pytest.mark.parametrize("wrong", ["input", "output"])
+def test_a_wrong_bucket_is_one_line(run, store, raw, local, kind, wrong):
+    copy(f"{local}/documents", f"{raw}/documents")
+    places = {"input": raw, "output": raw, wrong: "s3://nowhere"}
+    read = places["input"]
+    command = list(commands_of(f"{read}/documents", f"{read}/raw", places["output"], f"{local}/tokenizer"))[kind]
+    status, _, err = run(*command, *store.flags)
+    assert status == 1
+    assert len(err.splitlines()) == 1
+    assert err.startswith("farspan: s3://nowhere")
+    assert "make the bucket, or mend its name or --s3_endpoint_url" in err
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["documents", "corpus random"])
+def test_a_wrong_key_and_a_wrong_address_are_one_line(run, store, raw, local, kind):
+    command = list(commands_of(f"{raw}/documents", f"{raw}/raw", raw, f"{local}/tokenizer"))[kind]
+    store.check_keys(True)
+    try:
+        status, _, err = run(*command, *store.flags_of("stranger"))
+    finally:
+        store.check_keys(False)
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert err.startswith("farspan: s3://bucket")
+    assert "check --s3_access_key_id" in err
+    away = [flag.replace(store.url, "http://127.0.0.1:9") for flag in store.flags]
+    status, _, err = run(*command, *away)
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert err.startswith("farspan: s3://bucket")
+    assert "check --s3_endpoint_url" in err
+
+
+def test_an_unknown_scheme_is_one_line(run, local):
+    for command in commands_of("ftp://host/documents", "ftp://host/raw", f"{local}/none", f"{local}/tokenizer"):
+        status, _, err = run(*command)
+        assert (status, len(err.splitlines())) == (1, 1)
+        assert "no file system ftp:// is installed" in err
+
+
+@pytest.mark.parametrize("command", ["verify", "stats", "show"])
+def test_what_reads_local_disk_says_so(run, command):
+    status, _, err = run(command, "s3://bucket/corpus")
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert err.startswith("farspan: s3://bucket/corpus: is read from local disk only; copy")
+
+
+def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_path):
+    """With n spills, b buckets and fan-in f: n reads to merge and n / f * b to pack, in place of n * b."""
+    spills, buckets, fan_in = 8, 6, 4
+    here = make_documents(str(tmp_path / "documents"), shards=spills)
+    copy(here, f"{bucket}/documents")
+
+    def build(documents, output, fan_in):
+        store.requests.clear()
+        options = RandomCorpus(documents, output, Packing(256), shards=buckets, fan_in=fan_in)
+        run_job(random_concat.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
+        return store.asked("GET", "_work/spill-"), store.asked("GET", "_work/merge-")
+
+    receipts = spills  # each read once, at the end
+    build(here, str(tmp_path / "corpus"), spills)
+    assert build(f"{bucket}/documents", f"{bucket}/direct", spills) == (spills * buckets + receipts, 0)
+    merged = spills // fan_in
+    assert build(f"{bucket}/documents", f"{bucket}/merged", fan_in) == (spills + receipts, merged * buckets + merged)
+    for output in ("direct", "merged"):
+        same_artefact(f"{bucket}/{output}", str(tmp_path / "corpus"))
+        assert not [name for name in files_of(f"{bucket}/{output}") if name.startswith("_work")]
