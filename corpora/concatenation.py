@@ -93,7 +93,7 @@ def concatenate(
     """
     tokens, sentence_starts = tokens.compact(), sentence_starts.compact()
     lengths = tokens.lengths
-    parts = _parts(lengths, packing.capacity, packing.room_per_document, packing.split_documents)
+    parts = greedy_parts(lengths, packing.capacity, packing.room_per_document, packing.split_documents)
     rows, documents, offsets, sizes = parts  # (parts,) int64 each
     if packing.drop_ragged_tail and len(rows):
         last = rows == rows[-1]
@@ -119,7 +119,7 @@ def concatenate(
 
 
 @numba.njit(cache=True)
-def _parts(lengths: np.ndarray, capacity: int, room: int, split: bool) -> np.ndarray:
+def greedy_parts(lengths: np.ndarray, capacity: int, room: int, split: bool) -> np.ndarray:
     """Greedy filling: row, document, offset in the document and size of every part, ``(4, parts)`` int64."""
     most = len(lengths) + 1
     for length in lengths:

@@ -22,7 +22,8 @@ def gaps(
         documents: number of each part's document.
         offsets, sizes: the part in its document.
         lengths: tokens of the whole document.
-        overlap: a part that is not a document's first begins that many tokens before the end of the part before it.
+        overlap: parts may also begin that many tokens before the end of the part before them; what is asked of a place
+            is then only that a part begins for one that ends, and the other way round.
         may_be_cut: the end of a document may be missing.
 
     Returns:
@@ -44,18 +45,28 @@ def gaps(
 
     begins = np.flatnonzero(offsets > 0)
     stops = np.flatnonzero(ends < lengths)
-    parts = np.concatenate([begins, stops])  # (events,)
-    places = np.concatenate([offsets[begins].astype(np.int64) + overlap, ends[stops]])
-    order = np.lexsort((places, documents[parts]))
-    parts, places = parts[order], places[order]
-    signs = np.where(order < len(begins), 1, -1)
-    new = np.ones(len(parts), bool)  # the first event at each (document, place)
-    new[1:] = (documents[parts][1:] != documents[parts][:-1]) | (places[1:] != places[:-1])
-    first = np.flatnonzero(new)
-    balance = np.add.reduceat(signs, first) if len(first) else np.empty(0, int)
-    for events, text in (
-        (first[balance > 0], "continues at token {}, where no part of the document before it ends"),
-        (first[(balance < 0) & (not may_be_cut)], "ends at token {} of a document that goes on nowhere"),
-    ):
-        note(parts[events], text, places[events])
+    compare = _unmatched if overlap else _unbalanced
+    wide = int(lengths.max(initial=0)) + overlap + 1
+    names = documents.astype(np.int64) * wide  # + a place in the document: both as one number
+    lone_begins, lone_stops = compare(names[begins] + offsets[begins], names[stops] + ends[stops], overlap)
+    begins, stops = begins[lone_begins], stops[lone_stops]
+    note(begins, "continues at token {}, where no part of the document before it ends", offsets[begins])
+    if not may_be_cut:
+        note(stops, "ends at token {} of a document that goes on nowhere", ends[stops])
     return [found[document] for document in sorted(found)]
+
+
+def _unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarray, np.ndarray]:
+    """``(b,)`` and ``(s,)`` bool: places where more parts begin than end, and where more end than begin."""
+    places, events = np.unique(np.concatenate([begins, stops]), return_inverse=True)
+    counts = [np.bincount(part, minlength=len(places)) for part in (events[: len(begins)], events[len(begins) :])]
+    balance = (counts[0] - counts[1])[events]
+    return balance[: len(begins)] > 0, balance[len(begins) :] < 0
+
+
+def _unmatched(begins: np.ndarray, stops: np.ndarray, overlap: int) -> tuple[np.ndarray, np.ndarray]:
+    """``(b,)`` and ``(s,)`` bool: beginnings without an end there or ``overlap`` later, and the other way round."""
+    return (
+        ~(np.isin(begins, stops) | np.isin(begins + overlap, stops)),
+        ~(np.isin(stops, begins) | np.isin(stops - overlap, begins)),
+    )

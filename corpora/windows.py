@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from corpora.assembly import Cuts
-from corpora.concatenation import Packing, _parts
+from corpora.concatenation import Packing, greedy_parts
 from corpora.errors import FarspanError
 from corpora.mixture import Taken
 
@@ -62,7 +62,7 @@ def arrange(taken: Taken, sources: np.ndarray, packing: Packing, stride: int = 0
     rows = len(full)
     for group in np.unique(groups[~whole]):
         short = np.flatnonzero(~whole & (groups == group))
-        filled = _parts(sizes[short], packing.capacity, packing.room_per_document, True)
+        filled = greedy_parts(sizes[short], packing.capacity, packing.room_per_document, True)
         filled[0] += rows
         filled[1] = short[filled[1]]
         rows = int(filled[0, -1]) + 1

@@ -23,7 +23,7 @@ from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenize
 from pipelines.beam_files import files_for
 from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
 from pipelines.job import Job, Report, Stage, Task
-from pipelines.spill import FAN_IN, Bucket, Pieces, bucket_of, read_bucket, spill_stages
+from pipelines.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
 
 @dataclass(frozen=True)
@@ -130,17 +130,8 @@ class Pack:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         bucket = read_bucket(self.spills, task.payload["bucket"])
-        _refuse_repeated(bucket)
+        refuse_repeated(bucket)
         made = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
         return write_corpus_shard(
             task, made.sequences, bucket, made.documents, made.padding, self.vocab_size, self.compression
-        )
-
-
-def _refuse_repeated(bucket: Bucket) -> None:
-    same = (bucket.keys[1:] == bucket.keys[:-1]).all(axis=1)
-    if same.any():
-        raise FarspanError(
-            f"document id {bucket.document_ids[int(same.argmax())].as_py()!r} occurs twice; make the documents again, "
-            "from inputs without repetition"
         )

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from corpora.assembly import cut_sentences
 from corpora.documents import documents_schema
+from corpora.errors import FarspanError
 from corpora.files import Files
 from corpora.manifest import Manifest, Receipt
 from corpora.ragged import Ragged
@@ -253,3 +254,13 @@ def _batch(files: Files, spill: str, bucket: int) -> pa.RecordBatch:
 def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
     """``(n,)`` int64: bucket of each ``(n,)`` uint64 key, by its leading 32 bits in equal ranges."""
     return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
+
+
+def refuse_repeated(bucket: Bucket) -> None:
+    """Raise a ``FarspanError`` where two of a bucket's whole documents have one id, and so one key."""
+    same = (bucket.keys[1:] == bucket.keys[:-1]).all(axis=1)
+    if same.any():
+        raise FarspanError(
+            f"document id {bucket.document_ids[int(same.argmax())].as_py()!r} occurs twice; make the documents again, "
+            "from inputs without repetition"
+        )

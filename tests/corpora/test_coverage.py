@@ -58,6 +58,20 @@ def test_faults_are_named(parts, what):
     assert what in fault[1]
 
 
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=5), st.integers(1, 12), st.data())
+def test_windows_with_an_overlap_and_the_cuts_of_what_they_leave(lengths, window, data):
+    stride = data.draw(st.integers(1, window))
+    parts = []
+    for document, length in enumerate(lengths):
+        starts = range(0, max(length - window + stride, 1), stride)
+        parts += [(document, start, min(window, length - start), length) for start in starts]
+        last = parts.pop()
+        edges = sorted({0, last[2], *data.draw(st.lists(st.integers(0, last[2]), max_size=2))})
+        parts += [(document, last[1] + a, b - a, length) for a, b in pairwise(edges)]
+    parts = data.draw(st.permutations(parts))
+    assert gaps(*columns(parts), overlap=window - stride) == []
+
+
 def test_overlap_and_allowed_cuts():
     windows = [(0, 0, 8, 20), (0, 6, 8, 20), (0, 12, 8, 20)]
     assert gaps(*columns(windows), overlap=2) == []
