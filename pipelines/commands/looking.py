@@ -17,8 +17,10 @@ def add_looking(commands: Any) -> None:
     parser.add_argument("--width", type=int, default=0, help="characters to show of each text, 0 for all (default)")
 
     parser = command(commands, "stats", "Sizes, waste and lengths of an artefact.", _run_stats)
-    parser.add_argument("artefact", nargs="+", help="folder of documents, corpus or mask set")
-    parser.add_argument("--figure", metavar="FILE.png", help="draw the length distributions")
+    parser.add_argument("artefact", nargs="+", help="folder of any artefact")
+    parser.add_argument("--figure", metavar="FILE.png", help="draw the distributions of lengths, sizes and relatedness")
+    parser.add_argument("--sample", type=int, default=256, help="sequences read for redundancy (default 256)")
+    parser.add_argument("--vectors", metavar="DIR", help="made by `farspan embed`: similarity inside sequences")
     parser.add_argument("--json", action="store_true", help="numbers for a program")
 
     parser = command(commands, "verify", "Check checksums, structure and meaning of artefacts.", _run_verify)
@@ -39,15 +41,17 @@ def _run_show(options: Any) -> None:
 
 
 def _run_stats(options: Any) -> None:
-    from pipelines.stats import draw_lengths, print_stats, statistics
+    from pipelines.distributions import distributions, draw
+    from pipelines.stats import print_stats, statistics
 
-    found = [statistics(folder) for folder in options.artefact]
+    found = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
+    numbers = [statistics(folder, columns) for folder, columns in found.items()]
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(numbers, indent=1))
     else:
-        print_stats(found)
+        print_stats(numbers)
     if options.figure:
-        draw_lengths(options.artefact, options.figure)
+        draw([(folder, one) for folder, columns in found.items() for one in columns], options.figure)
         print(f"figure: {options.figure}")
 
 

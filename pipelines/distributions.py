@@ -1,0 +1,143 @@
+"""What an artefact's numbers are distributed like: lengths, sizes of clusters, relatedness; and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.corpus import Corpus
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.manifest import read_manifest
+from corpora.ragged import Ragged
+from corpora.shards import ShardedRows
+from pipelines.coherence import redundancy_of, sample_rows, similarity_of
+
+_COUNTED = ("tokens", "documents")
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """``(n,)`` values of one kind.
+
+    ``unit`` is ``tokens`` for lengths, ``documents`` for sizes, ``share``, ``cosine`` or ``inner product``.
+    """
+
+    name: str
+    values: np.ndarray
+    unit: str
+
+
+def distributions(folder: str, sample: int = 256, vectors: str | None = None) -> Iterator[Distribution]:
+    """What there is to see in an artefact on local disk.
+
+    Args:
+        sample: sequences of a corpus that are looked at for how related their documents are.
+        vectors: folder of ``farspan.vectors``, for the similarity of a corpus's documents.
+
+    Raises:
+        FarspanError: no finished artefact there.
+    """
+    format = read_manifest(LocalFiles(), folder).format
+    rows = ShardedRows(folder, format)
+    if format == "farspan.masks":
+        yield Distribution("source length", _column(rows, "source_length"), "tokens")
+        yield Distribution("target length", _column(rows, "target_length"), "tokens")
+        yield Distribution("span length", _values(rows, "span_lengths"), "tokens")
+    elif format == "farspan.documents":
+        yield Distribution("document length", _lengths(rows, "tokens"), "tokens")
+    elif format == "farspan.corpus":
+        yield Distribution("sequence length", _lengths(rows, "tokens"), "tokens")
+        yield Distribution("part length", _joined([_part_lengths(batch) for batch in _batches(rows)]), "tokens")
+        yield from _relatedness(Corpus(folder), sample, vectors)
+    else:
+        yield Distribution("document length", _column(rows, "document_tokens"), "tokens")
+    if format in ("farspan.clusters", "farspan.neighbours"):
+        yield Distribution("cluster size", np.unique(_column(rows, "cluster_id"), return_counts=True)[1], "documents")
+    if format == "farspan.neighbours":
+        best = [b.column("similarities") for b in _batches(rows)]
+        first = [Ragged(c.values.to_numpy(), c.offsets.to_numpy()) for c in best]
+        tops = [r.values[r.offsets[:-1][r.lengths > 0]].astype(np.float32) for r in first]
+        yield Distribution("similarity of the nearest", _joined(tops), "inner product")
+
+
+def _relatedness(corpus: Corpus, sample: int, vectors: str | None) -> Iterator[Distribution]:
+    rows = sample_rows(len(corpus), sample)
+    if not len(rows):
+        return
+    yield Distribution("redundancy", redundancy_of(corpus, rows), "share")
+    if vectors is not None:
+        similarity = similarity_of(corpus, rows, vectors)
+        yield Distribution("similarity inside a sequence", similarity[~np.isnan(similarity)], "cosine")
+
+
+def _batches(rows: ShardedRows) -> Iterator[pa.RecordBatch]:
+    for shard in range(len(rows.manifest.shards)):
+        for batch in range(rows.shard(shard)[1].num_record_batches):
+            yield rows.batch(shard, batch)
+
+
+def _joined(values: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(values) if values else np.empty(0, np.int64)
+
+
+def _column(rows: ShardedRows, name: str) -> np.ndarray:
+    return _joined([batch.column(name).to_numpy() for batch in _batches(rows)])
+
+
+def _lengths(rows: ShardedRows, name: str) -> np.ndarray:
+    return _joined([Ragged.from_arrow(batch.column(name)).lengths for batch in _batches(rows)])
+
+
+def _values(rows: ShardedRows, name: str) -> np.ndarray:
+    return _joined([Ragged.from_arrow(batch.column(name)).compact().values for batch in _batches(rows)])
+
+
+def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:
+    """``(parts,)`` tokens of each part: from one part's beginning to the next one's, in the flat tokens."""
+    tokens = Ragged.from_arrow(batch.column("tokens")).compact()
+    starts = Ragged.from_arrow(batch.column("document_starts")).compact()
+    flat = starts.values + np.repeat(tokens.offsets[:-1], starts.lengths)
+    return np.diff(np.append(flat, tokens.offsets[-1]))
+
+
+def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
+    """Draw (artefact, distribution) pairs as histograms, those of one name on one scale below each other.
+
+    Raises:
+        FarspanError: all are empty.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    panels = [(folder, one) for folder, one in found if len(one.values)]
+    if not panels:
+        raise FarspanError(f"{', '.join(dict(found))}: no row, so nothing to draw; leave --figure out")
+    names = list(dict.fromkeys(one.name for _, one in panels))
+    panels.sort(key=lambda panel: names.index(panel[1].name))
+    figure, axes = plt.subplots(len(panels), 1, figsize=(8, 2.4 * len(panels)), squeeze=False, layout="constrained")
+    for axis, (folder, one) in zip(axes[:, 0], panels, strict=True):
+        everywhere = np.concatenate([other.values for _, other in panels if other.name == one.name])
+        axis.hist(one.values, bins=_edges(everywhere, one.unit), color="#33669a")
+        axis.set_xscale("log" if one.unit in _COUNTED else "linear")
+        middle = np.median(one.values)
+        axis.axvline(middle, color="#c0392b", linewidth=1)
+        said = f"{middle:,.0f}" if one.unit in _COUNTED else f"{middle:.3f}"
+        axis.set_title(f"{folder}: {one.name}, median {said}", fontsize=9)
+        axis.set_xlabel(one.unit)
+        axis.set_ylabel("count")
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _edges(values: np.ndarray, unit: str) -> np.ndarray:
+    """Edges of 60 bins."""
+    if unit in _COUNTED:
+        return np.geomspace(max(values.min(), 1) * 0.9, max(values.max(), 2) * 1.1, 60)
+    low, high = float(values.min()), float(values.max())
+    return np.linspace(low, high if high > low else low + 1, 60)
