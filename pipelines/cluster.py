@@ -1,0 +1,322 @@
+"""``farspan cluster``: vectors to clusters, so that neighbours are sought among those that can be near.
+
+Stage *sample* draws vectors from each shard, *train* finds centroids, *assign* deals each shard out to first-level
+clusters, *gather* reads one of them back from all spills, splits it if it is too large and writes it as a shard. A
+cluster's vectors stay in mapped files; memory is a few numbers for each of its documents.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from threadpoolctl import threadpool_limits
+
+from corpora.clustering import assign, centroid_count, split, train_centroids
+from corpora.errors import FarspanError
+from corpora.files import read_bytes, write_bytes
+from corpora.keyed import id_keys, make_key
+from corpora.manifest import Manifest, Receipt, read_manifest
+from corpora.shards import map_shard, read_shard, shard_name, write_shard
+from corpora.vector_rows import require_finite
+from corpora.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
+from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.beam_files import files_for
+from pipelines.job import WORK, Job, Report, Stage, Task
+
+CENTROIDS = "centroids.npy"
+_CLUSTERS, _DOCUMENTS = 256, 20_000
+_SAMPLE_PER_CENTROID = 1024
+_LEAST_SAMPLE = 1000
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Options of the job.
+
+    Attributes:
+        vectors: folder of a ``farspan.vectors`` artefact.
+        output: folder of the clusters.
+        clusters: first-level clusters, fewer where there are not 39 vectors for each; 0 takes 256, or fewer so that
+            each has 20,000 vectors on average: such a cluster is searched exactly in no time, and every border loses
+            neighbours.
+        spherical: compare directions alone.
+        iterations: of k-means.
+        sample: the most vectors that k-means is trained on; it takes 1,024 a cluster.
+        max_documents: larger clusters are split again.
+        threads: of a worker; they decide the last bits of sums, and so are part of the configuration.
+        seed: of the sample and of k-means.
+        compression: None, ``lz4`` or ``zstd``.
+    """
+
+    vectors: str
+    output: str
+    clusters: int = 0
+    spherical: bool = True
+    iterations: int = 20
+    sample: int = 1_000_000
+    max_documents: int = 1_500_000
+    threads: int = 1
+    seed: int = 0
+    compression: str | None = None
+
+    def __post_init__(self) -> None:
+        least = {"clusters": 0, "iterations": 1, "sample": _LEAST_SAMPLE, "max_documents": 2, "threads": 1}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                flag = name.replace("_", "-")
+                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {value}")
+
+
+def plan(options: Clustering) -> Job:
+    """Check the options and lay out the tasks.
+
+    Raises:
+        FarspanError: no finished vectors there, none in them, or a number out of range.
+    """
+    vectors, output = absolute(options.vectors), absolute(options.output)
+    parent = read_manifest(files_for(vectors), vectors, "farspan.vectors")
+    documents, dimension = sum(shard.rows for shard in parent.shards), parent.config["dimension"]
+    if not documents:
+        raise FarspanError(f"{vectors}: holds no vector; embed documents that have tokens in the split")
+    wanted = options.clusters or max(1, min(_CLUSTERS, documents // _DOCUMENTS))
+    clusters = centroid_count(wanted, min(documents, options.sample))
+    head = Manifest(
+        format="farspan.clusters",
+        config={
+            "builder": "cluster",
+            "dimension": dimension,
+            "split": parent.config["split"],
+            "clusters": clusters,
+            "spherical": options.spherical,
+            "iterations": options.iterations,
+            "sample": min(options.sample, clusters * _SAMPLE_PER_CENTROID),
+            "max_documents": options.max_documents,
+            "threads": options.threads,
+            "compression": options.compression,
+        },
+        seed=options.seed,
+        rows_per_batch=parent.rows_per_batch,
+        tokenizer=parent.tokenizer,
+        parent=parent_entry(output, vectors),
+    )
+    work = _Names(output, len(parent.shards), clusters)
+    shards = [os.path.join(vectors, "shards", shard.name) for shard in parent.shards]
+    rows = [shard.rows for shard in parent.shards]
+    sample = Stage(
+        "sample",
+        [Task(f"sample-{i:05d}", {"shard": shards[i], "sample": work.samples[i]}, n) for i, n in enumerate(rows)],
+        Sample(make_key(options.seed, "k-means sample"), head.config["sample"] / documents, dimension),
+        "documents",
+    )
+    train = Stage(
+        "train",
+        [Task("train", {"centroids": work.centroids}, clusters)],
+        Train(work.samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
+        "clusters",
+    )
+    assigning = Stage(
+        "assign",
+        [Task(f"assign-{i:05d}", {"shard": shards[i], "spill": work.spills[i]}, n) for i, n in enumerate(rows)],
+        Assign(work.centroids, options.spherical, dimension, options.threads),
+        "documents",
+    )
+    gather = Stage(
+        "gather",
+        [Task(f"gather-{c:05d}", {"cluster": c, "shard": path}, 1) for c, path in enumerate(work.shards)],
+        Gather(work.spills, head, options.seed),
+        "clusters",
+    )
+    copy = partial(copy_tokenizer, tokenizer_folder(vectors))
+    return Job(output, head, [sample, train, assigning, gather], copy, sum(shard.bytes for shard in parent.shards))
+
+
+class _Names:
+    """The files of the job."""
+
+    def __init__(self, output: str, inputs: int, clusters: int) -> None:
+        self.centroids = os.path.join(output, CENTROIDS)
+        self.samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in range(inputs))
+        self.spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(inputs))
+        self.shards = tuple(os.path.join(output, "shards", shard_name(c, clusters)) for c in range(clusters))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Draw vectors of one shard by the hashes of their documents' ids.
+
+    Attributes:
+        share: of all vectors; 1 or more takes every one.
+    """
+
+    key: bytes
+    share: float
+    dimension: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        shard = task.payload["shard"]
+        drawn = [np.empty((0, self.dimension), np.float16)]
+        for batch in read_shard(files_for(shard), shard):
+            vectors = require_finite(batch, self.dimension, shard)
+            drawn.append(vectors[drawn_ids(self.key, batch.column("document_id").to_pylist(), self.share)])
+        write_array(task.payload["sample"], np.concatenate(drawn))
+        return Receipt(task.name)
+
+
+def drawn_ids(key: bytes, ids: Sequence[str], share: float) -> np.ndarray:
+    """``(n,)`` bool: the ids whose hash is in the first ``share`` of all hashes."""
+    return id_keys(key, ids)[:, 0] <= np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+
+
+@dataclass(frozen=True)
+class Train:
+    """Centroids from the samples of all shards."""
+
+    samples: tuple[str, ...]
+    clusters: int
+    spherical: bool
+    iterations: int
+    seed: int
+    threads: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        sample = np.concatenate([read_array(path).astype(np.float32) for path in self.samples])
+        with threadpool_limits(self.threads):
+            seed = kmeans_seed(self.seed, "k-means")
+            centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
+        write_array(task.payload["centroids"], centroids)
+        return Receipt(task.name)
+
+
+@dataclass(frozen=True)
+class Assign:
+    """Deal the vectors of one shard out: record batch c of the spill is what first-level cluster c gets of it."""
+
+    centroids: str
+    spherical: bool
+    dimension: int
+    threads: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        shard, spill = task.payload["shard"], task.payload["spill"]
+        schema = vectors_schema(self.dimension)
+        centroids = read_array(self.centroids)
+        batches = list(read_shard(files_for(shard), shard))
+        batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
+        with threadpool_limits(self.threads):
+            labels = assign(vector_rows(batch.column("vector")), centroids, self.spherical)
+        ordered = batch.take(pa.array(np.argsort(labels, kind="stable")))
+        ends = np.cumsum(np.bincount(labels, minlength=len(centroids)))
+        with files_for(spill).create(spill) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
+            for start, end in zip([0, *ends[:-1]], ends, strict=True):
+                writer.write_batch(ordered.slice(start, end - start))
+        return Receipt(task.name)
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Read one first-level cluster from all spills, split it if need be, and write it in the order of its parts."""
+
+    spills: tuple[str, ...]
+    head: Manifest
+    seed: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        cluster, path, config = task.payload["cluster"], task.payload["shard"], self.head.config
+        vectors = SpilledVectors([_batch(spill, cluster) for spill in self.spills])
+        parts = np.zeros(len(vectors), np.int64)
+        if len(vectors) > config["max_documents"]:
+            with threadpool_limits(config["threads"]):
+                parts = split(
+                    vectors,
+                    config["max_documents"],
+                    config["spherical"],
+                    config["iterations"],
+                    kmeans_seed(self.seed, f"split {cluster}"),
+                )
+        sizes = np.bincount(parts)
+        if len(sizes) > PARTS_OF_CLUSTER:
+            raise FarspanError(
+                f"--max-documents {config['max_documents']}: cuts cluster {cluster} into {len(sizes):,} parts, more "
+                f"than the {PARTS_OF_CLUSTER:,} that can be numbered; give a larger one"
+            )
+        order = np.lexsort((vectors.document_rows, parts))
+        schema, rows = clusters_schema(config["dimension"]), self.head.rows_per_batch
+        tokens = 0
+        with write_shard(files_for(path), path, schema, rows, config["compression"]) as (writer, info):
+            for first in range(0, len(order), rows):
+                chosen = order[first : first + rows]
+                batch = vectors.take(chosen)
+                ids = pa.array(cluster * PARTS_OF_CLUSTER + parts[chosen])
+                writer.write(batch.add_column(schema.get_field_index("cluster_id"), schema.field("cluster_id"), ids))
+                tokens += int(batch.column("document_tokens").to_numpy().sum())
+        totals = {
+            "documents": len(vectors),
+            "tokens": tokens,
+            "clusters": len(sizes),
+            "split_clusters": int(len(sizes) > 1),
+            "max_documents": int(sizes.max(initial=0)),
+            "max_first_level": len(vectors),
+        }
+        return Receipt(task.name, tuple(info), totals)
+
+
+class SpilledVectors:
+    """The rows of many record batches under one numbering, read a block at a time."""
+
+    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self._batches = batches
+        # starts: (batches + 1,) int64, the number of each batch's first row
+        self._starts = np.cumsum([0, *(len(batch) for batch in batches)])
+        self.document_rows = np.concatenate([batch.column("document_row").to_numpy() for batch in batches])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def take(self, rows: np.ndarray) -> pa.RecordBatch:
+        """A copy of the given rows, in their order."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(batches, kind="stable")
+        numbers, firsts = np.unique(batches[order], return_index=True)
+        pieces = [
+            self._batches[number].take(pa.array(rows[chosen] - self._starts[number]))
+            for number, chosen in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
+        ]
+        return pa.concat_batches(pieces).take(pa.array(np.argsort(order)))
+
+    def floats(self, rows: np.ndarray) -> np.ndarray:
+        """``(len(rows), d)`` float32."""
+        batches = np.searchsorted(self._starts, rows, side="right") - 1
+        out = np.empty((len(rows), self._batches[0].column("vector").type.list_size), np.float32)
+        for number in np.unique(batches).tolist():
+            chosen = batches == number
+            vectors = vector_rows(self._batches[number].column("vector"))
+            out[chosen] = vectors[rows[chosen] - self._starts[number]]
+        return out
+
+
+def kmeans_seed(seed: int, purpose: str) -> int:
+    """31 bits, as FAISS wants them."""
+    return int.from_bytes(make_key(seed, purpose)[:4], "little") >> 1
+
+
+def read_array(path: str) -> np.ndarray:
+    return np.load(io.BytesIO(read_bytes(files_for(path), path)), allow_pickle=False)
+
+
+def write_array(path: str, values: np.ndarray) -> None:
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=False)
+    write_bytes(files_for(path), path, file.getvalue())
+
+
+def _batch(spill: str, cluster: int) -> pa.RecordBatch:
+    if "://" in spill:
+        with files_for(spill).open(spill) as file:
+            return pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(cluster)
+    return map_shard(spill)[1].get_batch(cluster)

@@ -1,0 +1,103 @@
+"""Small finished ``farspan.vectors``, made without an encoder: for tests of what reads them."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.files import LocalFiles
+from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
+from corpora.ragged import Ragged
+from corpora.shards import ShardedRows, shard_name, write_shard
+from corpora.vectors import vector_column, vectors_schema
+from corpora.word_ngrams import SKETCH_SIZE
+from tests.artefacts import small_tokenizer, tokenizer_entry
+
+
+def topic_vectors(count: int, dimension: int = 16, topics: int = 8, spread: float = 0.4, seed: int = 0) -> np.ndarray:
+    """``(count, dimension)`` float16 of length 1: documents around ``topics`` directions, some topics larger."""
+    rng = np.random.default_rng(seed)
+    shares = 1 / np.arange(1, topics + 1)
+    centres = rng.standard_normal((topics, dimension))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    vectors = centres[rng.choice(topics, count, p=shares / shares.sum())]
+    vectors = vectors + spread * rng.standard_normal((count, dimension)) / np.sqrt(dimension)
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float16)
+
+
+def make_vectors(
+    folder: str,
+    documents: str | int,
+    dimension: int = 16,
+    shards: int = 3,
+    vectors: np.ndarray | None = None,
+    seed: int = 0,
+) -> str:
+    """A vectors artefact.
+
+    Args:
+        documents: folder of a documents artefact, whose documents that are not held out get vectors, a shard of them in
+            a shard of vectors; or a number of documents that lie nowhere, in ``shards`` shards.
+        vectors: ``(n, dimension)``; None for ``topic_vectors``.
+    """
+    files, rng = LocalFiles(), np.random.default_rng(seed)
+    # a row a document: the shard it belongs to, its id, its row among all documents, its tokens
+    if isinstance(documents, int):
+        shard_of = np.arange(documents) * shards // max(documents, 1)
+        ids = [f"made:{shard}:{row}" for row, shard in enumerate(shard_of)]
+        rows, tokens, parent = np.arange(documents), rng.integers(1, 120, documents), None
+    else:
+        shard_of, ids, rows, tokens = _documents(documents)
+        shards = len(read_manifest(files, documents).shards)
+        entry = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(files, documents)}
+        parent = entry
+    if vectors is None:
+        vectors = topic_vectors(len(ids), dimension, seed=seed)
+    sketches = Ragged.from_rows([np.unique(rng.integers(0, 400, SKETCH_SIZE // 2)) for _ in ids], np.uint32)
+    schema, receipts = vectors_schema(dimension), []
+    for shard in range(shards):
+        chosen = np.flatnonzero(shard_of == shard)
+        batch = pa.record_batch(
+            [
+                pa.array([ids[row] for row in chosen], pa.string()),
+                pa.array(rows[chosen], pa.int64()),
+                pa.array(tokens[chosen], pa.int32()),
+                sketches.take(chosen).to_arrow(pa.list_(pa.uint32())),
+                vector_column(vectors[chosen]),
+            ],
+            schema=schema,
+        )
+        with write_shard(files, os.path.join(folder, "shards", shard_name(shard, shards)), schema, 16) as (
+            writer,
+            info,
+        ):
+            writer.write(batch)
+        totals = {"documents": len(chosen), "tokens": int(tokens[chosen].sum())}
+        receipts.append(Receipt(str(shard), tuple(info), totals))
+    small_tokenizer().save(os.path.join(folder, "tokenizer"))
+    config = {"builder": "made", "dimension": dimension, "split": "train"}
+    head = Manifest("farspan.vectors", config, seed, 16, tokenizer_entry(), parent=parent, **fold(receipts))
+    write_manifest(files, folder, head)
+    return folder
+
+
+def _documents(folder: str) -> tuple[np.ndarray, list[str], np.ndarray, np.ndarray]:
+    """Shard, id, row and tokens of each document that is not held out."""
+    rows = ShardedRows(folder, "farspan.documents")
+    shard_of, ids, numbers, tokens = [], [], [], []
+    number = 0
+    for shard in range(len(rows.manifest.shards)):
+        for index in range(rows.shard(shard)[1].num_record_batches):
+            batch = rows.batch(shard, index)
+            lengths = Ragged.from_arrow(batch.column("tokens")).lengths.tolist()
+            columns = (batch.column(name).to_pylist() for name in ("document_id", "held_out"))
+            for name, held_out, length in zip(*columns, lengths, strict=True):
+                if not held_out:
+                    shard_of.append(shard)
+                    ids.append(name)
+                    numbers.append(number)
+                    tokens.append(length)
+                number += 1
+    return np.array(shard_of, np.int64), ids, np.array(numbers, np.int64), np.array(tokens, np.int64)
