@@ -8,6 +8,7 @@ from pipelines.commands.corpora import add_corpus
 from pipelines.commands.looking import add_looking
 from pipelines.commands.masks import add_mask
 from pipelines.commands.shared import FORMATTER, assignment
+from pipelines.commands.stages import add_stages
 from pipelines.commands.text import add_documents, add_tokenizer
 from pipelines.commands.training import add_train
 
@@ -33,6 +34,7 @@ from raw text to a trained model:
     add_tokenizer(commands)
     add_documents(commands)
     add_corpus(commands)
+    add_stages(commands)
     add_mask(commands)
     add_looking(commands)
     add_train(commands)

@@ -20,9 +20,10 @@ def command(commands: Any, name: str, summary: str, run: Callable[[Any], None], 
     return parser
 
 
-def job_flags(parser: Any, shards_of: str = "shards") -> None:
+def job_flags(parser: Any, seed: bool = True) -> None:
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to make; an unfinished one is resumed")
-    parser.add_argument("--seed", type=int, default=0, help="of every random choice (default 0)")
+    if seed:
+        parser.add_argument("--seed", type=int, default=0, help="of every random choice (default 0)")
     parser.add_argument("--compression", choices=["lz4", "zstd"], help="of shards; default none, for memory mapping")
     engine = parser.add_argument_group("engine", "Beam's own flags are passed on unchanged")
     engine.add_argument("--workers", type=int, default=0, help="processes (default: by the size of the job)")
@@ -31,13 +32,14 @@ def job_flags(parser: Any, shards_of: str = "shards") -> None:
     )
 
 
-def start(options: Any, job: Any) -> None:
+def start(options: Any, job: Any, shown: str = "") -> None:
+    """Run a job with the engine of the flags and say what came of it, by the name ``shown`` (default: ``--output``)."""
     from pipelines.engine import Engine
     from pipelines.job import run_job
     from pipelines.stats import summary
 
     manifest = run_job(job, Engine(options.runner, options.workers, options.beam_flags))
-    print(f"{options.output}: {summary(manifest)}")
+    print(f"{shown or options.output}: {summary(manifest)}")
 
 
 def assignment(text: str) -> tuple[str, Any]:
