@@ -53,6 +53,12 @@ class HeldOut:
         return draws < np.uint64(min(int(self.fraction * 2.0**64), 2**64 - 1))
 
 
+def cluster_numbers(names: Sequence[str | None]) -> pa.Array:
+    """``(n,)`` int64, a number of 63 bits for each name of a cluster, null for None."""
+    numbers = id_keys(make_key(0, "cluster"), [name or "" for name in names])[:, 0] >> np.uint64(1)
+    return pa.array(numbers.astype(np.int64), mask=np.array([name is None for name in names], bool))
+
+
 def tokenize_documents(
     document_ids: Sequence[str],
     texts: list[str],
@@ -60,8 +66,11 @@ def tokenize_documents(
     tokenizer: Tokenizer,
     splitter: SentenceSplitter,
     held_out: HeldOut,
+    clusters: Sequence[str | None] | None = None,
 ) -> pa.RecordBatch:
     """Turn a block of n texts into n rows of ``documents_schema``.
+
+    ``clusters`` names the cluster of related documents that each text belongs to, None where there is none.
 
     A sentence starts at the first token that begins at or after its first character; whitespace between two sentences
     belongs to the second, as it does in tokens, and a boundary inside a token to the earlier sentence.
@@ -76,7 +85,7 @@ def tokenize_documents(
         [
             pa.array(document_ids, pa.string()),
             pa.array([source] * len(texts), pa.string()),
-            pa.nulls(len(texts), pa.int64()),
+            cluster_numbers(clusters or [None] * len(texts)),
             pa.array(held_out.select(document_ids)),
             Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets).to_arrow(kind),
             sentences.to_arrow(pa.list_(pa.int32())),

@@ -269,21 +269,25 @@ class TokenizeRanges:
         counts: dict[str, Counter[str]] = {}
         rejects: list[tuple[str, str, Reject]] = []
         done = 0
-        with DocumentsShard(files, path, tokenizer.vocab_size, self.compression) as shard:
+        with DocumentsShard(files, path, tokenizer.vocab_size, self.compression, self.own_ids) as shard:
             for source, name, values in task.payload["ranges"]:
-                piece = Range(**values)
+                piece, read = Range(**values), self.reads[source]
                 count = counts.setdefault(source, Counter())
-                for block in read_records(piece, files_for(piece.path), self.reads[source]):
+                for block in read_records(piece, files_for(piece.path), read):
                     count["read"] += block.read
                     count["rejected"] += len(block.rejects)
+                    count["filtered"] += block.filtered
                     rejects += [(source, name, reject) for reject in block.rejects]
                     if block.texts:
-                        ids = _document_ids(source, name, block)
-                        batch = tokenize_documents(ids, block.texts, source, tokenizer, splitter, self.held_out)
+                        ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, read)
+                        batch = tokenize_documents(
+                            ids, block.texts, source, tokenizer, splitter, self.held_out, clusters
+                        )
                         lengths = np.diff(batch.column("tokens").offsets.to_numpy())
-                        # only spaces, say: text that the tokenizer turns into nothing
-                        count["filtered"] += int((lengths == 0).sum())
-                        shard.write(batch if lengths.all() else batch.filter(pa.array(lengths > 0)))
+                        # only spaces, say: text that the tokenizer turns into nothing is left out too
+                        keep = lengths >= max(1, read.min_tokens)
+                        count["filtered"] += int((~keep).sum())
+                        shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
                     report(done + block.position >> 10)
                 done += piece.bytes
         if rejects:
@@ -293,7 +297,7 @@ class TokenizeRanges:
             duplicates.write_ids(files, path, shard.ids)
             return Receipt(task.name, counts=_plain(counts), rejects=reasons)
         for source, count in counts.items():
-            count["written"] = shard.written[source]
+            count.update(shard.counts[source])
         return Receipt(task.name, shard.info, shard.totals, _plain(counts), reasons)
 
 
@@ -305,6 +309,12 @@ def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
     if block.ids is not None:
         return [f"{source}:{own}" for own in block.ids]
     return [f"{source}:{name}:{key}" for key in block.keys]
+
+
+def _clusters(source: str, name: str, block: RecordBlock, read: ReadOptions) -> list[str | None]:
+    """What names each document's cluster in the whole artefact, as its id does the document."""
+    place = f"{source}:" if read.cluster_field else f"{source}:{name}:"
+    return [None if own is None else place + own for own in block.clusters]
 
 
 @lru_cache(maxsize=2)

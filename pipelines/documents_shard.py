@@ -27,14 +27,17 @@ class DocumentsShard:
     Attributes:
         totals: documents, tokens, sentences, the held-out ones among them, and the longest document.
         counts: source -> documents ``written``, their ``tokens``, and the ``held_out_tokens`` among these.
-        ids: document ids in row order.
+        ids: document ids in row order, where they are kept.
         info: the shard, once the ``with`` block has ended.
     """
 
     ROWS_PER_BATCH = 1024
 
-    def __init__(self, files: Files, path: str, vocab_size: int, compression: str | None) -> None:
+    def __init__(
+        self, files: Files, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False
+    ) -> None:
         self._place = (files, path, documents_schema(vocab_size), self.ROWS_PER_BATCH, compression)
+        self._keep_ids = keep_ids
         self._stack = ExitStack()
         names = ("documents", "tokens", "sentences", "held_out_documents", "held_out_tokens", "max_tokens")
         self.totals = dict.fromkeys(names, 0)
@@ -73,7 +76,8 @@ class DocumentsShard:
             own = sources == source
             numbers = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
             self.counts[source].update({name: int(number) for name, number in numbers.items()})
-        self.ids += batch.column("document_id").to_pylist()
+        if self._keep_ids:
+            self.ids += batch.column("document_id").to_pylist()
 
 
 def write_rejects(files: Files, path: str, rejects: Sequence[tuple[str, str, Reject]]) -> None:

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("corpora", "objectives", "trainer", "pipelines")  # a room may import itself and those before it
 BARRED = {"corpora": {"apache_beam", "torch"}, "objectives": {"apache_beam", "torch"}, "trainer": {"apache_beam"}}
 OUTSIDE = {"tests", "benchmarks", "examples"}
+ALLOWED = {("corpora/readers/newshead.py", "torch")}  # .pt files, inside the function that loads them
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -34,7 +35,8 @@ def violations(root: Path) -> list[str]:
         barred = {*ROOMS[number + 1 :], *BARRED.get(room, ()), *OUTSIDE}
         for path in sorted((root / room).rglob("*.py")):
             for line, module in imported(ast.parse(path.read_text("utf-8"))):
-                if module.split(".")[0] in barred:
+                top, name = module.split(".")[0], path.relative_to(root).as_posix()
+                if top in barred and (name, top) not in ALLOWED:
                     found.append(f"{path.relative_to(root)}:{line} imports {module}")
     return found
 

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from corpora.files import Files
 from corpora.readers import columns
-from corpora.readers.records import BlockBuilder, Cut, DamagedFile, Range, group
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import Cut, DamagedFile, Range, group
 
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"

@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BlockBuilder, ReadOptions
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, ReadOptions
 
 
 def wanted(schema: pa.Schema, options: ReadOptions) -> list[str]:
-    """The columns of a file that hold the text and the id, as far as it has them."""
-    return [name for name in schema.names if name in (options.text_field, options.id_field)]
+    """The columns of a file that hold the text, the id and the cluster, as far as it has them."""
+    return [name for name in schema.names if name in (options.text_field, options.id_field, options.cluster_field)]
 
 
 def fields(schema: pa.Schema) -> dict[str, int]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.files import Files
-from corpora.readers.records import BLOCK_BYTES, BadRecord, BlockBuilder, DamagedFile, Range
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import BLOCK_BYTES, BadRecord, DamagedFile, Range
 from corpora.readers.streams import Line, Lines, read_lines
 
 _LOOKED_AT = 100
@@ -18,10 +19,10 @@ _DOCUMENT = re.compile(rb"\s*(\[|\{\s*$)")  # an array, or an object over severa
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Each line is a record."""
-    return read_lines(piece, files, block, _add)
+    return read_lines(piece, files, block, add)
 
 
-def _add(block: BlockBuilder, line: Line) -> None:
+def add(block: BlockBuilder, line: Line) -> None:
     block.add(line.offset, parse(line), line.data)
 
 

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from corpora.files import Files
 from corpora.readers import columns
-from corpora.readers.records import BLOCK_BYTES, BlockBuilder, Cut, DamagedFile, Range, group
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
 
 _MOST_ROWS = 4096
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from corpora.errors import FarspanError
+from corpora.preprocessing import STEPS
 
-FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")
+FORMATS = (
+    "jsonl",
+    "parquet",
+    "arrow",
+    "text",
+    "lines",
+    "huggingface",
+    "books3",
+    "stories",
+    "realnews",
+    "mediasum",
+    "opensubtitles",
+    "pg19",
+    "newshead",
+    "multi-news",
+)
 BLOCK_BYTES = 8 << 20
 RAW_BYTES = 64 << 10  # kept of a bad record
-_RECORD_BYTES = 100  # what a record takes beside its text
 
 
 @dataclass(frozen=True)
@@ -21,8 +36,8 @@ class Range:
     Attributes:
         path: the file.
         format: one of ``FORMATS``, resolved.
-        start, stop: half-open, in the format's unit: bytes of plain lines, Parquet row groups, Arrow record batches,
-            0..1 for what is read in one go.
+        start, stop: half-open, in the format's unit: bytes of plain lines and tar archives, Parquet row groups, Arrow
+            record batches, members of a zip archive, 0..1 for what is read in one go.
         bytes: of the file that the range covers, to weigh tasks.
     """
 
@@ -59,13 +74,16 @@ class ReadOptions:
 
     Attributes:
         format: one of ``FORMATS``, or None to go by the file's name.
-        text_field: field or column with the text; plain text has none.
+        text_field: field or column with the text, or with a list of texts, which are a cluster of related documents;
+            plain text has none.
         id_field: field or column with an id of the user's own.
         max_record_bytes: a longer record is rejected, and of long lines never more than this is held in memory.
-        cluster_field: field or column with the name of the cluster of related documents that a record belongs to.
-        min_characters, min_tokens: shorter texts are left out and counted as filtered; tokens count where a job makes
-            them.
+        cluster_field: field or column with the name of the cluster of related documents that a record belongs to; a
+            record where it is null belongs to none.
+        min_characters, min_tokens: texts with fewer, once preprocessed, are left out and counted as filtered; tokens
+            are counted where a job makes them.
         preprocess: names in ``corpora.preprocessing.STEPS``, applied to each text in this order.
+        separator: of ``stories``, the line between two stories; None for a blank line.
     """
 
     format: str | None = None
@@ -76,16 +94,34 @@ class ReadOptions:
     min_characters: int = 0
     min_tokens: int = 0
     preprocess: tuple[str, ...] = ()
+    separator: str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "preprocess", tuple(self.preprocess))  # a list in JSON and TOML
         if self.format is not None and self.format not in FORMATS:
             raise FarspanError(f"--format {self.format}: unknown; give one of {', '.join(FORMATS)}")
         if self.max_record_bytes < 1:
             raise FarspanError(f"--max-record-bytes {self.max_record_bytes}: give a positive number of bytes")
-        if not self.text_field or self.id_field == "":
-            raise FarspanError("--text-field, --id-field: give the name of a field")
-        if self.format in ("text", "lines") and self.id_field is not None:
-            raise FarspanError(f"--id-field {self.id_field}: plain text has no fields; leave it out")
+        if not self.text_field or self.id_field == "" or self.cluster_field == "":
+            raise FarspanError("--text-field, --id-field, --cluster-field: give the name of a field")
+        if self.format in ("text", "lines"):
+            for flag, name in self.named_fields:
+                raise FarspanError(f"{flag} {name}: plain text has no fields; leave it out")
+        for flag, least in (("--min-characters", self.min_characters), ("--min-tokens", self.min_tokens)):
+            if least < 0:
+                raise FarspanError(f"{flag} {least}: give 0 or more")
+        if unknown := [name for name in self.preprocess if name not in STEPS]:
+            raise FarspanError(f"--preprocess {unknown[0]}: unknown; give names among {', '.join(STEPS)}")
+        if self.separator is not None and (self.format != "stories" or not self.separator.strip()):
+            raise FarspanError(
+                f"--separator {self.separator!r}: the line between two stories, for --format stories only"
+            )
+
+    @property
+    def named_fields(self) -> list[tuple[str, str]]:
+        """(flag, name) of the fields beside the text that the options ask for."""
+        fields = (("--id-field", self.id_field), ("--cluster-field", self.cluster_field))
+        return [(flag, name) for flag, name in fields if name is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +132,8 @@ class Reject:
         path: the file.
         key: the record's place, as in ``RecordBlock.keys``.
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
-            too_long, truncated_file or unreadable_file.
+            too_long, truncated_file or unreadable_file; missing_cluster, not_a_cluster, empty_cluster; unsafe_name,
+            duplicate_name, no_member; broken_xml, unsafe_xml; broken_dialogue.
         raw: the record's first 64 KiB, as far as they are known.
         detail: what exactly is wrong.
     """
@@ -115,28 +152,34 @@ class RecordBlock:
     Attributes:
         texts: of the good records.
         keys: place of each in its file, whatever the ranges: byte offset of a line in the (decompressed) file, row
-            number in a table, ``0`` for a whole file.
+            number in a table, ``0`` for a whole file, name of a member of an archive; for a document of a cluster, the
+            cluster's place, a dot and its number in the cluster.
         ids: the user's own id of each, None without ``id_field``.
+        clusters: of each, what names its cluster: the value of ``cluster_field`` or the cluster's place in the file;
+            None where it belongs to none.
         rejects: the bad records among them.
+        filtered: good records left out by ``preprocess`` and ``min_characters``.
         position: bytes of the range read so far, for showing progress.
     """
 
     texts: list[str]
     keys: list[str]
     ids: list[str] | None
+    clusters: list[str | None]
     rejects: list[Reject]
+    filtered: int
     position: int
 
     @property
     def read(self) -> int:
-        """Records, good and bad."""
-        return len(self.texts) + len(self.rejects)
+        """Records, good and bad; each document of a cluster is one."""
+        return len(self.texts) + len(self.rejects) + self.filtered
 
 
 class DamagedFile(Exception):
     """Nothing more can be read of a file, from the record ``key`` on."""
 
-    def __init__(self, error: Exception, key: int, raw: bytes = b"") -> None:
+    def __init__(self, error: Exception, key: int | str, raw: bytes = b"") -> None:
         super().__init__(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         self.reason = "truncated_file" if isinstance(error, EOFError) else "unreadable_file"
         self.key, self.raw = str(key), raw
@@ -148,73 +191,3 @@ class BadRecord(Exception):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason
-
-
-@dataclass
-class BlockBuilder:
-    """Judges records and gathers them into blocks."""
-
-    path: str
-    options: ReadOptions
-    _texts: list[str] = field(default_factory=list)
-    _keys: list[str] = field(default_factory=list)
-    _ids: list[str] = field(default_factory=list)
-    _rejects: list[Reject] = field(default_factory=list)
-    _bytes: int = 0
-
-    @property
-    def full(self) -> bool:
-        return self._bytes >= BLOCK_BYTES
-
-    def add(self, key: int, record: Mapping[str, Any], raw: bytes) -> None:
-        """Keep the text of ``record``, or reject it and keep the beginning of ``raw``."""
-        name = self.options.text_field
-        text = record.get(name)
-        if isinstance(text, str) and text and not text.isspace():
-            if half := _half_pair(text):
-                self.reject(key, "invalid_utf8", raw, f"{name!r} holds {half}, half of a surrogate pair")
-            elif self.options.id_field is None or self._add_id(key, record, raw):
-                self._texts.append(text)
-                self._keys.append(str(key))
-                self._bytes += len(text) + _RECORD_BYTES
-        elif name not in record:
-            self.reject(key, "missing_text", raw, f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
-        elif text is None:
-            self.reject(key, "null_text", raw, f"{name!r} is null")
-        elif isinstance(text, str):
-            self.reject(key, "empty_text", raw, f"{name!r} is empty or blank")
-        else:
-            self.reject(key, "not_a_string", raw, f"{name!r} is of type {type(text).__name__}")
-
-    def _add_id(self, key: int, record: Mapping[str, Any], raw: bytes) -> bool:
-        own = record.get(self.options.id_field or "")
-        # bool is an int to Python
-        if isinstance(own, str | int) and not isinstance(own, bool) and own != "" and not _half_pair(str(own)):
-            self._ids.append(str(own))
-            return True
-        self.reject(key, "missing_id", raw, f"{self.options.id_field!r} is {str(own)[:100]!r}, not a string or integer")
-        return False
-
-    def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
-        raw = raw[:RAW_BYTES]
-        detail = detail.encode(errors="backslashreplace").decode()  # a name in it may hold half a surrogate pair
-        self._rejects.append(Reject(self.path, str(key), reason, raw, detail))
-        self._bytes += len(raw) + _RECORD_BYTES
-
-    def take(self, position: int) -> RecordBlock:
-        """The block so far; begins the next one."""
-        ids = None if self.options.id_field is None else self._ids
-        block = RecordBlock(self._texts, self._keys, ids, self._rejects, position)
-        self._texts, self._keys, self._ids, self._rejects, self._bytes = [], [], [], [], 0
-        return block
-
-
-def _half_pair(text: str) -> str | None:
-    """The first lone surrogate, escaped: JSON may hold it as ``\\udXXX``, but no UTF-8 can."""
-    if text.isascii():
-        return None
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return ascii(text[error.start])
-    return None

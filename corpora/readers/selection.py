@@ -4,24 +4,45 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.files import Files
-from corpora.readers import arrow, jsonl, parquet, text
-from corpora.readers.records import BlockBuilder, Cut, DamagedFile, Range, ReadOptions, RecordBlock
+from corpora.readers import (
+    arrow,
+    books3,
+    jsonl,
+    mediasum,
+    multi_news,
+    newshead,
+    opensubtitles,
+    parquet,
+    realnews,
+    stories,
+    text,
+)
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import Cut, DamagedFile, Range, ReadOptions, RecordBlock
 from corpora.readers.streams import compression, plan_lines
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """What a format does: cut a file, read a range, name the fields of a file (None: it has none)."""
+    """What a format does: cut a file, read a range, name the fields of a file (None: it has none).
+
+    Attributes:
+        text_field: what the format calls its text, where the options leave it at ``text``.
+    """
 
     plan: Callable[[str, Files, int], list[Cut]]
     read: Callable[[Range, Files, BlockBuilder], Iterator[int]]
     fields: Callable[[str, Files], dict[str, int]] | None = None
+    text_field: str = "text"
+
+    def resolve(self, options: ReadOptions) -> ReadOptions:
+        return replace(options, text_field=self.text_field) if options.text_field == "text" else options
 
 
 _READERS = {
@@ -30,6 +51,14 @@ _READERS = {
     "arrow": _Reader(arrow.plan, arrow.read, arrow.fields),
     "text": _Reader(text.plan_file, text.read_file),
     "lines": _Reader(plan_lines, text.read_each_line),
+    "books3": _Reader(books3.plan, books3.read),
+    "stories": _Reader(plan_lines, stories.read),
+    "realnews": _Reader(realnews.plan, realnews.read, realnews.fields),
+    "mediasum": _Reader(mediasum.plan, mediasum.read, mediasum.fields),
+    "opensubtitles": _Reader(opensubtitles.plan, opensubtitles.read),
+    "pg19": _Reader(text.plan_file, text.read_file),
+    "newshead": _Reader(newshead.plan, newshead.read),
+    "multi-news": _Reader(multi_news.plan, multi_news.read, multi_news.fields, "document"),
 }
 _SUFFIXES = {
     ".jsonl": "jsonl",
@@ -58,14 +87,15 @@ def format_of(path: str, options: ReadOptions) -> str:
     if format is None:
         raise FarspanError(
             f"{path}: no format is known by this name; known are {', '.join(_SUFFIXES)}, the "
-            "text ones also with .gz and .zst. Give --format, or a glob that leaves the file out"
+            "text ones also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
         )
     if format == "huggingface":
         format = "arrow"
-    if kind and format in ("parquet", "arrow"):
+    if kind and (format in ("parquet", "arrow") or suffix in (".parquet", ".arrow", ".feather")):
         raise FarspanError(f"{path}: {format} files are compressed inside, not as a whole; unpack the .{kind} first")
-    if options.id_field is not None and _READERS[format].fields is None:
-        raise FarspanError(f"{path}: plain text has no field {options.id_field!r}; leave --id-field out")
+    if _READERS[format].fields is None:
+        for flag, name in options.named_fields:
+            raise FarspanError(f"{path}: format {format} has no field {name!r}; leave {flag} out")
     return format
 
 
@@ -93,9 +123,10 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     A bad record is a reject and its neighbours are kept. When a file ends early or is damaged, all complete records
     before that are kept and one reject says where.
     """
-    block = BlockBuilder(piece.path, options)
+    reader = _READERS[piece.format]
+    block = BlockBuilder(piece.path, reader.resolve(options))
     try:
-        for position in _READERS[piece.format].read(piece, files, block):
+        for position in reader.read(piece, files, block):
             if block.full:
                 yield block.take(position)
     except DamagedFile as damaged:
@@ -116,13 +147,14 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     Raises:
         FarspanError: the format is unknown or a field is missing; names those that are there.
     """
-    find = _READERS[format_of(path, options)].fields
+    reader = _READERS[format_of(path, options)]
+    options = reader.resolve(options)
     try:
-        found = find(path, files) if find else {}
+        found = reader.fields(path, files) if reader.fields else {}
     except _FILE_ERRORS:
         return
-    for flag, name in (("--text-field", options.text_field), ("--id-field", options.id_field)):
-        if found and name is not None and name not in found:
+    for flag, name in [("--text-field", options.text_field), *options.named_fields]:
+        if found and name not in found:
             # the field with most text is what the user will mean
             proposal = max(found, key=lambda known: found[known]) if flag == "--text-field" else "NAME"
             raise FarspanError(

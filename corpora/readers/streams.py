@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
+import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
 from corpora.files import Files
-from corpora.readers.records import RAW_BYTES, BadRecord, BlockBuilder, Cut, DamagedFile, Range
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 
-STREAM_ERRORS = (OSError, EOFError, zlib.error, zstandard.ZstdError)
+STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+_COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
 _CHUNK = 1 << 20
 # zstd unpacks a piece of input in one go, and a run of equal bytes thirty-thousandfold; small pieces cost no speed
 _ZSTD_PIECE = 512
 
 
 def compression(path: str) -> str | None:
-    """``gz``, ``zst`` or None, by the file's name."""
-    suffix = path.rpartition(".")[2].lower()
-    return suffix if suffix in ("gz", "zst") else None
+    """``gz``, ``bz2``, ``xz``, ``zst`` or None, by the file's name."""
+    return _COMPRESSIONS.get(path.rpartition(".")[2].lower())
 
 
 def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
@@ -36,9 +39,15 @@ def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
     if kind == "zst":
         yield from _zstd(file)
         return
+    stream: Any = file
+    if kind == "gz":
+        stream = gzip.GzipFile(fileobj=file)
+    elif kind == "bz2":
+        stream = bz2.BZ2File(file)
+    elif kind == "xz":
+        stream = lzma.LZMAFile(file)  # noqa: SIM115 (file is the caller's)
     # read1, since read throws away what it has when it meets damage
-    stream = gzip.GzipFile(fileobj=file) if kind == "gz" else file
-    while chunk := stream.read1(_CHUNK):  # type: ignore[union-attr]
+    while chunk := stream.read1(_CHUNK):
         yield chunk
 
 
@@ -71,6 +80,13 @@ class Line(NamedTuple):
     offset: int
     data: bytes
     size: int
+
+    def check_size(self, limit: int) -> None:
+        """Raises:
+        BadRecord: it is longer than ``limit`` bytes, so that ``data`` is its beginning only.
+        """
+        if self.size > limit:
+            raise BadRecord("too_long", f"{self.size:,} bytes, more than --max-record-bytes {limit:,}")
 
     def text(self) -> str:
         """Strict UTF-8; a byte order mark at the stream's beginning does not count.
@@ -163,20 +179,22 @@ def read_lines(
     Yields:
         Bytes of the range read so far, now and then.
     """
-    limit = block.options.max_record_bytes
     with files.open(piece.path) as file:
-        lines = Lines(file, piece, limit)
-        for chunk in lines:
-            for line in chunk:
-                if not line.data or line.data.isspace():
-                    continue
-                try:
-                    if line.size > limit:
-                        raise BadRecord("too_long", f"{line.size:,} bytes, more than --max-record-bytes {limit:,}")
-                    add(block, line)
-                except BadRecord as bad:
-                    block.reject(line.offset, bad.reason, line.data, str(bad))
-            yield lines.position
+        yield from add_lines(Lines(file, piece, block.options.max_record_bytes), block, add)
+
+
+def add_lines(lines: Lines, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]) -> Iterator[int]:
+    """As ``read_lines``, of an open stream."""
+    for chunk in lines:
+        for line in chunk:
+            if not line.data or line.data.isspace():
+                continue
+            try:
+                line.check_size(block.options.max_record_bytes)
+                add(block, line)
+            except BadRecord as bad:
+                block.reject(line.offset, bad.reason, line.data, str(bad))
+        yield lines.position
 
 
 def plan_lines(path: str, files: Files, target_bytes: int) -> list[Cut]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from corpora.files import Files
-from corpora.readers.records import RAW_BYTES, BadRecord, BlockBuilder, Cut, DamagedFile, Range
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Line, chunks, read_lines
 
 
@@ -27,14 +28,19 @@ def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
                     break
         except STREAM_ERRORS as error:
             raise DamagedFile(error, 0, b"".join(pieces)[:RAW_BYTES]) from error
-    data = b"".join(pieces)
-    try:
-        if size > limit:
-            raise BadRecord("too_long", f"more than --max-record-bytes {limit:,}")
-        _add(block, Line(0, data, size))
-    except BadRecord as bad:
-        block.reject(0, bad.reason, data, str(bad))
+    add_whole(block, 0, b"".join(pieces))
     yield piece.bytes
+
+
+def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
+    """Add a whole file or member of an archive, of which no more was read than tells that it is too long."""
+    limit = block.options.max_record_bytes
+    try:
+        if len(data) > limit:
+            raise BadRecord("too_long", f"more than --max-record-bytes {limit:,}")
+        block.add(key, {block.options.text_field: Line(0, data, len(data)).text()}, data)
+    except BadRecord as bad:
+        block.reject(key, bad.reason, data, str(bad))
 
 
 def read_each_line(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
@@ -49,3 +55,36 @@ def _add(block: BlockBuilder, line: Line) -> None:
 
 def _add_line(block: BlockBuilder, line: Line) -> None:
     _add(block, line._replace(data=line.data.removesuffix(b"\r")))
+
+
+class GatheredLines:
+    """Neighbouring lines that become one record, known by the place of the first; in bounded memory."""
+
+    def __init__(self, block: BlockBuilder) -> None:
+        self._block = block
+        self._lines: list[bytes] = []
+        self._offset = self._size = 0
+
+    def append(self, line: Line) -> None:
+        if not self._size:
+            self._offset = line.offset
+        self._size += line.size + 1
+        if self._size <= self._block.options.max_record_bytes or not self._lines:
+            self._lines.append(line.data)
+
+    @property
+    def place(self) -> tuple[int, bytes] | None:
+        """Offset and first bytes; None while there is no line."""
+        return (self._offset, b"\n".join(self._lines)[:RAW_BYTES]) if self._size else None
+
+    def add(self) -> None:
+        """Hand the record to the block and begin the next one; blank lines alone are none."""
+        whole = Line(self._offset, b"\n".join(self._lines), self._size - 1)
+        self._lines, self._size = [], 0
+        if not whole.data.strip():
+            return
+        try:
+            whole.check_size(self._block.options.max_record_bytes)
+            _add(self._block, whole)
+        except BadRecord as bad:
+            self._block.reject(whole.offset, bad.reason, whole.data, str(bad))

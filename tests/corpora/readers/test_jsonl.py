@@ -29,7 +29,8 @@ BAD = [
     (b'{"text": ""}', "empty_text", "blank"),
     (b'{"text": " \\n\\t\\u00a0"}', "empty_text", "blank"),
     (b'{"text": 7}', "not_a_string", "int"),
-    (b'{"text": ["a"]}', "not_a_string", "list"),
+    (b'{"text": {"a": "b"}}', "not_a_string", "dict"),
+    (b'{"text": []}', "empty_cluster", "without texts"),
     (b'{"text": "' + b"x" * 200_000 + b'"}', "too_long", "200,012 bytes, more than --max-record-bytes 150,000"),
 ]
 FIRST = b'{"text": "before"}'

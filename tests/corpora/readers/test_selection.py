@@ -17,12 +17,14 @@ FILES = LocalFiles()
     [
         ("c4-train.00000-of-01024.json.gz", "jsonl"),
         ("00.JSONL.zst", "jsonl"),
+        ("a.jsonl.bz2", "jsonl"),
         ("a.ndjson", "jsonl"),
         ("a.parquet", "parquet"),
         ("data-00000-of-00001.arrow", "arrow"),
         ("a.feather", "arrow"),
         ("book.epub.txt", "text"),
         ("a.text.gz", "text"),
+        ("a.txt.xz", "text"),
     ],
 )
 def test_the_name_tells_the_format(tmp_path, name, format):
@@ -30,7 +32,7 @@ def test_the_name_tells_the_format(tmp_path, name, format):
     assert piece.format == format
 
 
-@pytest.mark.parametrize("name", ["README.md", "a.csv", "a.jsonl.bz2", "jsonl", "x.gz"])
+@pytest.mark.parametrize("name", ["README.md", "a.csv", "jsonl", "x.gz", "x.tar.gz"])
 def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
     for act in (plan_ranges, check_fields):
         with pytest.raises(FarspanError, match=f"{name}: no format is known .*--format"):
@@ -52,7 +54,9 @@ def test_a_file_that_cannot_be_read_is_one_reject(tmp_path, format, target_bytes
         assert block.read == 1
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "b.arrow", "a.jsonl.gz", "a.jsonl.zst", "a.txt.gz"])
+@pytest.mark.parametrize(
+    "name", ["a.parquet", "a.arrow", "b.arrow", "a.jsonl.gz", "a.jsonl.bz2", "a.jsonl.xz", "a.jsonl.zst", "a.txt.gz"]
+)
 def test_other_content_than_the_name_says(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"ARROW1\0\0 or not" if name == "b.arrow" else b"<html>not found</html>" * 40)
@@ -68,6 +72,13 @@ def test_other_content_than_the_name_says(tmp_path, name):
         ({"text_field": ""}, "--text-field"),
         ({"id_field": ""}, "--id-field"),
         ({"format": "text", "id_field": "id"}, "--id-field id: plain text has no fields"),
+        ({"format": "lines", "cluster_field": "c"}, "--cluster-field c: plain text has no fields"),
+        ({"cluster_field": ""}, "--cluster-field"),
+        ({"min_characters": -1}, "--min-characters -1"),
+        ({"min_tokens": -1}, "--min-tokens -1"),
+        ({"preprocess": ("join-lines", "shout")}, "--preprocess shout: unknown; give names among strip-gutenberg"),
+        ({"separator": "==="}, "--separator '===': .* for --format stories only"),
+        ({"format": "stories", "separator": " "}, "--separator ' '"),
     ],
 )
 def test_bad_options(options, message):
@@ -76,7 +87,7 @@ def test_bad_options(options, message):
 
 
 def test_options_that_do_not_fit_the_file():
-    with pytest.raises(FarspanError, match=r"a\.txt: plain text has no field 'id'"):
+    with pytest.raises(FarspanError, match=r"a\.txt: format text has no field 'id'; leave --id-field out"):
         plan_ranges("a.txt", FILES, ReadOptions(id_field="id"), 1)
     with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
         plan_ranges("a.parquet.gz", FILES, ReadOptions(), 1)

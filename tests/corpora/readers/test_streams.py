@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import tracemalloc
 import zlib
 
@@ -72,7 +74,13 @@ def one_frame(data):
 
 
 @pytest.mark.parametrize(
-    ("name", "compress"), [("a.jsonl.gz", lambda data: gzip.compress(data, 1)), ("a.jsonl.zst", one_frame)]
+    ("name", "compress"),
+    [
+        ("a.jsonl.gz", lambda data: gzip.compress(data, 1)),
+        ("a.jsonl.bz2", lambda data: bz2.compress(data, 1)),
+        ("a.jsonl.xz", lambda data: lzma.compress(data, preset=0)),
+        ("a.jsonl.zst", one_frame),
+    ],
 )
 class TestCompression:
     DATA = records(3000)
@@ -99,7 +107,13 @@ class TestCompression:
         """What another decompressor gets out of a cut file."""
         out = b""
         while packed:
-            frame = zlib.decompressobj(31) if name.endswith("gz") else zstandard.ZstdDecompressor().decompressobj()
+            new = {
+                "gz": lambda: zlib.decompressobj(31),
+                "bz2": bz2.BZ2Decompressor,
+                "xz": lzma.LZMADecompressor,
+                "zst": zstandard.ZstdDecompressor().decompressobj,
+            }
+            frame = new[name.rpartition(".")[2]]()
             out += frame.decompress(packed)
             packed = frame.unused_data
         return out
@@ -117,7 +131,8 @@ class TestCompression:
         assert reasons(read_all(name, files=InMemory(self.DATA))) == [("0", "unreadable_file")]
 
     def test_empty(self, name, compress):
-        assert read_all(name, files=InMemory(b"")).read == 0
+        # a file without a byte is no bz2 and no xz; of the others it is one without a stream
+        assert read_all(name, files=InMemory(b"")).read == name.endswith(("bz2", "xz"))
         assert read_all(name, files=InMemory(compress(b""))).read == 0
 
 

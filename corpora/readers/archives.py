@@ -1,0 +1,265 @@
+"""Members of tar and zip archives, read where they lie: nothing is unpacked to disk.
+
+A tar archive, plain or compressed as a whole, is read forwards in bounded memory; a plain one is cut into ranges of
+members. A zip archive is cut by the members of its directory, without which it cannot be read at all.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from typing import BinaryIO, cast
+
+from corpora.files import Files
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import Cut, DamagedFile, Range, group
+from corpora.readers.streams import STREAM_ERRORS, chunks, compression
+
+MEMBER_ERRORS = (*STREAM_ERRORS, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_TAR = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$", re.IGNORECASE)
+_LONGEST_NAME = 1 << 20  # bytes of a header that holds a name; it is read as a whole
+_NAMING = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
+_STEP = 1 << 20
+_SIDE_FILES = re.compile(r"(^|/)(\._[^/]*$|__MACOSX/)")  # what macOS puts beside the real ones
+
+Wanted = Callable[[str], bool]
+Add = Callable[[str, BinaryIO], Iterator[int]]  # name and content of a member -> bytes read of it now and then
+
+
+def is_archive(path: str) -> bool:
+    return is_zip(path) or bool(_TAR.search(path))
+
+
+def is_zip(path: str) -> bool:
+    return path.lower().endswith(".zip")
+
+
+def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> list[Cut]:
+    """Cuts between members.
+
+    One range where the archive is compressed as a whole, and where only one that sees all members can tell: a name that
+    occurs twice, no wanted member at all.
+    """
+    size = files.size(path)
+    if compression(path):
+        return [Cut(0, 1, size)]
+    with files.open(path) as file:
+        if is_zip(path):
+            try:
+                members = zipfile.ZipFile(file).infolist()
+            except zipfile.BadZipFile:
+                return [Cut(0, 1, size)]
+            if _one_range([info.filename for info in members], wanted):
+                return [Cut(0, len(members), size)]
+            return group([info.compress_size for info in members], target_bytes)
+        names, edges = [], []
+        try:
+            for _, header in _headers(file):
+                names.append(header.name)
+                edges.append(header.offset)
+        except DamagedFile:
+            pass  # whoever reads the last range will tell
+    if _one_range(names, wanted):
+        return [Cut(0, size, size)]
+    edges = [0, *edges[1:], size]
+    cuts = group([stop - start for start, stop in pairwise(edges)], target_bytes)
+    return [Cut(edges[cut.start], edges[cut.stop], cut.bytes) for cut in cuts]
+
+
+def _one_range(names: list[str], wanted: Wanted) -> bool:
+    return len(set(names)) < len(names) or not any(map(wanted, names))
+
+
+def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted, add: Add) -> Iterator[int]:
+    """Hand every wanted member of a range to ``add``.
+
+    Folders, links and devices are no members. A name that leads out of the archive and a name that occurred before are
+    rejects. A damaged member of a zip is a reject and its neighbours are read; a tar ends there.
+
+    Yields:
+        Bytes of the range read so far.
+
+    Raises:
+        DamagedFile: the archive is cut or damaged.
+    """
+    seen: set[str] = set()
+    with files.open(piece.path) as file:
+        read = _zip_members if is_zip(piece.path) else _tar_members
+        for name, opened, position in read(file, piece):
+            if not wanted(name) or _SIDE_FILES.search(name):
+                continue
+            if why := _unsafe(name):
+                block.reject(name, "unsafe_name", b"", f"{why}; pack the archive again with plain relative names")
+            elif name in seen:
+                block.reject(name, "duplicate_name", b"", "an earlier member of the archive has this name")
+            else:
+                seen.add(name)
+                try:
+                    with opened() as stream:
+                        for done in add(name, stream):
+                            yield min(position + done, piece.bytes)
+                except MEMBER_ERRORS as error:
+                    block.prefix = ""
+                    damaged = DamagedFile(_as_end(error), name)
+                    if not is_zip(piece.path):
+                        raise damaged from error
+                    block.reject(name, damaged.reason, b"", str(damaged))
+            seen.add(name)
+            yield min(position, piece.bytes)
+    if not seen and piece.start == 0 and piece.bytes == files.size(piece.path):
+        block.reject(0, "no_member", b"", "the archive has no member of the kind that the format reads")
+
+
+def _as_end(error: Exception) -> Exception:
+    """tarfile says ``ReadError`` where a member's bytes end early."""
+    return EOFError(str(error)) if isinstance(error, tarfile.ReadError) else error
+
+
+def _unsafe(name: str) -> str | None:
+    if "\0" in name or name != name.encode(errors="replace").decode():
+        return "the name is no UTF-8 text"
+    if name.startswith(("/", "\\")) or re.match("[A-Za-z]:", name):
+        return "the name is an absolute path"
+    if ".." in re.split(r"[/\\]", name):
+        return "the name leads out of the archive"
+    return None
+
+
+Opened = Callable[[], BinaryIO]
+
+
+def _tar_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int]]:
+    packed = compression(piece.path) is not None
+    stream = cast(BinaryIO, _Forwards(chunks(file, piece.path))) if packed else file
+    start = 0 if packed else piece.start
+    stream.seek(start)
+    for archive, header in _headers(stream):
+        if not packed and header.offset >= piece.stop:
+            return
+        if header.isreg():
+            yield header.name, partial(_open, stream, archive, header), file.tell() - start
+
+
+def _open(stream: BinaryIO, archive: tarfile.TarFile, header: tarfile.TarInfo) -> BinaryIO:
+    return cast(BinaryIO, archive.extractfile(header) if header.issparse() else _Body(stream, header.size))
+
+
+class _Body(io.BufferedIOBase):
+    """The ``size`` bytes of a member, which begin where ``stream`` stands; up to a cut, all of them."""
+
+    def __init__(self, stream: BinaryIO, size: int) -> None:
+        self._stream, self._left, self._at = stream, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def read1(self, size: int = -1, /) -> bytes:
+        wanted = self._left if size < 0 else min(size, self._left)
+        data: bytes = self._stream.read1(wanted) if wanted else b""  # type: ignore[attr-defined]
+        if wanted and not data:
+            raise EOFError("the archive ends inside a member")
+        self._left -= len(data)
+        self._at += len(data)
+        return data
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = self._left if size is None or size < 0 else min(size, self._left)
+        pieces = []
+        while wanted:
+            pieces.append(self.read1(wanted))
+            wanted -= len(pieces[-1])
+        return b"".join(pieces)
+
+
+def _zip_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int]]:
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise DamagedFile(
+            OSError(f"{error}; an archive that was cut has lost its directory: fetch it again"), 0
+        ) from error
+    position = 0
+    for info in archive.infolist()[piece.start : piece.stop]:
+        if not info.is_dir():
+            yield info.filename, cast(Opened, partial(archive.open, info)), position
+        position += info.compress_size
+
+
+class _Header(tarfile.TarInfo):
+    """A header that is checked: at a cut or damaged one ``tarfile`` would end as if the archive did."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
+        header = cast(_Header, super().frombuf(buf, encoding, errors))
+        if header.size < 0 or (header.type in _NAMING and header.size > _LONGEST_NAME):
+            raise tarfile.HeaderError(f"a size of {header.size:,} bytes")
+        return header
+
+    @classmethod
+    def fromtarfile(cls, tarfile_: tarfile.TarFile) -> _Header:
+        try:
+            return cast(_Header, super().fromtarfile(tarfile_))
+        except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError) as error:  # type: ignore[attr-defined]
+            raise EOFError("the archive ends without its end mark") from error
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            raise  # the end mark
+        except (tarfile.HeaderError, ValueError, OverflowError) as error:
+            raise OSError(f"no tar header: {error}") from error
+
+
+def _headers(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
+    """The headers from where ``stream`` stands, each with the archive that opens it.
+
+    Raises:
+        DamagedFile: the archive does not end with its end mark.
+    """
+    place = stream.tell()
+    try:
+        archive = tarfile.TarFile(fileobj=stream, tarinfo=_Header, errors="surrogateescape")
+        while (header := archive.next()) is not None:
+            yield archive, header
+            if archive.offset <= place:
+                raise OSError("a tar header that leads backwards")
+            place = archive.offset
+            archive.members = []  # type: ignore[attr-defined]  # or it would remember all
+    except (*STREAM_ERRORS, tarfile.TarError, ValueError, OverflowError) as error:
+        raise DamagedFile(_as_end(error), place) from error
+
+
+class _Forwards:
+    """A decompressed stream as the file that ``tarfile`` wants; seeks forwards by reading."""
+
+    def __init__(self, source: Iterator[bytes]) -> None:
+        self._source, self._held, self._at = source, b"", 0
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        while self._at < offset:
+            if not self.read(min(offset - self._at, _STEP)):
+                raise EOFError("the archive ends inside a member")
+        if offset < self._at or whence:
+            raise io.UnsupportedOperation("a compressed archive is read forwards")
+        return self._at
+
+    def read1(self, size: int) -> bytes:
+        self._held = self._held or next(self._source, b"")
+        data, self._held = self._held[:size], self._held[size:]
+        self._at += len(data)
+        return data
+
+    def read(self, size: int) -> bytes:
+        pieces = []
+        while size and (piece := self.read1(size)):
+            pieces.append(piece)
+            size -= len(piece)
+        return b"".join(pieces)

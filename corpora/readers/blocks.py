@@ -1,0 +1,140 @@
+"""Records are judged here, whatever their format: kept, left out or rejected."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from corpora.preprocessing import STEPS
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, ReadOptions, RecordBlock, Reject
+
+_RECORD_BYTES = 100  # what a record takes beside its text
+
+
+@dataclass
+class BlockBuilder:
+    """Judges records and gathers the good ones into blocks.
+
+    Attributes:
+        prefix: stands before the place of every record: the name of the archive's member that is being read, and a
+            colon.
+        split: how the text of a record falls into the documents of a cluster; None where a text is a document.
+    """
+
+    path: str
+    options: ReadOptions
+    prefix: str = ""
+    split: Callable[[str], list[str]] | None = None
+    _texts: list[str] = field(default_factory=list)
+    _keys: list[str] = field(default_factory=list)
+    _ids: list[str] = field(default_factory=list)
+    _clusters: list[str | None] = field(default_factory=list)
+    _rejects: list[Reject] = field(default_factory=list)
+    _filtered: int = 0
+    _bytes: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= BLOCK_BYTES
+
+    def add(self, key: int | str, record: Mapping[str, Any], raw: bytes) -> None:
+        """Keep the text of ``record``, or each of its list of texts, or reject it and keep the beginning of ``raw``."""
+        name = self.options.text_field
+        try:
+            if name not in record:
+                raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
+            own, cluster = self._own_id(record), self._own_cluster(record)
+        except BadRecord as bad:
+            self.reject(key, bad.reason, raw, str(bad))
+            return
+        text = record[name]
+        if self.split and isinstance(text, str) and text:
+            text = self.split(text)
+        if isinstance(text, list):
+            self._add_cluster(key, text, own, cluster, raw)
+        else:
+            self._judge(str(key), text, own, cluster, raw)
+
+    def _add_cluster(
+        self, key: int | str, texts: Sequence[Any], own: str | None, cluster: str | None, raw: bytes
+    ) -> None:
+        """Judge each of the texts for itself, so that a bad one does not cost its neighbours."""
+        if not texts:
+            self.reject(key, "empty_cluster", raw, f"{self.options.text_field!r} is a list without texts")
+        if self.options.cluster_field is None:
+            cluster = f"{self.prefix}{key}"
+        for number, text in enumerate(texts):
+            piece = text if isinstance(text, str) else reprlib.repr(text)
+            document = None if own is None else f"{own}.{number}"
+            self._judge(f"{key}.{number}", text, document, cluster, piece[:RAW_BYTES].encode(errors="backslashreplace"))
+
+    def _judge(self, key: str, text: Any, own: str | None, cluster: str | None, raw: bytes) -> None:
+        name = self.options.text_field
+        if text is None:
+            self.reject(key, "null_text", raw, f"{name!r} is null")
+        elif not isinstance(text, str):
+            self.reject(key, "not_a_string", raw, f"{name!r} is of type {type(text).__name__}")
+        elif not text or text.isspace():
+            self.reject(key, "empty_text", raw, f"{name!r} is empty or blank")
+        elif half := _half_pair(text):
+            self.reject(key, "invalid_utf8", raw, f"{name!r} holds {half}, half of a surrogate pair")
+        else:
+            self._keep(key, text, own, cluster)
+
+    def _keep(self, key: str, text: str, own: str | None, cluster: str | None) -> None:
+        for step in self.options.preprocess:
+            text = STEPS[step](text)
+        if not text or text.isspace() or len(text) < self.options.min_characters:
+            self._filtered += 1
+            return
+        self._texts.append(text)
+        self._keys.append(self.prefix + key)
+        if own is not None:
+            self._ids.append(own)
+        self._clusters.append(cluster)
+        self._bytes += len(text) + _RECORD_BYTES
+
+    def _own_id(self, record: Mapping[str, Any]) -> str | None:
+        name = self.options.id_field
+        return None if name is None else _name_of(record, name, "missing_id")
+
+    def _own_cluster(self, record: Mapping[str, Any]) -> str | None:
+        name = self.options.cluster_field
+        return None if name is None or record.get(name) is None else _name_of(record, name, "missing_cluster")
+
+    def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
+        raw = raw[:RAW_BYTES]
+        # names in them may hold half a surrogate pair
+        key = f"{self.prefix}{key}".encode(errors="backslashreplace").decode()
+        detail = detail.encode(errors="backslashreplace").decode()
+        self._rejects.append(Reject(self.path, key, reason, raw, detail))
+        self._bytes += len(raw) + _RECORD_BYTES
+
+    def take(self, position: int) -> RecordBlock:
+        """The block so far; begins the next one."""
+        ids = None if self.options.id_field is None else self._ids
+        block = RecordBlock(self._texts, self._keys, ids, self._clusters, self._rejects, self._filtered, position)
+        self._texts, self._keys, self._ids, self._clusters, self._rejects = [], [], [], [], []
+        self._filtered = self._bytes = 0
+        return block
+
+
+def _name_of(record: Mapping[str, Any], field: str, reason: str) -> str:
+    own = record.get(field)
+    # bool is an int to Python
+    if isinstance(own, str | int) and not isinstance(own, bool) and own != "" and not _half_pair(str(own)):
+        return str(own)
+    raise BadRecord(reason, f"{field!r} is {str(own)[:100]!r}, not a string or integer")
+
+
+def _half_pair(text: str) -> str | None:
+    """The first lone surrogate, escaped: JSON may hold it as ``\\udXXX``, but no UTF-8 can."""
+    if text.isascii():
+        return None
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return ascii(text[error.start])
+    return None

@@ -1,0 +1,31 @@
+"""Archives of texts, one a member: Books3 (``books3.tar.gz`` with ``.../Title.epub.txt``) and what looks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from corpora.files import Files
+from corpora.readers.archives import plan_archive, read_archive
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import Cut, Range
+from corpora.readers.text import add_whole
+
+
+def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    return plan_archive(path, files, target_bytes, _is_text)
+
+
+def _is_text(name: str) -> bool:
+    return name.lower().endswith((".txt", ".text"))
+
+
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """Each text member (``.txt``, ``.text``) is a record; its path in the archive is its place."""
+
+    def add(name: str, stream: BinaryIO) -> Iterator[int]:
+        data = stream.read(block.options.max_record_bytes + 1)
+        add_whole(block, name, data)
+        yield len(data)
+
+    return read_archive(piece, files, block, _is_text, add)

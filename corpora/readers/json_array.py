@@ -1,0 +1,185 @@
+"""Files with one JSON array of records, however large, or with a record on each line: record by record."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from corpora.files import Files
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunks, plan_lines
+
+Add = Callable[[BlockBuilder, Line], None]
+_OUTER = re.compile(rb'[^"\[\]{},]*+')  # up to what may end a record of the array
+_INNER = re.compile(rb'[^"\[\]{}]*+')  # up to a string or a bracket, inside a record
+_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # up to the string's end or that of the data
+_LOOKED_AT = 1 << 20
+
+
+def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    """Cuts of a file of lines; an array is one range."""
+    with files.open(path) as file:
+        array = is_array(file, path)
+    return [Cut(0, 1, files.size(path))] if array else plan_lines(path, files, target_bytes)
+
+
+def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
+    """Hand every record of the range to ``add`` as the JSON text it is; its place is its offset in the file."""
+    limit = block.options.max_record_bytes
+    with files.open(piece.path) as file:
+        if is_array(file, piece.path):
+            yield from add_lines(_Elements(file, piece, limit), block, add)
+        else:
+            yield from add_lines(Lines(file, piece, limit), block, add)
+
+
+def parse(line: Line) -> Any:
+    """The JSON value of a record.
+
+    Raises:
+        BadRecord: not JSON, or not UTF-8.
+    """
+    text = line.text()
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadRecord("broken_json", str(error)) from error
+
+
+def is_array(file: BinaryIO, path: str) -> bool:
+    """Whether the file begins an array that is not the record of its first line; leaves it at its beginning.
+
+    Two lines that are each an array are two records.
+    """
+    try:
+        head = next(chunks(file, path), b"")[:_LOOKED_AT]
+    except STREAM_ERRORS:
+        head = b""
+    file.seek(0)
+    lines = [line.strip() for line in head.removeprefix(codecs.BOM_UTF8).split(b"\n") if line.strip()]
+    if not lines or not lines[0].startswith(b"["):
+        return False
+    return not (lines[0].endswith(b"]") and len(lines) > 1 and lines[1].startswith(b"["))
+
+
+def fields(path: str, files: Files) -> dict[str, int]:
+    """Names of the fields of the first good records that are objects, and characters of text in each."""
+    size = files.size(path)
+    found: dict[str, int] = {}
+    with files.open(path) as file:
+        piece = Range(path, "", 0, size, size)
+        array = is_array(file, path)
+        try:
+            first = next(filter(None, (_Elements if array else Lines)(file, piece, _LOOKED_AT)), [])
+        except DamagedFile:
+            first = []  # whoever reads the file will tell
+    for line in first[:100]:
+        try:
+            record = parse(line)
+        except BadRecord:
+            continue
+        if isinstance(record, dict):
+            for name, value in record.items():
+                found[name] = found.get(name, 0) + (len(value) if isinstance(value, str) else 0)
+    return found
+
+
+class _Elements(Lines):
+    """The elements of one array, found by their brackets and parsed by nobody, in bounded memory."""
+
+    def __iter__(self) -> Iterator[list[Line]]:
+        """Yields the elements of one chunk after the other.
+
+        Raises:
+            DamagedFile: the file ends inside the array, is damaged, or goes on behind it.
+        """
+        scan = _Scan(self._limit)
+        try:
+            for chunk in chunks(self._file, self._piece.path):
+                yield scan.feed(chunk)
+                if scan.behind is not None:
+                    raise OSError(f"byte {scan.behind}: text behind the JSON array")
+            if scan.depth:
+                raise EOFError("the file ends inside the JSON array")
+        except STREAM_ERRORS as error:
+            raise DamagedFile(error, scan.start, scan.held) from error
+
+
+class _Scan:
+    """Where in an array the scan stands.
+
+    Attributes:
+        depth: of brackets: 0 outside the array, 1 between its elements.
+        start: offset of the element that is being read, white space before it included.
+        behind: offset of what stands behind the array and is no white space.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.depth = self.start = 0
+        self.behind: int | None = None
+        self._offset = 0  # of the chunk
+        self._size = 0  # of the element so far
+        self._pieces: list[bytes] = []  # of the element, or its beginning once it is too long
+        self._in_string = self._escaped = self._ended = False
+
+    @property
+    def held(self) -> bytes:
+        return b"".join(self._pieces)[:RAW_BYTES]
+
+    def feed(self, chunk: bytes) -> list[Line]:
+        """The elements that end in ``chunk``."""
+        found: list[Line] = []
+        begin = place = 0  # of the element's part in this chunk; of the scan
+        while place < len(chunk):
+            if self._in_string:
+                place = self._skip_string(chunk, place)
+                continue
+            if self._ended:
+                self.behind = self._offset + place if chunk[place:].strip() else None
+                break
+            place = (_INNER if self.depth > 1 else _OUTER).match(chunk, place).end()  # type: ignore[union-attr]
+            sign, place = chunk[place : place + 1], place + 1
+            if sign == b'"':
+                self._in_string = True
+            elif sign in (b"[", b"{"):
+                self.depth += 1
+            elif sign in (b"]", b"}"):
+                self.depth -= 1
+            self._ended = self.depth == 0 and sign in (b"]", b"}")
+            if self._ended or (self.depth == 1 and sign == b","):
+                self._hold(chunk[begin : place - 1])
+                found += self._take()
+            if self._ended or (self.depth == 1 and sign in (b"[", b",")):
+                begin, self.start = place, self._offset + place
+        if self.depth:
+            self._hold(chunk[begin:])
+        self._offset += len(chunk)
+        return found
+
+    def _skip_string(self, chunk: bytes, place: int) -> int:
+        """Where the scan goes on behind the string, or behind the part of it that is in ``chunk``."""
+        place += self._escaped
+        self._escaped = False
+        place = _STRING.match(chunk, place).end()  # type: ignore[union-attr]
+        if place < len(chunk):
+            self._in_string, self._escaped = chunk[place : place + 1] != b'"', chunk[place : place + 1] != b'"'
+        return place + 1
+
+    def _hold(self, part: bytes) -> None:
+        self._size += len(part)
+        self._pieces.append(part)
+        if self._size > self._limit:
+            self._pieces = [self.held]
+
+    def _take(self) -> list[Line]:
+        data, size = b"".join(self._pieces), self._size
+        self._pieces, self._size = [], 0
+        start = self.start + len(data) - len(data.lstrip())
+        data = data.strip()
+        # the white space round a long element is not worth the counting
+        return [Line(start, data, size if size > self._limit else len(data))] if data else []

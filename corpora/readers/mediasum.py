@@ -1,0 +1,56 @@
+"""MediaSum: interviews as ``{id, program, date, url, title, summary, utt: [...], speaker: [...]}``.
+
+Published as one JSON array of 4.5 GB (``news_dialogue.json``), which is read interview by interview; a file with an
+interview on each line is read too. Source: Zhu et al. 2021, "MediaSum", section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from corpora.files import Files
+from corpora.readers import json_array
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import BadRecord, Range
+from corpora.readers.streams import Line
+
+plan = json_array.plan
+
+
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """Each interview is a record: a line ``speaker: utterance`` for each turn, whatever ``text_field``."""
+    return json_array.read(piece, files, block, _add)
+
+
+def fields(path: str, files: Files) -> dict[str, int]:
+    """Names of the fields of the first interviews, and ``text``, which the reader makes."""
+    found = json_array.fields(path, files)
+    return {**found, "text": max(found.values(), default=0) + 1} if found else {}
+
+
+def _add(block: BlockBuilder, line: Line) -> None:
+    interview = json_array.parse(line)
+    if not isinstance(interview, dict):
+        raise BadRecord("not_an_object", f"a JSON value of type {type(interview).__name__}")
+    block.add(line.offset, {**interview, block.options.text_field: dialogue(interview)}, line.data)
+
+
+def dialogue(interview: dict[str, Any]) -> str:
+    """The turns of an interview, a line each; line ends inside an utterance become spaces.
+
+    Raises:
+        BadRecord: ``utt`` and ``speaker`` are not two lists of strings of one length.
+    """
+    turns, speakers = interview.get("utt"), interview.get("speaker")
+    for name, value in (("utt", turns), ("speaker", speakers)):
+        if name not in interview:
+            raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(interview)[:1000]}")
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise BadRecord("broken_dialogue", f"{name!r} is not a list of strings")
+    assert isinstance(turns, list)
+    assert isinstance(speakers, list)
+    if len(turns) != len(speakers):
+        raise BadRecord("broken_dialogue", f"{len(turns)} utterances of {len(speakers)} speakers")
+    pairs = ((" ".join(speaker.split()), " ".join(turn.split())) for speaker, turn in zip(speakers, turns, strict=True))
+    return "\n".join(f"{speaker}: {turn}" if speaker else turn for speaker, turn in pairs if turn)

@@ -1,0 +1,79 @@
+"""Clusters of related news articles: NewSHead as PRIMERA publishes it, in ``.pt`` files, and the same as JSON.
+
+A file is a list of clusters, or has a cluster on each line. A cluster is a list of articles, or an object with such a
+list as ``articles`` or ``documents``; an article is an object with ``text`` (or what ``text_field`` says), or a string.
+Source: Gu et al. 2020, "Generating Representative Headlines for News Stories"; Xiao et al. 2022, "PRIMERA", section 3.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+from corpora.files import Files
+from corpora.readers import json_array
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.streams import Line
+
+_LISTS = ("articles", "documents")
+
+
+def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    return [Cut(0, 1, files.size(path))] if _saved_by_torch(path) else json_array.plan(path, files, target_bytes)
+
+
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """Each cluster is a record; its place is its offset in a JSON file, its number in a ``.pt`` file."""
+    if not _saved_by_torch(piece.path):
+        yield from json_array.read(piece, files, block, _add_line)
+        return
+    clusters = _load(piece.path, files)
+    for number, cluster in enumerate(clusters):
+        try:
+            _add(block, number, cluster, b"")
+        except BadRecord as bad:
+            block.reject(number, bad.reason, str(cluster)[:RAW_BYTES].encode(errors="backslashreplace"), str(bad))
+        if block.full:
+            yield piece.bytes * number // len(clusters)
+
+
+def _saved_by_torch(path: str) -> bool:
+    return path.lower().endswith((".pt", ".pth"))
+
+
+def _load(path: str, files: Files) -> list[Any]:
+    """The list in a ``.pt`` file. Lists, dicts, strings and numbers are all that is let in: nothing is executed.
+
+    Raises:
+        DamagedFile: anything else, or a file that is cut.
+    """
+    import torch  # no other part of corpora needs it
+
+    try:
+        with files.open(path) as file:
+            clusters = torch.load(file, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        reason = str(error).partition("\n")[0][:1000]
+        cure = "only lists, dicts, strings and numbers are loaded; save it again as JSON lines"
+        raise DamagedFile(OSError(f"{reason}; {cure}"), 0) from error
+    if not isinstance(clusters, list):
+        raise DamagedFile(OSError(f"a {type(clusters).__name__}, where a list of clusters is expected"), 0)
+    return clusters
+
+
+def _add_line(block: BlockBuilder, line: Line) -> None:
+    _add(block, line.offset, json_array.parse(line), line.data)
+
+
+def _add(block: BlockBuilder, key: int, cluster: Any, raw: bytes) -> None:
+    articles = cluster
+    if isinstance(cluster, dict):
+        articles = next((cluster[name] for name in _LISTS if name in cluster), None)
+    if not isinstance(articles, list):
+        raise BadRecord("not_a_cluster", f"neither a list of documents nor an object with {' or '.join(_LISTS)}")
+    field = block.options.text_field
+    record = cluster if isinstance(cluster, dict) else {}
+    texts = [article.get(field) if isinstance(article, dict) else article for article in articles]
+    block.add(key, {**record, field: texts}, raw)

@@ -1,0 +1,152 @@
+"""OpenSubtitles as OPUS distributes it: films as XML, or all films of a language as lines of text.
+
+- ``.xml``, ``.xml.gz``, and ``.zip`` or ``.tar`` archives of them: a file is a film, its text a line for each sentence.
+  Both kinds of OPUS are read: ``raw`` (sentences of text) and ``xml`` (sentences of ``<w>`` words, which are joined by
+  spaces; prefer ``raw``, where the spacing is the film's own).
+- ``.txt``, ``.txt.gz`` (monolingual text): films are not told apart there. A document is the run of lines that begin in
+  one 64 KiB of the uncompressed file, about a film and a half.
+
+Source: Lison and Tiedemann 2016, "OpenSubtitles2016", section 3; https://opus.nlpl.eu.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+from xml.parsers import expat
+
+from corpora.files import Files
+from corpora.readers.archives import is_archive, plan_archive, read_archive
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
+from corpora.readers.streams import STREAM_ERRORS, Lines, chunks, compression
+from corpora.readers.text import GatheredLines
+
+RUN_BYTES = 64 << 10
+_XML = re.compile(r"\.xml(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+
+
+def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    if is_archive(path):
+        return plan_archive(path, files, target_bytes, _is_xml)
+    size = files.size(path)
+    if _is_xml(path) or compression(path):
+        return [Cut(0, 1, size)]
+    step = max(1, target_bytes // RUN_BYTES) * RUN_BYTES  # so that no range cuts a run
+    return [Cut(start, min(start + step, size), min(step, size - start)) for start in range(0, max(1, size), step)]
+
+
+def _is_xml(path: str) -> bool:
+    return bool(_XML.search(path))
+
+
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """A record is a film, by its path in an archive, or a run of lines, by the offset of the first."""
+    if is_archive(piece.path):
+
+        def add(name: str, stream: BinaryIO) -> Iterator[int]:
+            _add_film(block, name, stream, name)
+            yield 0
+
+        yield from read_archive(piece, files, block, _is_xml, add)
+    elif _is_xml(piece.path):
+        with files.open(piece.path) as file:
+            try:
+                _add_film(block, 0, file, piece.path)
+            except STREAM_ERRORS as error:
+                raise DamagedFile(error, 0) from error
+    else:
+        yield from _read_runs(piece, files, block)
+
+
+def _read_runs(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    with files.open(piece.path) as file:
+        lines = Lines(file, piece, block.options.max_record_bytes)
+        run = GatheredLines(block)
+        number = -1
+        try:
+            for chunk in lines:
+                for line in chunk:
+                    if line.offset // RUN_BYTES != number:
+                        run.add()
+                        number = line.offset // RUN_BYTES
+                    run.append(line)
+                yield lines.position
+        except DamagedFile as damaged:
+            if run.place:
+                damaged.key, damaged.raw = str(run.place[0]), run.place[1]
+            raise
+        run.add()
+
+
+def _add_film(block: BlockBuilder, key: int | str, stream: BinaryIO, path: str) -> None:
+    film = _Film()
+    limit = block.options.max_record_bytes
+    size = 0
+    head = b""
+    try:
+        for chunk in chunks(stream, path):
+            head = head or chunk
+            size += len(chunk)
+            if size > limit:
+                raise BadRecord("too_long", f"more than --max-record-bytes {limit:,}")
+            film.feed(chunk)
+        film.feed(b"", last=True)
+    except BadRecord as bad:
+        block.reject(key, bad.reason, head, str(bad))
+    else:
+        block.add(key, {block.options.text_field: "\n".join(film.sentences)}, head)
+
+
+class _Film:
+    """The sentences of an OPUS document.
+
+    Entities, which a file can declare to grow without bounds or to read other files, are refused: OPUS has none.
+    """
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self._pieces: list[str] | None = None  # of the open sentence
+        self._words: list[str] = []
+        self._word = False
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.EntityDeclHandler = self._entity
+
+    def feed(self, data: bytes, last: bool = False) -> None:
+        """Raises:
+        BadRecord: not XML, or XML with entities of its own.
+        """
+        try:
+            self._parser.Parse(data, last)
+        except (expat.ExpatError, ValueError) as error:
+            raise BadRecord("broken_xml", str(error)) from error
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "s":
+            self._pieces, self._words = [], []
+        elif name == "w" and self._pieces is not None:
+            self._words.append("")
+            self._word = True
+
+    def _text(self, data: str) -> None:
+        if self._word:
+            self._words[-1] += data
+        elif self._pieces is not None:
+            self._pieces.append(data)
+
+    def _end(self, name: str) -> None:
+        if name == "w":
+            self._word = False
+        elif name == "s" and self._pieces is not None:
+            # what stands between words is layout
+            if sentence := " ".join((" ".join(self._words) if self._words else " ".join(self._pieces)).split()):
+                self.sentences.append(sentence)
+            self._pieces, self._words = None, []
+
+    def _entity(self, *declaration: object) -> None:
+        raise BadRecord("unsafe_xml", f"declares the entity {declaration[0]!r}; subtitles need none")

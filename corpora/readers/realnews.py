@@ -1,0 +1,48 @@
+"""RealNews: JSON lines with ``text``, ``title``, ``domain``, ``url``; as published (``realnews.tar.gz``) or unpacked.
+
+Source: Zellers et al. 2019, "Defending Against Neural Fake News", appendix A. The text alone is the document.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from corpora.files import Files
+from corpora.readers import jsonl
+from corpora.readers.archives import is_archive, plan_archive, read_archive
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import Cut, Range
+from corpora.readers.streams import Lines, add_lines, plan_lines
+
+_ENDLESS = 1 << 62  # the lines of a member have no stop
+
+
+def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
+    if is_archive(path):
+        return plan_archive(path, files, target_bytes, _is_lines)
+    return plan_lines(path, files, target_bytes)
+
+
+def _is_lines(name: str) -> bool:
+    return name.lower().endswith((".jsonl", ".json", ".ndjson"))
+
+
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """Each line is a record; in an archive its place is ``member:offset``."""
+    if not is_archive(piece.path):
+        return jsonl.read(piece, files, block)
+
+    def add(name: str, stream: BinaryIO) -> Iterator[int]:
+        block.prefix = f"{name}:"
+        whole = Range(posixpath.basename(name), piece.format, 0, _ENDLESS, _ENDLESS)
+        yield from add_lines(Lines(stream, whole, block.options.max_record_bytes), block, jsonl.add)
+        block.prefix = ""
+
+    return read_archive(piece, files, block, _is_lines, add)
+
+
+def fields(path: str, files: Files) -> dict[str, int]:
+    """As of JSON lines; nothing is known of an archive before it is read."""
+    return {} if is_archive(path) else jsonl.fields(path, files)

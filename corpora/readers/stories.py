@@ -1,0 +1,48 @@
+"""Plain text that holds many documents with a line between them: CC-Stories and its like.
+
+The line is a blank one, or what ``separator`` says (``<|endoftext|>``, ``=====``), white space round it aside. With a
+separator of their own, stories keep their blank lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from corpora.files import Files
+from corpora.readers.blocks import BlockBuilder
+from corpora.readers.records import DamagedFile, Range
+from corpora.readers.streams import Lines, compression
+from corpora.readers.text import GatheredLines
+
+
+def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
+    """Each story is a record; its place is the offset of its first line.
+
+    A story belongs to the range in which the separator before it begins, so ranges may cut anywhere.
+    """
+    separator = (block.options.separator or "").strip().encode()
+    with files.open(piece.path) as file:
+        # a story may end behind the range
+        whole = Range(piece.path, piece.format, piece.start, files.size(piece.path), piece.bytes)
+        lines = Lines(file, whole, block.options.max_record_bytes)
+        story = GatheredLines(block)
+        inside = piece.start == 0
+        plain = compression(piece.path) is None
+        try:
+            for chunk in lines:
+                for line in chunk:
+                    if line.data.strip() == separator:
+                        story.add()
+                        inside = True
+                        if plain and line.offset >= piece.stop:
+                            return
+                    elif inside:
+                        story.append(line)
+                    elif plain and line.offset >= piece.stop:
+                        return
+                yield lines.position
+        except DamagedFile as damaged:
+            if story.place:
+                damaged.key, damaged.raw = str(story.place[0]), story.place[1]
+            raise
+        story.add()
