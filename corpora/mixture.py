@@ -139,9 +139,12 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
         temperature = 1.0 if temperature is None else temperature
         if not temperature > 0:
             raise FarspanError(f"temperature {temperature}: must be above 0; 1 is by size, inf the same for all")
-        # relative to the largest, so that no temperature overflows
         largest = max(source.available for source in sources.values())
-        sizes = {name: (source.available / largest) ** (1 / temperature) for name, source in sources.items()}
+        sizes = {
+            # exact where it can be; else relative to the largest, so that no temperature overflows
+            name: source.available if temperature == 1 else (source.available / largest) ** (1 / temperature)
+            for name, source in sources.items()
+        }
         if not min(sizes.values()) > 0:
             raise FarspanError(f"temperature {temperature}: is so low that sources get nothing; raise it")
     else:
