@@ -12,7 +12,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -150,7 +152,8 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
         raise FarspanError(
             f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
         )
-    folded = fold(Receipt.from_json(read_bytes(files, path)) for path in paths.values())
+    with ThreadPoolExecutor(8) as pool:  # for object stores, where each read is a wait
+        folded = fold(map(Receipt.from_json, pool.map(partial(read_bytes, files), paths.values())))
     _check_budget(output, folded, error_budget)
     head = Manifest(**{**started["head"], "inputs": tuple(started["head"]["inputs"])})
     manifest = replace(head, **folded, farspan_version=farspan_version())

@@ -273,6 +273,16 @@ def test_what_reads_local_disk_says_so(run, command):
     assert err.startswith("farspan: s3://bucket/corpus: is read from local disk only; copy")
 
 
+def test_masks_whose_corpus_stayed_in_the_bucket_ask_for_it(run, store, bucket, local, tmp_path):
+    copy(f"{local}/corpus", f"{bucket}/corpus")
+    command = ["mask", "span", "--preset", "t5", "--corpus", f"{bucket}/corpus", "--output", tmp_path / "masks"]
+    assert run(*command, *store.flags)[0] == 0
+    status, _, err = run("verify", tmp_path / "masks")
+    assert (status, len(err.splitlines())) == (1, 1)
+    assert "its corpus is not on this disk at s3://bucket/corpus; say where it is: --corpus FOLDER" in err
+    assert run("verify", tmp_path / "masks", "--corpus", f"{local}/corpus")[0] == 0
+
+
 def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_path):
     """With n spills, b buckets and fan-in f: n reads to merge and n / f * b to pack, in place of n * b."""
     spills, buckets, fan_in = 8, 6, 4
