@@ -13,7 +13,7 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import manifest_sha256, read_manifest
-from corpora.sequences import SequenceBatch
+from corpora.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers import Tokenizer, load_tokenizer
 from objectives.mask_set import MaskSet
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
@@ -47,11 +47,10 @@ def show(
     batch = corpus.take(np.array([row]))
     tokenizer = load_tokenizer(os.path.join(corpus.folder, "tokenizer"))
     console.print(f"[bold]row {row}[/] of {corpus.folder}, sequence {batch.sequence_id(0).hex()}")
-    _parts(console, batch)
     if masks is None:
-        _heading(console, "text")
-        console.print(_cut(Text(tokenizer.decode(batch.tokens[0])), width))
+        _parts(console, batch, tokenizer, width)
         return
+    _parts(console, batch)
     mask = masks.take(np.array([row]))
     _hidden(console, batch, mask, tokenizer, width)
     examples = masks.objective.render(batch, mask, masks.special_tokens)
@@ -79,13 +78,18 @@ def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int]) -
     return text
 
 
-def _parts(console: Console, batch: SequenceBatch) -> None:
-    starts = batch.document_starts[0]
-    sizes = np.diff(np.append(starts, len(batch.tokens[0])))
-    columns = (batch.document_ids[0].as_py(), batch.document_offsets[0], sizes, batch.document_lengths[0])
-    _heading(console, f"{len(starts)} {'part' if len(starts) == 1 else 'parts'}, {len(batch.tokens[0])} tokens")
-    for name, offset, size, length in zip(*columns, strict=True):
-        console.print(f"  {name}: tokens {offset} to {offset + size} of {length}", markup=False)
+def _parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None = None, width: int = 0) -> None:
+    """The row's parts, and with a tokenizer their texts."""
+    pieces = np.split(batch.tokens[0], batch.document_starts[0][1:])
+    columns = (batch.document_ids[0].as_py(), batch.document_offsets[0], pieces, batch.document_lengths[0])
+    count, cluster = len(pieces), int(batch.cluster_ids[0])
+    where = "" if cluster == NO_CLUSTER else f", cluster {cluster}"
+    _heading(console, f"{count} {'part' if count == 1 else 'parts'}, {len(batch.tokens[0])} tokens{where}")
+    for name, offset, piece, length in zip(*columns, strict=True):
+        style = "bold cyan" if tokenizer else ""
+        console.print(Text(f"  {name}: tokens {offset} to {offset + len(piece)} of {length}", style=style))
+        if tokenizer:
+            console.print(_cut(Text(tokenizer.decode(piece)), width))
 
 
 def _hidden(console: Console, batch: SequenceBatch, mask: MaskBatch, tokenizer: Tokenizer, width: int) -> None:

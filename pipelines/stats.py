@@ -65,7 +65,7 @@ def shares(manifest: Manifest) -> dict[str, float]:
     """Skew of clusters (the largest against the mean), and what a neighbour search found of the true neighbours."""
     totals = manifest.totals
     found: dict[str, float] = {}
-    if totals.get("clusters"):
+    if totals.get("clusters") and "max_documents" in totals:
         found["skew"] = totals["max_documents"] * totals["clusters"] / max(totals["documents"], 1)
     if totals.get("sampled_neighbours"):
         found["recall"] = totals["sampled_found"] / totals["sampled_neighbours"]
