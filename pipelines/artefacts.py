@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from corpora.errors import FarspanError
 from corpora.files import Files, LocalFiles, read_bytes, write_bytes
-from corpora.manifest import NAME, manifest_sha256, read_manifest
+from corpora.manifest import NAME, Manifest, manifest_sha256, read_manifest
 from corpora.tokenizers import Tokenizer, load_tokenizer
 from pipelines.beam_files import files_for
 
@@ -94,3 +94,18 @@ def lineage(folder: str, format: str) -> str | None:
         if read_manifest(files_for(above), above).format == format:
             return parent["manifest_sha256"]
         folder = above
+
+
+def read_neighbours(neighbours: str, documents: str, entry: Mapping[str, str]) -> Manifest:
+    """The manifest of neighbours that were found among ``documents``, whose ``parent_entry`` is given.
+
+    Raises:
+        FarspanError: no finished neighbours there, or they are those of other documents.
+    """
+    manifest = read_manifest(files_for(neighbours), neighbours, "farspan.neighbours")
+    if lineage(neighbours, "farspan.documents") not in (None, entry["manifest_sha256"]):
+        raise FarspanError(
+            f"{neighbours}: its neighbours are those of other documents than {documents}; "
+            "give --documents the artefact that the vectors were made from"
+        )
+    return manifest

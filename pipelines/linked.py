@@ -22,11 +22,11 @@ from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.neighbour_clusters import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
 from corpora.sequences import SequenceBatch
 from corpora.shards import shard_name, write_shard
-from pipelines.artefacts import absolute, copy_tokenizer, lineage, parent_entry, tokenizer_folder
+from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, read_neighbours, tokenizer_folder
 from pipelines.beam_files import files_for
 from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
 from pipelines.job import WORK, Job, Report, Stage, Task
-from pipelines.placements import Placed, ReadPlacements, use_numbers, write_placements
+from pipelines.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
 from pipelines.spill import FAN_IN, Bucket, read_bucket, spill_stages
 
 LEFTOVERS = ("concatenate", "leave-out")
@@ -73,14 +73,8 @@ def plan(options: LinkedCorpus) -> Job:
     if options.shards < 0:
         raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
-    graph = read_manifest(files_for(neighbours), neighbours, "farspan.neighbours")
     entry = parent_entry(output, documents)
-    made_from = lineage(neighbours, "farspan.documents")
-    if made_from not in (None, entry["manifest_sha256"]):
-        raise FarspanError(
-            f"{neighbours}: its neighbours are those of other documents than {documents}; "
-            "give --documents the artefact that the vectors were made from"
-        )
+    graph = read_neighbours(neighbours, documents, entry)
     tokens = graph.totals["tokens"]
     most = 1 if options.linking.policy == "path" else options.linking.max_uses
     shards = options.shards or max(1, -(-tokens * (1 + most) // 2 // SHARD_TOKENS))
@@ -173,7 +167,7 @@ class LinkShard:
             done += len(ids)
             report(done)
         files = files_for(task.payload["placements"])
-        write_placements(files, task.payload["placements"], _joined(placed), np.array(self.starts))
+        write_placements(files, task.payload["placements"], join_placed(placed), np.array(self.starts))
         if totals["near_duplicate_pairs"]:
             with write_shard(files, task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
                 for batch in refused:
@@ -210,18 +204,6 @@ def _place(
         uses=np.concatenate([uses, zeros]),
         clusters=np.full(len(documents), cluster),
     )
-
-
-def _joined(placed: list[Placed]) -> Placed:
-    empty = np.empty(0, np.int64)
-    none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
-    parts = [none, *placed]
-    names = [name for part in parts for name in part.document_ids]
-    arrays = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("document_rows", "keys", "positions", "offsets", "sizes", "uses", "clusters")
-    }
-    return Placed(document_ids=names, **arrays)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,19 @@ class Placed:
     clusters: np.ndarray
 
 
+def join_placed(placed: Sequence[Placed]) -> Placed:
+    """All pieces, in order; none where there is none."""
+    empty = np.empty(0, np.int64)
+    none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
+    parts = [none, *placed]
+    names = [name for part in parts for name in part.document_ids]
+    arrays = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("document_rows", "keys", "positions", "offsets", "sizes", "uses", "clusters")
+    }
+    return Placed(document_ids=names, **arrays)
+
+
 def write_placements(files: Files, path: str, placed: Placed, starts: np.ndarray) -> None:
     """Write the pieces, batch s those of documents shard s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
     order = np.argsort(placed.document_rows, kind="stable")
