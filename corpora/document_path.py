@@ -26,27 +26,27 @@ def document_path(
             where that row has no such link, what the other one's says.
         links: bool beside ``neighbours.values``, where a step may be taken; only between kept documents.
         kept: ``(n,)`` bool.
-        ranks: ``(n,)`` int32, distinct: the lower one wins among equals.
+        ranks: ``(n,)`` int32, distinct. Among equals the least degree comes first, then the lowest rank.
 
     Returns:
         The documents in the order of the walk, int64, and the similarity of each to the one before it, float32, nan
         where the walk begins again.
     """
     forward = neighbours.values, neighbours.offsets, similarities, links
-    degrees, sources, weights, begins, ends = _backward(*forward)
+    sources, begins, degrees = _sources(neighbours.values, neighbours.offsets, links)
+    weights = _weights(*forward, sources, begins)
     starts = np.lexsort((ranks, degrees))
-    return _walk(*forward, sources, weights, begins, ends, starts[kept[starts]], ranks)
+    starts = starts[kept[starts]]
+    return _walk(*forward, sources, begins, weights, starts)
 
 
 @numba.njit(cache=True, nogil=True)
-def _backward(
-    values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, links: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The links that only the other document has in its row.
+def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The links that a document has from others, and they not from it.
 
     Returns:
-        Degrees ``(n,)`` in the undirected graph; then the backward lists: sources, similarities, where each list
-        begins, and where it ends (gaps between lists hold nothing).
+        Sources, ascending for each document; ``(n + 1,)`` where those of each document begin; and ``(n,)`` its degree
+        in the undirected graph.
     """
     n = len(offsets) - 1
     begins = np.zeros(n + 1, np.int64)
@@ -55,28 +55,49 @@ def _backward(
             begins[values[edge] + 1] += 1
     begins = np.cumsum(begins)
     ends = begins[:n].copy()
-    sources, weights = np.empty(begins[n], np.int32), np.empty(begins[n], np.float32)
+    sources = np.empty(begins[n], np.int32)
     for document in range(n):
         for edge in range(offsets[document], offsets[document + 1]):
             if links[edge]:
-                place = ends[values[edge]]
-                sources[place], weights[place] = document, similarities[edge]
+                sources[ends[values[edge]]] = document
                 ends[values[edge]] += 1
+    # leave out the links that go both ways, and close the gaps
     degrees = np.zeros(n, np.int64)
-    linked_from = np.full(n, -1, np.int32)  # stamps: the last document whose row links to this one
+    linked_from = np.full(n, -1, np.int32)  # stamps: the last document whose row has this one
+    end = 0
     for document in range(n):
+        first, begins[document] = begins[document], end
         for edge in range(offsets[document], offsets[document + 1]):
             if links[edge]:
                 linked_from[values[edge]] = document
                 degrees[document] += 1
-        end = begins[document]
-        for place in range(begins[document], ends[document]):
+        for place in range(first, ends[document]):
             if linked_from[sources[place]] != document:
-                sources[end], weights[end] = sources[place], weights[place]
+                sources[end] = sources[place]
                 end += 1
-        ends[document] = end
         degrees[document] += end - begins[document]
-    return degrees, sources, weights, begins, ends
+    begins[n] = end
+    return sources[:end], begins, degrees
+
+
+@numba.njit(cache=True, nogil=True)
+def _weights(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    links: np.ndarray,
+    sources: np.ndarray,
+    begins: np.ndarray,
+) -> np.ndarray:
+    """Similarities beside ``sources``: rows are read in the order in which each document's sources ascend."""
+    weights, following = np.empty(len(sources), np.float32), begins[:-1].copy()
+    for document in range(len(offsets) - 1):
+        for edge in range(offsets[document], offsets[document + 1]):
+            place = following[values[edge]]
+            if links[edge] and place < begins[values[edge] + 1] and sources[place] == document:
+                weights[place] = similarities[edge]
+                following[values[edge]] += 1
+    return weights
 
 
 @numba.njit(cache=True, nogil=True)
@@ -86,19 +107,22 @@ def _walk(
     similarities: np.ndarray,
     links: np.ndarray,
     sources: np.ndarray,
-    weights: np.ndarray,
     begins: np.ndarray,
-    ends: np.ndarray,
+    weights: np.ndarray,
     starts: np.ndarray,
-    ranks: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    visited = np.zeros(len(offsets) - 1, np.bool_)
+    """Path and steps; ``starts`` are all documents, the preferred ones first."""
+    n = len(offsets) - 1
+    turns = np.empty(n, np.int32)
+    for turn in range(len(starts)):
+        turns[starts[turn]] = turn
+    visited = np.zeros(n, np.bool_)
     path, steps = np.empty(len(starts), np.int64), np.empty(len(starts), np.float32)
     count = 0
     for start in starts:
         if visited[start]:
             continue
-        document, step = np.int64(start), np.float32(np.nan)
+        document, step = start, np.float32(np.nan)
         while document >= 0:
             path[count], steps[count], visited[document] = document, step, True
             count += 1
@@ -107,13 +131,13 @@ def _walk(
                 if similarities[edge] < step:
                     break  # best first
                 other = values[edge]
-                if links[edge] and not visited[other] and (best < 0 or ranks[other] < ranks[best]):
-                    best, step = other, similarities[edge]
-            for place in range(begins[document], ends[document]):
-                other, weight = sources[place], weights[place]
-                if not visited[other] and (
-                    weight > step or best < 0 or (weight == step and ranks[other] < ranks[best])
-                ):
-                    best, step = other, weight
+                if links[edge] and not visited[other] and (best < 0 or turns[other] < turns[best]):
+                    best, step = np.int64(other), similarities[edge]
+            for place in range(begins[document], begins[document + 1]):
+                other = sources[place]
+                if weights[place] < step or visited[other]:
+                    continue
+                if weights[place] > step or turns[other] < turns[best]:
+                    best, step = np.int64(other), weights[place]
             document = best
     return path, steps

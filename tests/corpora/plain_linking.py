@@ -96,7 +96,7 @@ class Plain:
         while unvisited:
             near = [other for other in links[document] if other in unvisited] if document is not None else []
             if near:
-                following = min(near, key=lambda other: (-links[document][other], self.keys[other]))
+                following = min(near, key=lambda other: (-links[document][other], len(links[other]), self.keys[other]))
                 path.append((following, links[document][following]))
             else:
                 following = min(unvisited, key=lambda other: (len(links[other]), self.keys[other]))

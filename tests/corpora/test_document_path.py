@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+
+from corpora.document_path import document_path
+from corpora.ragged import Ragged
+
+
+def walked(rows, ranks=None, links=None, kept=None):
+    """Path and steps from rows of (neighbour, similarity)."""
+    n = len(rows)
+    neighbours = Ragged.from_rows([[other for other, _ in row] for row in rows], np.int32)
+    path, steps = document_path(
+        neighbours,
+        np.array([similarity for row in rows for _, similarity in row], np.float32),
+        np.ones(len(neighbours.values), bool) if links is None else np.array(links),
+        np.ones(n, bool) if kept is None else np.array(kept),
+        np.arange(n, dtype=np.int32) if ranks is None else np.array(ranks, np.int32),
+    )
+    return path.tolist(), [None if np.isnan(step) else round(float(step), 3) for step in steps]
+
+
+def test_no_documents():
+    assert walked([]) == ([], [])
+
+
+def test_documents_without_links_stand_in_the_order_of_their_ranks():
+    assert walked([[], [], []], ranks=[2, 0, 1]) == ([1, 2, 0], [None] * 3)
+
+
+def test_walk_begins_where_degree_is_least_and_takes_the_heaviest_link():
+    # 0 - 1 - 2 - 3 - 1: 0 has one neighbour, 2 and 3 two, 1 three
+    rows = [[(1, 0.1)], [(3, 0.9), (2, 0.8), (0, 0.1)], [(1, 0.8), (3, 0.7)], [(1, 0.9), (2, 0.7)]]
+    assert walked(rows) == ([0, 1, 3, 2], [None, 0.1, 0.9, 0.7])
+
+
+def test_links_count_both_ways_whoever_lists_them():
+    star = [[], [(0, 0.4)], [(0, 0.6)]]
+    assert walked(star) == ([1, 0, 2], [None, 0.4, 0.6])
+    # a link listed by both is one link: 0 and 2 have one each, 1 two
+    line = [[(1, 0.5)], [(0, 0.5), (2, 0.5)], [(1, 0.5)]]
+    assert walked(line, ranks=[1, 0, 2]) == ([0, 1, 2], [None, 0.5, 0.5])
+
+
+def test_where_both_list_a_link_the_row_of_the_document_left_counts():
+    rows = [[(1, 0.3)], [(0, 0.4)]]
+    assert walked(rows) == ([0, 1], [None, 0.3])
+    assert walked(rows, ranks=[1, 0]) == ([1, 0], [None, 0.4])
+
+
+def test_walk_begins_again_at_a_dead_end():
+    rows = [[(1, 0.9)], [(0, 0.9)], [(3, 0.8)], [(2, 0.8)]]
+    assert walked(rows) == ([0, 1, 2, 3], [None, 0.9, None, 0.8])
+
+
+def test_among_equals_the_least_degree_comes_first_then_the_rank():
+    # from 1 to 2, 3 or 4, all as similar; 2 has another neighbour, and 4 a lower rank than 3
+    rows = [[(1, 0.9)], [(2, 0.5), (3, 0.5), (4, 0.5)], [(5, 0.1)], [], [], []]
+    assert walked(rows, ranks=[0, 5, 1, 3, 2, 4]) == ([0, 1, 4, 3, 5, 2], [None, 0.9, 0.5, None, None, 0.1])
+
+
+def test_barred_links_are_not_walked_and_other_documents_left_out():
+    rows = [[(1, 0.9), (2, 0.8)], [(0, 0.9)], [(0, 0.8)]]
+    assert walked(rows, links=[False, True, False, True]) == ([1, 0, 2], [None, None, 0.8])
+    assert walked(rows, links=[True, False, True, False], kept=[True, True, False]) == ([0, 1], [None, 0.9])
