@@ -93,6 +93,7 @@ def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local
     for kind in ("documents", "corpus", "masks"):
         same_artefact(f"{raw}/{kind}", f"{local}/{kind}")
         assert files_of(f"{raw}/{kind}") == files_of(f"{local}/{kind}")  # nothing unfinished stays
+    assert not [path for path in files_for(raw).walk(raw) if b"secret" in read_bytes(files_for(raw), path)]
     copy(raw, str(tmp_path))
     for kind in ("documents", "corpus", "masks"):  # the masks find the corpus that was copied with them
         assert verify_artefact(str(tmp_path / kind)) == []
@@ -184,6 +185,28 @@ def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run,
     status, _, err = run(*command, *store.flags)
     assert (status, "resuming" in err) == (0, True)
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+
+
+def test_two_jobs_in_one_folder_damage_nothing(run, store, bucket, local, monkeypatch):
+    """A store has no lock: the second job finishes while the first one works, and takes its spills away."""
+    copy(f"{local}/documents", f"{bucket}/documents")
+    _, command, _ = chain(bucket, "")
+    write, inner = random_concat.write_corpus_shard, []
+
+    def meet(*arguments):
+        if not inner:
+            inner.append("started")
+            options = RandomCorpus(f"{bucket}/documents", f"{bucket}/corpus", Packing(256), shards=int(SHARDS))
+            run_job(random_concat.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
+        return write(*arguments)
+
+    monkeypatch.setattr(random_concat, "write_corpus_shard", meet)
+    status, _, err = run(*command, *store.flags)
+    assert status == 1
+    assert "_work/spill-" in err
+    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
+    assert run(*command, *store.flags)[0] == 0
+    assert files_of(f"{bucket}/corpus") == files_of(f"{local}/corpus")
 
 
 def test_a_damaged_shard_is_named_with_its_place(run, store, bucket, local):
