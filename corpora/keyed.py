@@ -36,6 +36,11 @@ def id_keys(key: bytes, ids: Iterable[bytes | str]) -> np.ndarray:
     return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
 
 
+def drawn(key: bytes, ids: Iterable[bytes | str], share: float) -> np.ndarray:
+    """``(n,)`` bool: the ids whose hash is in the first ``share`` of all hashes; 1 or more draws every id."""
+    return id_keys(key, ids)[:, 0] <= np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+
+
 @numba.njit(inline="always")
 def _multiply_high_low(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     a0, a1, b0, b1 = a & _LOW, a >> _32, b & _LOW, b >> _32

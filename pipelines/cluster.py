@@ -7,9 +7,7 @@ cluster's vectors stay in mapped files; memory is a few numbers for each of its 
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,15 +17,16 @@ from threadpoolctl import threadpool_limits
 
 from corpora.clustering import assign, centroid_count, split, train_centroids
 from corpora.errors import FarspanError
-from corpora.files import read_bytes, write_bytes
-from corpora.keyed import id_keys, make_key
+from corpora.keyed import drawn, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
-from corpora.shards import map_shard, read_shard, shard_name, write_shard
+from corpora.shards import read_shard, shard_name, write_shard
 from corpora.vector_rows import require_finite
 from corpora.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
+from pipelines.arrays import read_array, write_array
 from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
 from pipelines.beam_files import files_for
 from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.spilled_vectors import SpilledVectors
 
 CENTROIDS = "centroids.npy"
 _CLUSTERS, _DOCUMENTS = 256, 20_000
@@ -42,7 +41,7 @@ class Clustering:
     Attributes:
         vectors: folder of a ``farspan.vectors`` artefact.
         output: folder of the clusters.
-        clusters: first-level clusters, fewer where there are not 39 vectors for each; 0 takes 256, or fewer so that
+        centroids: first-level clusters, fewer where there are not 39 vectors for each; 0 takes 256, or fewer so that
             each has 20,000 vectors on average: such a cluster is searched exactly in no time, and every border loses
             neighbours.
         spherical: compare directions alone.
@@ -56,7 +55,7 @@ class Clustering:
 
     vectors: str
     output: str
-    clusters: int = 0
+    centroids: int = 0
     spherical: bool = True
     iterations: int = 20
     sample: int = 1_000_000
@@ -66,7 +65,7 @@ class Clustering:
     compression: str | None = None
 
     def __post_init__(self) -> None:
-        least = {"clusters": 0, "iterations": 1, "sample": _LEAST_SAMPLE, "max_documents": 2, "threads": 1}
+        least = {"centroids": 0, "iterations": 1, "sample": _LEAST_SAMPLE, "max_documents": 2, "threads": 1}
         for name, value in least.items():
             if getattr(self, name) < value:
                 flag = name.replace("_", "-")
@@ -84,7 +83,7 @@ def plan(options: Clustering) -> Job:
     documents, dimension = sum(shard.rows for shard in parent.shards), parent.config["dimension"]
     if not documents:
         raise FarspanError(f"{vectors}: holds no vector; embed documents that have tokens in the split")
-    wanted = options.clusters or max(1, min(_CLUSTERS, documents // _DOCUMENTS))
+    wanted = options.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS))
     clusters = centroid_count(wanted, min(documents, options.sample))
     head = Manifest(
         format="farspan.clusters",
@@ -92,7 +91,7 @@ def plan(options: Clustering) -> Job:
             "builder": "cluster",
             "dimension": dimension,
             "split": parent.config["split"],
-            "clusters": clusters,
+            "centroids": clusters,
             "spherical": options.spherical,
             "iterations": options.iterations,
             "sample": min(options.sample, clusters * _SAMPLE_PER_CENTROID),
@@ -105,45 +104,39 @@ def plan(options: Clustering) -> Job:
         tokenizer=parent.tokenizer,
         parent=parent_entry(output, vectors),
     )
-    work = _Names(output, len(parent.shards), clusters)
+    inputs = range(len(parent.shards))
+    samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in inputs)
+    spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in inputs)
+    centroids = os.path.join(output, CENTROIDS)
+    made = [os.path.join(output, "shards", shard_name(cluster, clusters)) for cluster in range(clusters)]
     shards = [os.path.join(vectors, "shards", shard.name) for shard in parent.shards]
     rows = [shard.rows for shard in parent.shards]
     sample = Stage(
         "sample",
-        [Task(f"sample-{i:05d}", {"shard": shards[i], "sample": work.samples[i]}, n) for i, n in enumerate(rows)],
+        [Task(f"sample-{i:05d}", {"shard": shards[i], "sample": samples[i]}, n) for i, n in enumerate(rows)],
         Sample(make_key(options.seed, "k-means sample"), head.config["sample"] / documents, dimension),
         "documents",
     )
     train = Stage(
         "train",
-        [Task("train", {"centroids": work.centroids}, clusters)],
-        Train(work.samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
+        [Task("train", {"centroids": centroids}, clusters)],
+        Train(samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
         "clusters",
     )
     assigning = Stage(
         "assign",
-        [Task(f"assign-{i:05d}", {"shard": shards[i], "spill": work.spills[i]}, n) for i, n in enumerate(rows)],
-        Assign(work.centroids, options.spherical, dimension, options.threads),
+        [Task(f"assign-{i:05d}", {"shard": shards[i], "spill": spills[i]}, n) for i, n in enumerate(rows)],
+        Assign(centroids, options.spherical, dimension, options.threads),
         "documents",
     )
     gather = Stage(
         "gather",
-        [Task(f"gather-{c:05d}", {"cluster": c, "shard": path}, 1) for c, path in enumerate(work.shards)],
-        Gather(work.spills, head, options.seed),
+        [Task(f"gather-{c:05d}", {"cluster": c, "shard": path}, 1) for c, path in enumerate(made)],
+        Gather(spills, head, options.seed),
         "clusters",
     )
     copy = partial(copy_tokenizer, tokenizer_folder(vectors))
     return Job(output, head, [sample, train, assigning, gather], copy, sum(shard.bytes for shard in parent.shards))
-
-
-class _Names:
-    """The files of the job."""
-
-    def __init__(self, output: str, inputs: int, clusters: int) -> None:
-        self.centroids = os.path.join(output, CENTROIDS)
-        self.samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in range(inputs))
-        self.spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(inputs))
-        self.shards = tuple(os.path.join(output, "shards", shard_name(c, clusters)) for c in range(clusters))
 
 
 @dataclass(frozen=True)
@@ -160,17 +153,12 @@ class Sample:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         shard = task.payload["shard"]
-        drawn = [np.empty((0, self.dimension), np.float16)]
+        chosen = [np.empty((0, self.dimension), np.float16)]
         for batch in read_shard(files_for(shard), shard):
             vectors = require_finite(batch, self.dimension, shard)
-            drawn.append(vectors[drawn_ids(self.key, batch.column("document_id").to_pylist(), self.share)])
-        write_array(task.payload["sample"], np.concatenate(drawn))
+            chosen.append(vectors[drawn(self.key, batch.column("document_id").to_pylist(), self.share)])
+        write_array(task.payload["sample"], np.concatenate(chosen))
         return Receipt(task.name)
-
-
-def drawn_ids(key: bytes, ids: Sequence[str], share: float) -> np.ndarray:
-    """``(n,)`` bool: the ids whose hash is in the first ``share`` of all hashes."""
-    return id_keys(key, ids)[:, 0] <= np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
 @dataclass(frozen=True)
@@ -228,7 +216,7 @@ class Gather:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         cluster, path, config = task.payload["cluster"], task.payload["shard"], self.head.config
-        vectors = SpilledVectors([_batch(spill, cluster) for spill in self.spills])
+        vectors = SpilledVectors.read(self.spills, cluster)
         parts = np.zeros(len(vectors), np.int64)
         if len(vectors) > config["max_documents"]:
             with threadpool_limits(config["threads"]):
@@ -266,57 +254,6 @@ class Gather:
         return Receipt(task.name, tuple(info), totals)
 
 
-class SpilledVectors:
-    """The rows of many record batches under one numbering, read a block at a time."""
-
-    def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
-        self._batches = batches
-        # starts: (batches + 1,) int64, the number of each batch's first row
-        self._starts = np.cumsum([0, *(len(batch) for batch in batches)])
-        self.document_rows = np.concatenate([batch.column("document_row").to_numpy() for batch in batches])
-
-    def __len__(self) -> int:
-        return int(self._starts[-1])
-
-    def take(self, rows: np.ndarray) -> pa.RecordBatch:
-        """A copy of the given rows, in their order."""
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        order = np.argsort(batches, kind="stable")
-        numbers, firsts = np.unique(batches[order], return_index=True)
-        pieces = [
-            self._batches[number].take(pa.array(rows[chosen] - self._starts[number]))
-            for number, chosen in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
-        ]
-        return pa.concat_batches(pieces).take(pa.array(np.argsort(order)))
-
-    def floats(self, rows: np.ndarray) -> np.ndarray:
-        """``(len(rows), d)`` float32."""
-        batches = np.searchsorted(self._starts, rows, side="right") - 1
-        out = np.empty((len(rows), self._batches[0].column("vector").type.list_size), np.float32)
-        for number in np.unique(batches).tolist():
-            chosen = batches == number
-            vectors = vector_rows(self._batches[number].column("vector"))
-            out[chosen] = vectors[rows[chosen] - self._starts[number]]
-        return out
-
-
 def kmeans_seed(seed: int, purpose: str) -> int:
     """31 bits, as FAISS wants them."""
     return int.from_bytes(make_key(seed, purpose)[:4], "little") >> 1
-
-
-def read_array(path: str) -> np.ndarray:
-    return np.load(io.BytesIO(read_bytes(files_for(path), path)), allow_pickle=False)
-
-
-def write_array(path: str, values: np.ndarray) -> None:
-    file = io.BytesIO()
-    np.save(file, values, allow_pickle=False)
-    write_bytes(files_for(path), path, file.getvalue())
-
-
-def _batch(spill: str, cluster: int) -> pa.RecordBatch:
-    if "://" in spill:
-        with files_for(spill).open(spill) as file:
-            return pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(cluster)
-    return map_shard(spill)[1].get_batch(cluster)

@@ -16,16 +16,16 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
-from corpora.keyed import make_key
+from corpora.keyed import drawn, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.neighbours import Neighbours, Search, search
 from corpora.ragged import Ragged
 from corpora.shards import ShardWriter, write_shard
 from corpora.vectors import neighbours_schema
 from corpora.word_ngrams import jaccard
+from pipelines.arrays import write_array
 from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
 from pipelines.beam_files import files_for
-from pipelines.cluster import drawn_ids, write_array
 from pipelines.cluster_shard import ClusterShard
 from pipelines.job import WORK, Job, Report, Stage, Task
 from pipelines.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
@@ -146,7 +146,7 @@ class SearchShard:
         shard = ClusterShard.read(task.payload["clusters"], self.dimension)
         totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
         totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}
-        sampled = drawn_ids(self.key, shard.column("document_id").to_pylist(), self.share)
+        sampled = drawn(self.key, shard.column("document_id").to_pylist(), self.share)
         queries = []
         with (
             threadpool_limits(config["threads"]),

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from corpora.manifest import Receipt
 from corpora.neighbours import Neighbours, nearest
-from pipelines.cluster import read_array, write_array
+from pipelines.arrays import read_array, write_array
 from pipelines.cluster_shard import ClusterShard
 from pipelines.job import Report, Task
 

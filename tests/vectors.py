@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from corpora.files import LocalFiles
 from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
 from corpora.ragged import Ragged
 from corpora.shards import ShardedRows, shard_name, write_shard
-from corpora.vectors import vector_column, vectors_schema
+from corpora.vectors import vector_column, vector_rows, vectors_schema
 from corpora.word_ngrams import SKETCH_SIZE
 from tests.artefacts import small_tokenizer, tokenizer_entry
 
@@ -81,6 +82,19 @@ def make_vectors(
     head = Manifest("farspan.vectors", config, seed, 16, tokenizer_entry(), parent=parent, **fold(receipts))
     write_manifest(files, folder, head)
     return folder
+
+
+def table(folder: str, format: str) -> dict[str, Any]:
+    """All rows of an artefact by column: lists, and ``vector`` as ``(n, dimension)``."""
+    rows = ShardedRows(str(folder), format)
+    batches = [
+        rows.batch(shard, batch)
+        for shard in range(len(rows.manifest.shards))
+        for batch in range(rows.shard(shard)[1].num_record_batches)
+    ]
+    everything = pa.concat_batches(batches)
+    found = {name: everything.column(name).to_pylist() for name in everything.schema.names if name != "vector"}
+    return found | ({"vector": vector_rows(everything.column("vector"))} if "vector" in everything.schema.names else {})
 
 
 def _documents(folder: str) -> tuple[np.ndarray, list[str], np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.keyed import id_keys, make_key, philox_blocks
+from corpora.keyed import drawn, id_keys, make_key, philox_blocks
 
 WORDS = st.integers(0, 2**64 - 1)
 
@@ -33,9 +33,9 @@ def test_keys_differ_by_seed_purpose_configuration_and_id():
     keys = {make_key(seed, purpose, {"a": a}) for seed in range(5) for purpose in ("x", "y") for a in range(5)}
     assert len(keys) == 50
     assert all(len(key) == 16 for key in keys)
-    drawn = np.concatenate([id_keys(key, [bytes([i]) for i in range(20)]) for key in sorted(keys)])
-    assert drawn.shape == (1000, 2)
-    assert len(np.unique(drawn)) == 2000
+    words = np.concatenate([id_keys(key, [bytes([i]) for i in range(20)]) for key in sorted(keys)])
+    assert words.shape == (1000, 2)
+    assert len(np.unique(words)) == 2000
 
 
 def test_configuration_counts_by_content():
@@ -49,3 +49,13 @@ def test_an_ids_key_depends_on_nothing_but_the_id():
     assert np.array_equal(together[1], id_keys(key, ["b"])[0])
     assert np.array_equal(id_keys(key, [b"b"]), id_keys(key, ["b"]))
     assert id_keys(key, []).shape == (0, 2)
+
+
+def test_a_share_of_ids_is_drawn_whatever_their_order():
+    key, ids = make_key(0, "test"), [f"{number}" for number in range(20_000)]
+    chosen = drawn(key, ids, 0.1)
+    assert 1_800 < chosen.sum() < 2_200
+    assert np.array_equal(drawn(key, ids[::-1], 0.1), chosen[::-1])
+    assert (chosen <= drawn(key, ids, 0.2)).all()
+    assert drawn(key, ids, 1.0).all()
+    assert drawn(key, ids, 7.5).all()

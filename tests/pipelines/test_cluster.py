@@ -1,0 +1,156 @@
+"""Vectors to clusters: nothing lost, nothing mixed up, the same bytes however the job ran."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.manifest import read_manifest
+from corpora.vectors import PARTS_OF_CLUSTER
+from corpora.verification import verify
+from pipelines.cluster import CENTROIDS, Clustering, plan
+from pipelines.engine import Engine
+from pipelines.job import run_job
+from tests.artefacts import make_documents
+from tests.pipelines.killing import killed
+from tests.vectors import make_vectors, table, topic_vectors
+
+OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5}
+COMMAND = ["--centroids", "5", "--max-documents", "60", "--iterations", "5", "--workers", "1"]
+
+
+def build(vectors, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(plan(Clustering(str(vectors), str(output), **options)), engine)
+
+
+def digests(folder):
+    centroids = np.load(os.path.join(folder, CENTROIDS), allow_pickle=False)
+    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards], centroids.tobytes()
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vectors")
+    documents = make_documents(str(folder / "documents"), shards=4, documents=100)
+    return make_vectors(str(folder / "vectors"), documents)
+
+
+@pytest.fixture(scope="module")
+def reference(vectors, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference") / "clusters"
+    build(vectors, folder, **OPTIONS)
+    return str(folder)
+
+
+def test_every_document_is_in_one_cluster_with_all_that_was_known_of_it(vectors, reference):
+    assert verify(reference) == []
+    before, after = table(vectors, "farspan.vectors"), table(reference, "farspan.clusters")
+    order = np.argsort(after["document_row"])
+    for name in ("document_id", "document_row", "document_tokens", "shingles"):
+        assert [after[name][row] for row in order] == before[name]
+    assert np.array_equal(after["vector"][order], before["vector"])
+
+
+def test_documents_are_with_the_nearest_centroid(reference):
+    rows = table(reference, "farspan.clusters")
+    centroids = np.load(os.path.join(reference, CENTROIDS), allow_pickle=False)
+    assert centroids.shape == (5, 16)
+    assert centroids.dtype == np.float32
+    products = rows["vector"].astype(np.float64) @ centroids.T
+    chosen = np.array(rows["cluster_id"]) // PARTS_OF_CLUSTER
+    assert (products[np.arange(len(chosen)), chosen] >= products.max(axis=1) - 1e-5).all()
+
+
+def test_no_cluster_is_above_the_cap_and_totals_say_so(reference):
+    numbers = np.array(table(reference, "farspan.clusters")["cluster_id"])
+    ids, sizes = np.unique(numbers, return_counts=True)
+    first_level = np.bincount(numbers // PARTS_OF_CLUSTER)
+    totals = read_manifest(LocalFiles(), reference).totals
+    assert sizes.max() <= 60 < first_level.max()
+    assert totals["documents"] == 320
+    assert totals["clusters"] == len(ids)
+    assert totals["max_documents"] == sizes.max()
+    assert totals["max_first_level"] == first_level.max()
+    assert totals["split_clusters"] == (first_level > 60).sum()
+
+
+def test_two_worker_processes_write_the_same_bytes(vectors, reference, tmp_path):
+    build(vectors, tmp_path / "two", Engine(workers=2), **OPTIONS)
+    assert digests(tmp_path / "two") == digests(reference)
+
+
+def test_killed_in_each_stage_and_resumed(vectors, reference, tmp_path):
+    command = ["cluster", "--vectors", vectors, "--output", str(tmp_path / "clusters"), *COMMAND]
+    stages = {"Sample": "sample-00002", "Train": "train", "Assign": "assign-00001", "Gather": "gather-00003"}
+    for work, task in stages.items():
+        killed(f"pipelines.cluster:{work}", task, command)
+    build(vectors, tmp_path / "clusters", **OPTIONS)
+    assert digests(tmp_path / "clusters") == digests(reference)
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_another_seed_is_another_start(vectors, reference, tmp_path):
+    build(vectors, tmp_path / "other", seed=1, **OPTIONS)
+    assert digests(tmp_path / "other") != digests(reference)
+
+
+@pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 4, 1), (100, 256, 2), (100, 0, 1)])
+def test_few_documents_have_few_clusters(tmp_path, count, wanted, clusters):
+    vectors = make_vectors(str(tmp_path / "vectors"), count)
+    totals = build(vectors, tmp_path / "clusters", centroids=wanted).totals
+    assert totals["clusters"] == clusters
+    assert totals["documents"] == count
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_equal_vectors_are_split_by_order(tmp_path):
+    """K-means leaves clusters empty there, and cannot split what it fills."""
+    vectors = make_vectors(str(tmp_path / "vectors"), 200, 4, vectors=np.ones((200, 4), np.float16))
+    totals = build(vectors, tmp_path / "clusters", centroids=5, max_documents=50).totals
+    assert totals["documents"] == 200
+    assert totals["max_documents"] <= 50
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_compressed_vectors_and_clusters(vectors, reference, tmp_path):
+    build(vectors, tmp_path / "small", compression="zstd", **OPTIONS)
+    assert verify(str(tmp_path / "small")) == []
+    small, plain = (table(folder, "farspan.clusters") for folder in (tmp_path / "small", reference))
+    assert small["cluster_id"] == plain["cluster_id"]
+    assert small["document_row"] == plain["document_row"]
+
+
+def test_a_vector_that_is_no_number_is_named(tmp_path):
+    values = topic_vectors(90)
+    values[47, 3] = np.nan
+    vectors = make_vectors(str(tmp_path / "vectors"), 90, vectors=values)
+    with pytest.raises(FarspanError, match=r"part-00001-of-00003.*document 'made:1:47' holds NaN"):
+        build(vectors, tmp_path / "clusters")
+
+
+def test_vectors_of_another_dimension_are_refused(tmp_path):
+    vectors = make_vectors(str(tmp_path / "vectors"), 90)
+    manifest = os.path.join(vectors, "manifest.json")
+    with open(manifest) as file:
+        values = json.load(file)
+    values["config"]["dimension"] = 8
+    with open(manifest, "w") as file:
+        json.dump(values, file)
+    with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
+        build(vectors, tmp_path / "clusters")
+
+
+def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
+    with pytest.raises(FarspanError, match="holds no vector"):
+        plan(Clustering(make_vectors(str(tmp_path / "none"), 0), str(tmp_path / "clusters")))
+    with pytest.raises(FarspanError, match="no farspan artefact"):
+        plan(Clustering(str(tmp_path), str(tmp_path / "clusters")))
+    least = {"centroids": -1, "iterations": 0, "sample": 999, "max_documents": 1, "threads": 0}
+    for name, value in least.items():
+        with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least"):
+            Clustering(vectors, str(tmp_path / "clusters"), **{name: value})
+    with pytest.raises(FarspanError, match="is the folder that the job reads"):
+        plan(Clustering(vectors, vectors))
