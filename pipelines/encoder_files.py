@@ -1,0 +1,103 @@
+"""Where an encoder lies, whether all of it is there, and what identifies it: known before any weight is loaded."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+
+from corpora.errors import FarspanError
+
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")  # in the order in which the loader looks for them
+_SETTINGS = (".json", ".txt", ".model")  # configuration and vocabulary
+_CURE = (
+    "give the folder of a BERT-like encoder as Hugging Face saves it: config.json, tokenizer.json (or vocab.txt), and "
+    "model.safetensors or pytorch_model.bin"
+)
+
+
+@dataclass(frozen=True)
+class EncoderFiles:
+    """An encoder on this machine.
+
+    Attributes:
+        folder: where its files are.
+        name: as the user gave it, a folder by its last part.
+        dimension: of its vectors.
+        fingerprint: hex sha256 of names and contents of configuration, vocabulary and weights.
+    """
+
+    folder: str
+    name: str
+    dimension: int
+    fingerprint: str
+
+
+def find_encoder(name_or_folder: str) -> EncoderFiles:
+    """Find an encoder by folder or by its name on the Hugging Face hub, from where it is downloaded once.
+
+    Raises:
+        FarspanError: neither is there, the name cannot be reached, or the folder lacks files or holds another kind of
+            model.
+    """
+    is_folder = os.path.isdir(name_or_folder)
+    folder = os.path.realpath(name_or_folder) if is_folder else _download(name_or_folder)
+    names = sorted(name for name in os.listdir(folder) if os.path.isfile(os.path.join(folder, name)))
+    settings = [name for name in names if name.endswith(_SETTINGS)]
+    weights = next((found for pattern in _WEIGHTS if (found := fnmatch.filter(names, pattern))), [])
+    missing = [
+        what
+        for what, there in (
+            ("config.json", "config.json" in names),
+            ("a tokenizer", any(name in names for name in ("tokenizer.json", "vocab.txt", "vocab.json"))),
+            ("weights", bool(weights)),
+        )
+        if not there
+    ]
+    if missing:
+        raise FarspanError(f"encoder {name_or_folder}: the folder has no {' and no '.join(missing)}; {_CURE}")
+    digest = hashlib.sha256()
+    for name in settings + weights:
+        with open(os.path.join(folder, name), "rb") as file:
+            digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    name = os.path.basename(folder) if is_folder else name_or_folder
+    return EncoderFiles(folder, name, _dimension(name_or_folder, folder), digest.hexdigest())
+
+
+def _download(name: str) -> str:
+    # as in load_tokenizer: a name on the hub has at most one slash
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise FarspanError(f"encoder {name}: no such folder; {_CURE}")
+    from huggingface_hub import snapshot_download  # slow to import
+
+    try:
+        for weights in _WEIGHTS:
+            folder = snapshot_download(name, allow_patterns=[*(f"*{kind}" for kind in _SETTINGS), weights])
+            if fnmatch.filter(os.listdir(folder), weights):
+                break
+        return folder
+    except Exception as error:  # whatever the hub or the network raises
+        reason = str(error).strip().partition("\n")[0]
+        raise FarspanError(
+            f"encoder {name!r} is no folder here, and the Hugging Face hub did not give it ({reason}); check name and "
+            f"network, or, where there is none, run `hf download {name} --local-dir FOLDER` on a machine that has it "
+            "and give the folder"
+        ) from error
+
+
+def _dimension(given: str, folder: str) -> int:
+    from transformers import AutoConfig  # slow to import
+
+    try:
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        size = config.hidden_size
+    except (OSError, ValueError, KeyError, AttributeError, json.JSONDecodeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise FarspanError(
+            f"encoder {given}: config.json describes no encoder known here ({reason}); {_CURE}"
+        ) from error
+    if config.is_encoder_decoder or getattr(config, "is_decoder", False):
+        raise FarspanError(f"encoder {given}: config.json describes a model with a decoder; {_CURE}")
+    return int(size)

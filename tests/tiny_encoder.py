@@ -1,0 +1,49 @@
+"""A random BERT with a WordPiece tokenizer, small enough to make in every test that needs an encoder."""
+
+from __future__ import annotations
+
+import string
+
+import tokenizers
+import torch
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+WORDS = "the quick brown fox jump ##s over lazy dog and then some wizard of night".split()
+
+
+def make_encoder(folder: str, dimension: int = 32, layers: int = 2, positions: int = 64, seed: int = 0) -> str:
+    """Write config, random weights and tokenizer into ``folder``, as Hugging Face saves them; return ``folder``."""
+    tokenizer = word_piece()
+    config = BertConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=dimension,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=2 * dimension,
+        max_position_embeddings=positions,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = BertModel(config)
+        for parameter in model.parameters():
+            parameter.data.normal_(std=0.2)  # BERT's own 0.02 gives every text nearly the same vector
+    model.save_pretrained(folder)
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "cls", "sep", "pad", "mask")}
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **special)
+    wrapped.save_pretrained(folder)
+    return folder
+
+
+def word_piece() -> tokenizers.Tokenizer:
+    """Lowercased words and, for all others, single characters; a text is framed by [CLS] and [SEP]."""
+    characters = string.ascii_lowercase + string.digits + string.punctuation
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *characters, *(f"##{c}" for c in characters)]
+    vocabulary = {token: number for number, token in enumerate(dict.fromkeys(tokens))}
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    frame = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=frame)
+    return tokenizer
