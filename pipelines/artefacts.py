@@ -37,15 +37,31 @@ def save_tokenizer(tokenizer: Tokenizer, files: Files, target: str) -> None:
         write_bytes(files, os.path.join(target, name), data)
 
 
+def tokenizer_at(path: str) -> Tokenizer:
+    """``load_tokenizer``, from a file or folder on any file system.
+
+    Raises:
+        FarspanError: there is none.
+    """
+    if "://" not in path:
+        return load_tokenizer(path)
+    files = files_for(path)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        if files.walk(path):
+            copy_tokenizer(path, LocalFiles(), copy)
+        elif files.exists(path):
+            write_bytes(LocalFiles(), copy, read_bytes(files, path))
+        try:
+            return load_tokenizer(copy)
+        except FarspanError as error:
+            raise FarspanError(str(error).replace(copy, path)) from error
+
+
 @lru_cache(maxsize=4)
 def artefact_tokenizer(artefact: str) -> Tokenizer:
     """The tokenizer that lies in an artefact; once a process."""
-    folder = tokenizer_folder(artefact)
-    if "://" not in folder:
-        return load_tokenizer(folder)
-    with tempfile.TemporaryDirectory() as local:
-        copy_tokenizer(folder, LocalFiles(), local)
-        return load_tokenizer(local)
+    return tokenizer_at(tokenizer_folder(artefact))
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:

@@ -31,9 +31,8 @@ from corpora.readers import (
 )
 from corpora.sentences import SentenceSplitter, load_splitter
 from corpora.shards import shard_name
-from corpora.tokenizers import load_tokenizer
 from pipelines import duplicates
-from pipelines.artefacts import absolute, artefact_tokenizer, save_tokenizer
+from pipelines.artefacts import absolute, artefact_tokenizer, save_tokenizer, tokenizer_at
 from pipelines.beam_files import files_for
 from pipelines.documents_shard import DocumentsShard, write_rejects
 from pipelines.job import WORK, Job, Report, Stage, Task
@@ -104,7 +103,7 @@ class Documents:
     Attributes:
         inputs: raw files and how they are read.
         output: folder of the artefact.
-        tokenizer: file, folder or name for ``load_tokenizer``.
+        tokenizer: file or folder anywhere, or a name, for ``load_tokenizer``.
         sentences: sentence splitter.
         held_out: share of documents kept apart for evaluation.
         seed: of that choice.
@@ -132,7 +131,7 @@ def plan(options: Documents) -> Job:
             range.
     """
     output = absolute(options.output)
-    tokenizer = load_tokenizer(options.tokenizer)
+    tokenizer = tokenizer_at(options.tokenizer)
     splitter = load_splitter(options.sentences)
     held_out = HeldOut(options.held_out, options.seed)
     if options.task_bytes < 1:

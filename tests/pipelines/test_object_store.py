@@ -16,7 +16,9 @@ from corpora.concatenation import Packing
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles, read_bytes, write_bytes
 from corpora.manifest import read_manifest
+from corpora.tokenizers import load_tokenizer
 from pipelines import random_concat
+from pipelines.artefacts import tokenizer_at
 from pipelines.beam_files import files_for, use_flags
 from pipelines.cli import main
 from pipelines.documents import Input
@@ -243,6 +245,18 @@ def test_a_tokenizer_is_trained_on_text_in_s3(run, store, raw, local, tmp_path):
         assert run("tokenizer", "train", *arguments, *flags)[0] == 0
     first, second = ((tmp_path / name / "tokenizer.json").read_bytes() for name in ("0", "4"))
     assert first == second
+
+
+def test_the_tokenizer_too_may_lie_in_the_bucket(bucket, local):
+    copy(f"{local}/tokenizer", f"{bucket}/tokenizer")
+    expected = load_tokenizer(f"{local}/tokenizer").fingerprint
+    for path in ("tokenizer", "tokenizer/", "tokenizer/tokenizer.json"):
+        assert tokenizer_at(f"{bucket}/{path}").fingerprint == expected
+    with pytest.raises(FarspanError, match="tokenizer s3://bucket/none: no such file or folder"):
+        tokenizer_at(f"{bucket}/none")
+    with pytest.raises(FarspanError, match=r"tokenizer s3://bucket/tokenizer/config\.json: "):
+        write_bytes(files_for(bucket), f"{bucket}/tokenizer/config.json", b"{}")
+        tokenizer_at(f"{bucket}/tokenizer/config.json")
 
 
 def commands_of(documents, raw, output, tokenizer):
