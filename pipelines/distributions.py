@@ -23,12 +23,14 @@ _COUNTED = ("tokens", "documents")
 class Distribution:
     """``(n,)`` values of one kind.
 
-    ``unit`` is ``tokens`` for lengths, ``documents`` for sizes, ``share``, ``cosine`` or ``inner product``.
+    ``unit`` is ``tokens`` for lengths, ``documents`` for sizes, ``share``, ``cosine`` or ``inner product``; ``source``
+    is given where the values are those of one of several sources.
     """
 
     name: str
     values: np.ndarray
     unit: str
+    source: str = ""
 
 
 def distributions(folder: str, sample: int = 256, vectors: str | None = None) -> Iterator[Distribution]:
@@ -48,10 +50,13 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         yield Distribution("target length", _column(rows, "target_length"), "tokens")
         yield Distribution("span length", _values(rows, "span_lengths"), "tokens")
     elif format == "farspan.documents":
-        yield Distribution("document length", _lengths(rows, "tokens"), "tokens")
+        sources = [name for batch in _batches(rows) for name in batch.column("source").to_pylist()]
+        yield from _by_source("document length", _lengths(rows, "tokens"), sources)
     elif format == "farspan.corpus":
         yield Distribution("sequence length", _lengths(rows, "tokens"), "tokens")
-        yield Distribution("part length", _joined([_part_lengths(batch) for batch in _batches(rows)]), "tokens")
+        ids = [name for batch in _batches(rows) for name in batch.column("document_ids").flatten().to_pylist()]
+        sources = [name.partition(":")[0] for name in ids]
+        yield from _by_source("part length", _joined([_part_lengths(batch) for batch in _batches(rows)]), sources)
         yield from _relatedness(Corpus(folder), sample, vectors)
     else:
         yield Distribution("document length", _column(rows, "document_tokens"), "tokens")
@@ -62,6 +67,17 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         first = [Ragged(c.values.to_numpy(), c.offsets.to_numpy()) for c in best]
         tops = [r.values[r.offsets[:-1][r.lengths > 0]].astype(np.float32) for r in first]
         yield Distribution("similarity of the nearest", _joined(tops), "inner product")
+
+
+def _by_source(name: str, values: np.ndarray, sources: Sequence[str]) -> Iterator[Distribution]:
+    """All ``(n,)`` values, or those of each source where there are several."""
+    names = sorted(set(sources))
+    if len(names) < 2:
+        yield Distribution(name, values, "tokens")
+        return
+    of = np.asarray(sources, object)
+    for source in names:
+        yield Distribution(name, values[of == source], "tokens", source)
 
 
 def _relatedness(corpus: Corpus, sample: int, vectors: str | None) -> Iterator[Distribution]:
@@ -105,7 +121,7 @@ def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
-    """Draw (artefact, distribution) pairs as histograms, those of one name on one scale below each other.
+    """Draw (artefact, distribution) pairs as histograms: a panel for each name, the artefacts in it over each other.
 
     Raises:
         FarspanError: all are empty.
@@ -115,29 +131,38 @@ def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels = [(folder, one) for folder, one in found if len(one.values)]
+    panels: dict[str, list[tuple[str, Distribution]]] = {}
+    for folder, one in found:
+        if len(one.values):
+            panels.setdefault(one.name, []).append((folder, one))
     if not panels:
         raise FarspanError(f"{', '.join(dict(found))}: no row, so nothing to draw; leave --figure out")
-    names = list(dict.fromkeys(one.name for _, one in panels))
-    panels.sort(key=lambda panel: names.index(panel[1].name))
     figure, axes = plt.subplots(len(panels), 1, figsize=(8, 2.4 * len(panels)), squeeze=False, layout="constrained")
-    for axis, (folder, one) in zip(axes[:, 0], panels, strict=True):
-        everywhere = np.concatenate([other.values for _, other in panels if other.name == one.name])
-        axis.hist(one.values, bins=_edges(everywhere, one.unit), color="#33669a")
-        axis.set_xscale("log" if one.unit in _COUNTED else "linear")
-        middle = np.median(one.values)
-        axis.axvline(middle, color="#c0392b", linewidth=1)
-        said = f"{middle:,.0f}" if one.unit in _COUNTED else f"{middle:.3f}"
-        axis.set_title(f"{folder}: {one.name}, median {said}", fontsize=9)
-        axis.set_xlabel(one.unit)
-        axis.set_ylabel("count")
+    for axis, (name, shown) in zip(axes[:, 0], panels.items(), strict=True):
+        unit = shown[0][1].unit
+        counted = unit in _COUNTED
+        edges = _edges(np.concatenate([one.values for _, one in shown]), unit)
+        for number, (folder, one) in enumerate(shown):
+            middle = np.median(one.values)
+            said = f"{middle:,.0f}" if counted else f"{middle:.3f}"
+            label = f"{folder} {one.source}".rstrip() + f", median {said}"
+            weights = np.full(len(one.values), 1 / len(one.values))  # artefacts of different sizes side by side
+            colour = f"C{number}"
+            axis.hist(one.values, edges, weights=weights, color=colour, alpha=0.25)
+            axis.hist(one.values, edges, weights=weights, color=colour, histtype="step", label=label)
+            axis.axvline(middle, color=colour, linewidth=1, linestyle=":")
+        axis.set_xscale("log" if counted else "linear")
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel(unit)
+        axis.set_ylabel("share")
+        axis.legend(fontsize=8)
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
 
 def _edges(values: np.ndarray, unit: str) -> np.ndarray:
-    """Edges of 60 bins."""
+    """Edges of the bins."""
     if unit in _COUNTED:
-        return np.geomspace(max(values.min(), 1) * 0.9, max(values.max(), 2) * 1.1, 60)
+        return np.geomspace(max(values.min(), 1) * 0.9, max(values.max(), 2) * 1.1, 50)
     low, high = float(values.min()), float(values.max())
-    return np.linspace(low, high if high > low else low + 1, 60)
+    return np.linspace(low, high if high > low else low + 1, 50)

@@ -52,7 +52,7 @@ def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
     numbers |= shares(manifest)
     numbers["bytes"] = sum(shard.bytes for shard in manifest.shards)
     for one in found:
-        name = one.name.replace(" ", "_")
+        name = "_".join(filter(None, (one.name.replace(" ", "_"), one.source and f"of_{one.source}")))
         numbers[name] = {f"p{q}": float(np.percentile(one.values, q)) for q in (5, 50, 95)} if len(one.values) else {}
         if one.unit in ("share", "cosine") and len(one.values):
             numbers[name] = {"mean": float(one.values.mean()), **numbers[name]}
@@ -99,4 +99,4 @@ def _cell(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3f}" if isinstance(value, float) and abs(value) < 10 else f"{value:,.0f}"
+    return f"{value:.4f}" if isinstance(value, float) and abs(value) < 10 else f"{value:,.0f}"
