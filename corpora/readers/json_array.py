@@ -53,7 +53,7 @@ def parse(line: Line) -> Any:
 def is_array(file: BinaryIO, path: str) -> bool:
     """Whether the file begins an array that is not the record of its first line; leaves it at its beginning.
 
-    Two lines that are each an array are two records.
+    Two lines that are each an array, as far as the first MiB shows them, are two records.
     """
     try:
         head = next(chunks(file, path), b"")[:_LOOKED_AT]
@@ -114,7 +114,7 @@ class _Scan:
 
     Attributes:
         depth: of brackets: 0 outside the array, 1 between its elements.
-        start: offset of the element that is being read, white space before it included.
+        start: offset of the element that is being read.
         behind: offset of what stands behind the array and is no white space.
     """
 
@@ -171,6 +171,9 @@ class _Scan:
         return place + 1
 
     def _hold(self, part: bytes) -> None:
+        if not self._size:
+            whole, part = part, part.lstrip()
+            self.start += len(whole) - len(part)
         self._size += len(part)
         self._pieces.append(part)
         if self._size > self._limit:
@@ -179,7 +182,7 @@ class _Scan:
     def _take(self) -> list[Line]:
         data, size = b"".join(self._pieces), self._size
         self._pieces, self._size = [], 0
-        start = self.start + len(data) - len(data.lstrip())
-        data = data.strip()
-        # the white space round a long element is not worth the counting
-        return [Line(start, data, size if size > self._limit else len(data))] if data else []
+        if size > self._limit:
+            return [Line(self.start, data, size)]
+        data = data.rstrip()
+        return [Line(self.start, data, len(data))] if data else []

@@ -123,7 +123,7 @@ class _Film:
         """
         try:
             self._parser.Parse(data, last)
-        except (expat.ExpatError, ValueError) as error:
+        except (expat.ExpatError, ValueError, LookupError) as error:
             raise BadRecord("broken_xml", str(error)) from error
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
