@@ -92,17 +92,30 @@ class Plain:
                 if row[other] is None:
                     row[other] = links[other][one]
         unvisited = {document for document in self.by_key if self.lengths[document]}
-        path, document = [], None
+        path = []
         while unvisited:
-            near = [other for other in links[document] if other in unvisited] if document is not None else []
-            if near:
-                following = min(near, key=lambda other: (-links[document][other], len(links[other]), self.keys[other]))
-                path.append((following, links[document][following]))
-            else:
-                following = min(unvisited, key=lambda other: (len(links[other]), self.keys[other]))
-                path.append((following, NAN))
-            document = following
-            unvisited.remove(document)
+            start = min(unvisited, key=lambda document: (len(links[document]), self.keys[document]))
+            unvisited.remove(start)
+            arms = []
+            for _ in range(2):
+                arm, document = [], start
+                while near := [other for other in links[document] if other in unvisited]:
+                    following = min(near, key=lambda other: (-links[document][other], self.keys[other]))
+                    arm.append((following, links[document][following]))
+                    unvisited.remove(following)
+                    document = following
+                arms.append(arm)
+            documents = [
+                *(document for document, _ in reversed(arms[0])),
+                start,
+                *(document for document, _ in arms[1]),
+            ]
+            steps = [
+                NAN,
+                *(similarity for _, similarity in reversed(arms[0])),
+                *(similarity for _, similarity in arms[1]),
+            ]
+            path += zip(documents, steps, strict=True)
         self.cut(path)
         self.refused = self.near_duplicates
         return self

@@ -28,38 +28,43 @@ def test_documents_without_links_stand_in_the_order_of_their_ranks():
     assert walked([[], [], []], ranks=[2, 0, 1]) == ([1, 2, 0], [None] * 3)
 
 
-def test_walk_begins_where_degree_is_least_and_takes_the_heaviest_link():
-    # 0 - 1 - 2 - 3 - 1: 0 has one neighbour, 2 and 3 two, 1 three
+def test_path_begins_where_degree_is_least_and_takes_the_heaviest_link():
+    # 0 - 1 - 2 - 3 - 1: 0 has one neighbour, 2 and 3 two, 1 three; the start is the end
     rows = [[(1, 0.1)], [(3, 0.9), (2, 0.8), (0, 0.1)], [(1, 0.8), (3, 0.7)], [(1, 0.9), (2, 0.7)]]
-    assert walked(rows) == ([0, 1, 3, 2], [None, 0.1, 0.9, 0.7])
+    assert walked(rows) == ([2, 3, 1, 0], [None, 0.7, 0.9, 0.1])
+
+
+def test_path_goes_on_the_other_way():
+    # two triangles, 1 - 3 - 4 and 2 - 5 - 6, with 0 between 1 and 2
+    rows = [[(1, 0.9), (2, 0.8)], [(3, 0.7), (4, 0.6)], [(5, 0.7), (6, 0.6)], [(4, 0.5)], [], [(6, 0.5)], []]
+    assert walked(rows) == ([4, 3, 1, 0, 2, 5, 6], [None, 0.5, 0.7, 0.9, 0.8, 0.7, 0.5])
 
 
 def test_links_count_both_ways_whoever_lists_them():
-    star = [[], [(0, 0.4)], [(0, 0.6)]]
-    assert walked(star) == ([1, 0, 2], [None, 0.4, 0.6])
+    assert walked([[], [(0, 0.4)], [(0, 0.6)]]) == ([2, 0, 1], [None, 0.6, 0.4])
     # a link listed by both is one link: 0 and 2 have one each, 1 two
     line = [[(1, 0.5)], [(0, 0.5), (2, 0.5)], [(1, 0.5)]]
-    assert walked(line, ranks=[1, 0, 2]) == ([0, 1, 2], [None, 0.5, 0.5])
+    assert walked(line, ranks=[1, 0, 2]) == ([2, 1, 0], [None, 0.5, 0.5])
 
 
-def test_where_both_list_a_link_the_row_of_the_document_left_counts():
+def test_where_both_list_a_link_the_row_it_is_taken_from_counts():
     rows = [[(1, 0.3)], [(0, 0.4)]]
-    assert walked(rows) == ([0, 1], [None, 0.3])
-    assert walked(rows, ranks=[1, 0]) == ([1, 0], [None, 0.4])
+    assert walked(rows) == ([1, 0], [None, 0.3])
+    assert walked(rows, ranks=[1, 0]) == ([0, 1], [None, 0.4])
 
 
-def test_walk_begins_again_at_a_dead_end():
+def test_path_begins_again_at_dead_ends():
     rows = [[(1, 0.9)], [(0, 0.9)], [(3, 0.8)], [(2, 0.8)]]
-    assert walked(rows) == ([0, 1, 2, 3], [None, 0.9, None, 0.8])
+    assert walked(rows) == ([1, 0, 3, 2], [None, 0.9, None, 0.8])
 
 
-def test_among_equals_the_least_degree_comes_first_then_the_rank():
-    # from 1 to 2, 3 or 4, all as similar; 2 has another neighbour, and 4 a lower rank than 3
-    rows = [[(1, 0.9)], [(2, 0.5), (3, 0.5), (4, 0.5)], [(5, 0.1)], [], [], []]
-    assert walked(rows, ranks=[0, 5, 1, 3, 2, 4]) == ([0, 1, 4, 3, 5, 2], [None, 0.9, 0.5, None, None, 0.1])
+def test_among_equals_the_lowest_rank_comes_first():
+    rows = [[(1, 0.5), (2, 0.5)], [(2, 0.1)], [], [(0, 0.5)]]  # from 3 to 0, from there to 1 or 2
+    assert walked(rows, ranks=[3, 0, 1, 2])[0] == [2, 1, 0, 3]
+    assert walked(rows, ranks=[3, 1, 0, 2])[0] == [1, 2, 0, 3]
 
 
 def test_barred_links_are_not_walked_and_other_documents_left_out():
     rows = [[(1, 0.9), (2, 0.8)], [(0, 0.9)], [(0, 0.8)]]
-    assert walked(rows, links=[False, True, False, True]) == ([1, 0, 2], [None, None, 0.8])
-    assert walked(rows, links=[True, False, True, False], kept=[True, True, False]) == ([0, 1], [None, 0.9])
+    assert walked(rows, links=[False, True, False, True]) == ([1, 2, 0], [None, None, 0.8])
+    assert walked(rows, links=[True, False, True, False], kept=[True, True, False]) == ([1, 0], [None, 0.9])

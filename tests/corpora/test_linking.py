@@ -211,8 +211,8 @@ def test_policies_on_six_documents():
     assert documents(made) == [[0, 1, 4], [2, 3], [5]]
     assert np.array_equal(made.similarities, np.float32([np.nan, 0.9, 0.95, np.nan, 0.6, np.nan]), equal_nan=True)
     made = six.link(THREE_OF_TEN, Linking("path"))
-    assert documents(made) == [[5, 4, 1], [0, 2, 3]]  # 5 has one neighbour, fewest
-    assert np.array_equal(made.similarities, np.float32([np.nan, 0.97, 0.95, np.nan, 0.8, 0.6]), equal_nan=True)
+    assert documents(made) == [[3, 2, 0], [1, 4, 5]]  # walked from 5, which has one neighbour, fewest
+    assert np.array_equal(made.similarities, np.float32([np.nan, 0.6, 0.8, np.nan, 0.95, 0.97]), equal_nan=True)
 
 
 def test_chain_goes_back_when_a_list_is_spent():
