@@ -1,0 +1,266 @@
+"""``farspan corpus clusters``: rows of related documents, each cut to its share of the row in whole sentences.
+
+Clusters are those of the documents (their ``cluster`` column), or seeds with their nearest neighbours. Stage *group*
+makes the latter and writes where each document goes; *spill* brings the documents of a cluster together in one bucket;
+*pack* shares out the room and writes one shard.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.assembly import assemble_cuts
+from corpora.clusters import ClusterRows, arrange, groups
+from corpora.concatenation import Packing
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.linking import Linking
+from corpora.manifest import Manifest, Receipt, read_manifest
+from corpora.neighbour_clusters import Cluster, clusters_of_shard, edge_graph
+from corpora.ragged import Ragged
+from corpora.shards import shard_name
+from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, read_neighbours, tokenizer_folder
+from pipelines.beam_files import files_for
+from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
+from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.placements import Placed, ReadPlacements, join_placed, write_placements
+from pipelines.spill import FAN_IN, Pieces, Placement, bucket_of, read_bucket, spill_stages
+
+
+@dataclass(frozen=True)
+class ClusterCorpus:
+    """Options of the job.
+
+    Attributes:
+        documents: folder of a ``farspan.documents`` artefact.
+        output: folder of the corpus.
+        packing: the room in a row.
+        rows: how documents share it.
+        neighbours: folder of the ``farspan.neighbours`` of the documents, to make clusters of; None for the documents'
+            own clusters.
+        min_similarity: of a neighbour to its seed.
+        max_jaccard: neighbours whose word 5-grams are more like the seed's are near-duplicates and not taken.
+        seed: of every keyed choice.
+        split: ``train`` or ``held-out`` documents; with neighbours, theirs.
+        shards: number of shards; 0 gives each up to about 16 million tokens.
+        compression: None, ``lz4`` or ``zstd``.
+        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
+    """
+
+    documents: str
+    output: str
+    packing: Packing
+    rows: ClusterRows = field(default_factory=ClusterRows)
+    neighbours: str | None = None
+    min_similarity: float | None = None
+    max_jaccard: float | None = 0.8
+    seed: int = 0
+    split: str = "train"
+    shards: int = 0
+    compression: str | None = None
+    fan_in: int = FAN_IN
+
+
+def plan(options: ClusterCorpus) -> Job:
+    """Check the options and lay out the tasks.
+
+    Raises:
+        FarspanError: an artefact is missing, the neighbours are of other documents, nothing in the split, or a number
+            is out of range.
+    """
+    documents, output = absolute(options.documents), absolute(options.output)
+    rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
+    if options.shards < 0:
+        raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
+    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    entry = parent_entry(output, documents)
+    graph = None
+    if options.neighbours is not None:
+        graph = read_neighbours(absolute(options.neighbours), documents, entry)
+    split = options.split if graph is None else graph.config["split"]
+    held_out = parent.totals["held_out_tokens"]
+    tokens = held_out if split == "held-out" else parent.totals["tokens"] - held_out
+    if not tokens:
+        raise FarspanError(f"{documents}: no {split} documents; make them with another --held-out share")
+    shards = options.shards or -(-tokens // SHARD_TOKENS)
+    head = Manifest(
+        format="farspan.corpus",
+        config={
+            "builder": "clusters",
+            **asdict(options.packing),
+            **asdict(rows),
+            **_origin(options, output),
+            "split": split,
+            "shards": shards,
+            "compression": options.compression,
+        },
+        seed=options.seed,
+        rows_per_batch=ROWS_PER_BATCH,
+        tokenizer=parent.tokenizer,
+        parent=entry,
+    )
+    starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
+    stages: list[Stage] = []
+    place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, split == "held-out", starts)
+    if graph is not None:
+        stages, placements = _grouping(options, rows.max_documents, graph, output, starts)
+        place = ReadPlacements(placements, starts, shards, split == "held-out")
+    spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    pack = Stage(
+        "pack",
+        [
+            Task(
+                f"pack-{bucket:05d}",
+                {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
+                tokens // shards,
+            )
+            for bucket in range(shards)
+        ],
+        PackClusters(
+            spills,
+            options.packing,
+            rows,
+            make_key(options.seed, "order in clusters"),
+            parent.tokenizer["vocab_size"],
+            options.compression,
+        ),
+        "tokens",
+    )
+    stages = [*stages, *spilling, pack]
+    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
+
+
+def _origin(options: ClusterCorpus, output: str) -> dict[str, object]:
+    if options.neighbours is None:
+        return {"neighbours": None}
+    return {
+        "neighbours": parent_entry(output, absolute(options.neighbours)),
+        "min_similarity": options.min_similarity,
+        "max_jaccard": options.max_jaccard,
+    }
+
+
+@dataclass(frozen=True)
+class PlaceClusters:
+    """Place every document of the split that has a cluster by the cluster's keyed hash, in the order of documents."""
+
+    key: bytes
+    buckets: int
+    held_out: bool
+    starts: tuple[int, ...]
+
+    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
+        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        kept = read & batch.column("cluster").is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(kept)
+        clusters = batch.column("cluster").take(pa.array(rows)).to_numpy()
+        numbers, which = np.unique(clusters, return_inverse=True)
+        keys = id_keys(self.key, map(str, numbers.tolist()))[which]
+        positions = (rows + self.starts[index]).astype(np.int32)
+        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, positions, read, kept, clusters=clusters)
+
+
+def _grouping(
+    options: ClusterCorpus, most: int, graph: Manifest, output: str, starts: tuple[int, ...]
+) -> tuple[list[Stage], tuple[str, ...]]:
+    """The stage that makes groups of neighbours, and the files that say where their documents go."""
+    neighbours = absolute(options.neighbours or "")
+    placements = [os.path.join(output, WORK, f"group-{index:05d}.arrow") for index in range(len(graph.shards))]
+    tasks = [
+        Task(
+            f"group-{index:05d}",
+            {"shard": os.path.join(neighbours, "shards", shard.name), "placements": placements[index]},
+            shard.rows,
+        )
+        for index, shard in enumerate(graph.shards)
+    ]
+    # of linking only what it calls a near-duplicate
+    near_duplicates = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
+    work = GroupShard(most, near_duplicates, make_key(options.seed, "groups"), starts)
+    return [Stage("group", tasks, work, "documents")], tuple(placements)
+
+
+@dataclass(frozen=True)
+class GroupShard:
+    """Make groups of the clusters of one shard of neighbours; a group's number is its seed's row in the documents."""
+
+    max_documents: int
+    linking: Linking
+    key: bytes
+    starts: tuple[int, ...]
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        path = task.payload["shard"]
+        placed = []
+        totals = {"groups": 0, "grouped_documents": 0}
+        done = 0
+        for cluster in clusters_of_shard(files_for(path), path):
+            placed.append(self._place(cluster))
+            totals["groups"] += int((placed[-1].positions == 0).sum())
+            totals["grouped_documents"] += len(placed[-1].positions)
+            done += len(cluster.rows)
+            report(done)
+        target = task.payload["placements"]
+        write_placements(files_for(target), target, join_placed(placed), np.array(self.starts))
+        return Receipt(task.name, totals=totals)
+
+    def _place(self, cluster: Cluster) -> Placed:
+        graph = edge_graph(cluster, self.linking)
+        least = self.linking.min_similarity
+        near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is not above any floor
+        ids = cluster.rows.column("document_id").to_pylist()
+        keys = id_keys(self.key, ids)
+        made = groups(graph.neighbours, near, keys, self.max_documents, -np.inf if least is None else least)
+        rows = cluster.rows.column("document_row").to_numpy()
+        documents, heads, sizes = made.values, made.offsets[:-1], made.lengths
+        zeros = np.zeros(len(documents), np.int64)
+        return Placed(
+            document_rows=rows[documents],
+            document_ids=[ids[document] for document in documents.tolist()],
+            keys=np.repeat(keys[documents[heads]], sizes, axis=0),
+            positions=np.arange(len(documents)) - np.repeat(heads, sizes),
+            offsets=zeros,
+            sizes=cluster.rows.column("document_tokens").to_numpy()[documents],
+            uses=zeros,
+            clusters=np.repeat(rows[documents[heads]], sizes),
+        )
+
+
+@dataclass(frozen=True)
+class PackClusters:
+    """Read one bucket back, whose clusters are runs of one key, and write their rows."""
+
+    spills: tuple[str, ...]
+    packing: Packing
+    rows: ClusterRows
+    key: bytes
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        new = np.ones(len(bucket), bool)
+        new[1:] = (bucket.keys[1:] != bucket.keys[:-1]).any(axis=1)
+        first = np.flatnonzero(new)
+        clusters = Ragged(np.arange(len(bucket)), np.append(first, len(bucket)))
+        cuts, cluster_of_row = arrange(
+            clusters,
+            bucket.tokens.lengths,
+            bucket.sentence_starts,
+            id_keys(self.key, bucket.document_ids.to_pylist()),
+            self.packing,
+            self.rows,
+        )
+        rows = assemble_cuts(
+            bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts, bucket.clusters[first[cluster_of_row]]
+        )
+        padding = len(rows) * self.packing.capacity - int(cuts.sizes.sum())
+        padding -= self.packing.room_per_document * len(cuts.sizes)
+        receipt = write_corpus_shard(task, rows, bucket, cuts.documents, padding, self.vocab_size, self.compression)
+        used = len(np.unique(cluster_of_row))
+        return replace(receipt, totals={**receipt.totals, "clusters": used, "left_out_clusters": len(first) - used})
