@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from corpora.readers import ReadOptions, plan_ranges, read_records
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.beam_files import files_for
-from pipelines.documents import Input, every_file, read_options
+from pipelines.inputs import Input, every_file, read_options
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:

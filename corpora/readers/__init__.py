@@ -2,7 +2,7 @@
 
 from corpora.readers.huggingface import data_files
 from corpora.readers.records import FORMATS, Range, ReadOptions, RecordBlock, Reject
-from corpora.readers.selection import check_fields, plan_ranges, read_records
+from corpora.readers.selection import check_fields, holds_records, plan_ranges, read_records
 
 __all__ = [
     "FORMATS",
@@ -12,6 +12,7 @@ __all__ = [
     "Reject",
     "check_fields",
     "data_files",
+    "holds_records",
     "plan_ranges",
     "read_records",
 ]

@@ -9,13 +9,8 @@ from typing import NamedTuple
 from corpora.errors import FarspanError
 from corpora.preprocessing import STEPS
 
-FORMATS = (
-    "jsonl",
-    "parquet",
-    "arrow",
-    "text",
-    "lines",
-    "huggingface",
+GENERIC_FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")
+PUBLISHED_FORMATS = (
     "books3",
     "stories",
     "realnews",
@@ -25,6 +20,7 @@ FORMATS = (
     "newshead",
     "multi-news",
 )
+FORMATS = GENERIC_FORMATS + PUBLISHED_FORMATS
 BLOCK_BYTES = 8 << 20
 RAW_BYTES = 64 << 10  # kept of a bad record
 

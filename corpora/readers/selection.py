@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -24,7 +25,7 @@ from corpora.readers import (
     text,
 )
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import Cut, DamagedFile, Range, ReadOptions, RecordBlock
+from corpora.readers.records import PUBLISHED_FORMATS, Cut, DamagedFile, Range, ReadOptions, RecordBlock
 from corpora.readers.streams import compression, plan_lines
 
 
@@ -71,6 +72,23 @@ _SUFFIXES = {
     ".text": "text",
 }
 _FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
+
+
+# what publishers put beside the records: licences, summaries, tables of contents
+_BESIDE = {
+    "mediasum": r"train_val_test_split\.json",
+    "multi-news": r".*\.tgt(\..*)?",
+    "pg19": r"metadata\.csv",
+}
+_NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
+
+
+def holds_records(path: str, options: ReadOptions) -> bool:
+    """Whether a file found in a folder can hold records of a published data set, going by its name."""
+    if options.format not in PUBLISHED_FORMATS:
+        return True
+    name = posixpath.basename(path)
+    return not re.fullmatch(f"{_BESIDE.get(options.format or '', _NOTES)}|{_NOTES}", name)
 
 
 def format_of(path: str, options: ReadOptions) -> str:

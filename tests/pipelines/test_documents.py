@@ -25,8 +25,9 @@ from corpora.readers import ReadOptions
 from corpora.shards import ShardedRows, map_shard
 from corpora.tokenizers import load_tokenizer
 from corpora.verification import verify
-from pipelines.documents import Documents, Input, plan
+from pipelines.documents import Documents, plan
 from pipelines.engine import Engine
+from pipelines.inputs import Input
 from pipelines.job import run_job
 from tests.artefacts import small_tokenizer
 from tests.pipelines.test_random_concat import wait_for
@@ -374,6 +375,24 @@ def test_an_input_is_named_and_rooted(raw):
     assert (one.source, one.relative(one.paths[0])) == ("a", "a.jsonl")
     with pytest.raises(FarspanError, match="leave ':' out"):
         Input.parse(f"a:b={raw}")
+
+
+def test_what_publishers_put_beside_the_records_is_left_out_of_a_folder(tmp_path):
+    names = {
+        "pg19": (["train/1.txt", "train/2.txt"], ["README.md", "metadata.csv"]),
+        "mediasum": (["news_dialogue.json"], ["train_val_test_split.json"]),
+        "multi-news": (["train.src", "train.src.cleaned"], ["train.tgt", "train.tgt.cleaned"]),
+        "opensubtitles": (["en/1990/1/2.xml"], ["INFO", "LICENSE"]),
+    }
+    for format, (data, beside) in names.items():
+        for name in [*data, *beside]:
+            (tmp_path / format / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / format / name).touch()
+        item = Input.parse(str(tmp_path / format), ReadOptions(format=format))
+        assert [item.relative(path) for path in item.paths] == data
+        one = Input.parse(str(tmp_path / format / beside[-1]), ReadOptions(format=format))
+        assert len(one.paths) == 1  # what is named is read
+    assert len(Input.parse(str(tmp_path / "pg19")).paths) == 4
 
 
 def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_path):
