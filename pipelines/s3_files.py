@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, cast
 from apache_beam.io.aws.clients.s3 import boto3_client
 from apache_beam.io.filesystem import FileSystem
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions, S3Options
 from botocore.exceptions import BotoCoreError, ClientError
 
 from corpora.errors import FarspanError
@@ -241,13 +242,22 @@ class _Upload(io.RawIOBase):
 
 
 def _client() -> Any:
-    return _client_of(FileSystems._pipeline_options)
+    return _client_of(_settings(FileSystems._pipeline_options))
 
 
 @lru_cache(maxsize=4)
-def _client_of(options: Any) -> Any:
-    """The boto3 client that Beam makes of its options; safe to share between threads."""
-    return boto3_client.Client(options or {}).client
+def _settings(options: PipelineOptions | None) -> tuple[tuple[str, Any], ...]:
+    """The ``--s3_...`` flags among Beam's options; each pipeline brings options of its own, mostly with equal flags."""
+    if options is None:
+        return ()
+    flags = options.view_as(S3Options).get_all_options(drop_default=True, current_only=True)
+    return tuple(sorted(flags.items()))
+
+
+@lru_cache(maxsize=4)
+def _client_of(settings: tuple[tuple[str, Any], ...]) -> Any:
+    """The boto3 client that Beam makes of its flags; safe to share between threads."""
+    return boto3_client.Client(dict(settings)).client
 
 
 def _place(path: str) -> tuple[str, str]:
