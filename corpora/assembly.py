@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import pyarrow as pa
 
@@ -52,7 +53,7 @@ def assemble_cuts(
         cluster_ids: ``(n,)`` int64; None for no clusters.
     """
     pieces = tokens.cut(cuts.documents, cuts.offsets, cuts.sizes)
-    inside = cut_sentences(sentence_starts.take(cuts.documents), cuts.offsets, cuts.sizes)
+    inside = cut_sentences(sentence_starts, cuts.documents, cuts.offsets, cuts.sizes)
     return assemble(
         document_ids.take(pa.array(cuts.documents)),
         pieces,
@@ -65,13 +66,28 @@ def assemble_cuts(
     )
 
 
-def cut_sentences(starts: Ragged, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
-    """Of n rows of starts in documents those inside of each row's piece, counted from its beginning; int32."""
-    starts = starts.compact()
-    row = np.repeat(np.arange(len(starts)), starts.lengths)  # (starts,)
-    places = starts.values - offsets[row]
-    inside = (places >= 0) & (places < sizes[row])
-    return Ragged.from_lengths(places[inside].astype(np.int32), np.bincount(row[inside], minlength=len(starts)))
+def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
+    """Of the sentence starts in documents those inside of each of p pieces, counted from its beginning.
+
+    Args:
+        starts: a row a document, ascending.
+        documents, offsets, sizes: ``(p,)`` the pieces.
+    """
+    inside = _bounds(starts.values, starts.offsets, documents, offsets, sizes)  # (2, p) of starts in their rows
+    cut = starts.cut(documents, inside[0], inside[1] - inside[0])
+    return Ragged(cut.values - np.repeat(offsets, cut.lengths).astype(cut.values.dtype), cut.offsets)
+
+
+@numba.njit(cache=True, nogil=True)
+def _bounds(
+    values: np.ndarray, rows: np.ndarray, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    bounds = np.empty((2, len(documents)), np.int64)
+    for i in range(len(documents)):
+        row = values[rows[documents[i]] : rows[documents[i] + 1]]
+        bounds[0, i] = np.searchsorted(row, offsets[i])
+        bounds[1, i] = np.searchsorted(row, offsets[i] + sizes[i])
+    return bounds
 
 
 def assemble(
@@ -89,7 +105,7 @@ def assemble(
     Args:
         document_ids: p strings.
         tokens: p rows of uint16 or int32; the rows of the result hold the same flat values.
-        sentence_starts: ``(sentences,)`` in the flat tokens; parts begin sentences anyway.
+        sentence_starts: ``(sentences,)`` in the flat tokens, ascending; parts begin sentences anyway.
         offsets: ``(p,)`` where each part begins in its document.
         lengths: ``(p,)`` tokens of the whole document.
         row_offsets: ``(n + 1,)``; no row is without a part.
@@ -103,7 +119,8 @@ def assemble(
     token_offsets = tokens.offsets[row_offsets]  # (n + 1,) of each row in the flat tokens
     row_of_part = np.repeat(np.arange(count), np.diff(row_offsets))
     # a sentence begins where the splitter says so and where a part begins: (sentences,) in the flat tokens
-    begins = np.union1d(sentence_starts, part_starts[tokens.lengths > 0])
+    begins = np.sort(np.concatenate([sentence_starts, part_starts[tokens.lengths > 0]]), kind="stable")  # two runs
+    begins = begins[np.append(True, begins[1:] != begins[:-1])[: len(begins)]]
     begins_of_row = np.searchsorted(begins, token_offsets)
     row_of_begin = np.repeat(np.arange(count), np.diff(begins_of_row))
 

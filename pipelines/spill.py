@@ -186,7 +186,7 @@ def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: 
     arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
     arrays |= {name: batch.column(name).take(pa.array(rows)) for name in ("document_id", "source")}
     arrays["tokens"] = tokens.cut(rows, offsets, sizes).to_arrow(schema.field("tokens").type)
-    arrays["sentence_starts"] = cut_sentences(sentences.take(rows), offsets, sizes).to_arrow(pa.list_(pa.int32()))
+    arrays["sentence_starts"] = cut_sentences(sentences, rows, offsets, sizes).to_arrow(pa.list_(pa.int32()))
     return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
 
 
