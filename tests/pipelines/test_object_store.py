@@ -27,6 +27,7 @@ from pipelines.job import run_job
 from pipelines.random_concat import RandomCorpus
 from pipelines.verify import verify_artefact
 from tests.artefacts import make_documents, small_tokenizer
+from tests.vectors import make_vectors
 
 WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
 SHARDS = "4"
@@ -308,6 +309,23 @@ def test_what_reads_local_disk_says_so(run, command):
     status, _, err = run(command, "s3://bucket/corpus")
     assert (status, len(err.splitlines())) == (1, 1)
     assert err.startswith("farspan: s3://bucket/corpus: is read from local disk only; copy")
+
+
+def test_vectors_to_a_linked_corpus_on_s3_have_the_bytes_of_a_local_run(run, store, bucket, tmp_path):
+    here = str(tmp_path)
+    make_documents(f"{here}/documents")
+    make_vectors(f"{here}/vectors", f"{here}/documents")
+    copy(here, bucket)
+    for root, flags in ((here, []), (bucket, store.flags)):
+        for command in (
+            ["cluster", "--vectors", f"{root}/vectors", "--centroids", "2"],
+            ["neighbours", "--clusters", f"{root}/cluster", "--k", "5"],
+            ["corpus", "linked", "--documents", f"{root}/documents", "--neighbours", f"{root}/neighbours",
+             "--sequence-length", "256"],
+        ):  # fmt: skip
+            assert run(*command, "--output", f"{root}/{command[0]}", "--workers", "1", *flags)[0::2] == (0, "")
+    for kind in ("cluster", "neighbours", "corpus"):
+        same_artefact(f"{bucket}/{kind}", f"{here}/{kind}")
 
 
 def test_masks_whose_corpus_stayed_in_the_bucket_ask_for_it(run, store, bucket, local, tmp_path):
