@@ -35,8 +35,8 @@ _RIGHTS = (
 )
 _ADDRESS = "check --s3_endpoint_url and the network; finished work is kept"
 _CURES = {
-    **dict.fromkeys(("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken"), _RIGHTS),
-    **dict.fromkeys(("NoCredentialsError", "PartialCredentialsError", "InvalidToken"), _RIGHTS),
+    **dict.fromkeys(("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"), _RIGHTS),
+    **dict.fromkeys(("ExpiredToken", "InvalidToken", "NoCredentialsError", "PartialCredentialsError"), _RIGHTS),
     **dict.fromkeys(("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "SSLError"), _ADDRESS),
     **dict.fromkeys(("301", "PermanentRedirect", "AuthorizationHeaderMalformed"), "give the bucket's --s3_region_name"),
     "NoSuchBucket": "make the bucket, or mend its name or --s3_endpoint_url",
@@ -146,31 +146,26 @@ class _Object(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        stop = min(self._position + len(view), self._size)
-        count = max(0, stop - self._position)
-        if count and not self._start <= self._position <= stop <= self._start + len(self._held):
-            self._fetch(stop)
-        at = self._position - self._start
-        view[:count] = memoryview(self._held)[at : at + count]
+        count = max(0, min(len(view), self._size - self._position))
+        view[:count] = self._next(count)
         self._position += count
         return count
 
     def readall(self) -> bytes:
-        data = bytearray(max(0, self._size - self._position))
-        self.readinto(data)
-        return bytes(data)
+        data = bytes(self._next(max(0, self._size - self._position)))
+        self._position += len(data)
+        return data
 
-    def _fetch(self, stop: int) -> None:
-        """Have the bytes from the position to ``stop`` at hand."""
-        kept = b""
-        if self._start <= self._position <= self._start + len(self._held):
-            kept = self._held[self._position - self._start :]
-            self._ahead = min(2 * self._ahead, _MAX_READ_AHEAD)
-        else:
-            self._ahead = READ_AHEAD
-        first, last = self._position + len(kept), min(self._size, stop + self._ahead) - 1
-        fetched = self._get(f"bytes={first}-{last}")[1]
-        self._start, self._held = self._position, kept + fetched if kept else fetched
+    def _next(self, count: int) -> memoryview:
+        """``count`` bytes from the position on, which are there."""
+        stop, end = self._position + count, self._start + len(self._held)
+        if count and not self._start <= self._position < stop <= end:
+            follows = self._start <= self._position <= end
+            kept = self._held[self._position - self._start :] if follows else b""
+            self._ahead = min(2 * self._ahead, _MAX_READ_AHEAD) if follows else READ_AHEAD
+            first, last = self._position + len(kept), min(self._size, stop + self._ahead) - 1
+            self._start, self._held = self._position, kept + self._get(f"bytes={first}-{last}")[1]
+        return memoryview(self._held)[self._position - self._start :][:count]
 
     def _get(self, wanted: str, attempts: int = _ATTEMPTS) -> tuple[Any, bytes]:
         """The answer to a ranged request, and its bytes."""
