@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +19,7 @@ from corpora.ragged import Ragged
 from corpora.sentences import load_splitter
 from corpora.shards import ShardedRows, read_shard, shard_name, write_shard
 from corpora.vectors import vector_rows
+from corpora.verification import verify
 from corpora.word_ngrams import ngram_hashes, sketch
 from pipelines.condensing import condense
 from pipelines.embed import Embed, plan
@@ -31,6 +28,7 @@ from pipelines.encoder_files import find_encoder
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from tests.artefacts import make_documents, small_tokenizer, tokenizer_entry
+from tests.pipelines.killing import killed
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
 
 BLOCK = 16  # the documents' rows per batch
@@ -157,33 +155,10 @@ def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference
     assert digests(tmp_path / "two") == digests(reference)
 
 
-KILLED = """
-import sys, time
-import pipelines.embed as embed
-from pipelines.embedding import EncoderOptions
-from pipelines.engine import Engine
-from pipelines.job import run_job
-work = embed.EmbedBlock.__call__
-def slowly(self, task, report):
-    if task.name >= "embed-00002":
-        time.sleep(60)
-    return work(self, task, report)
-embed.EmbedBlock.__call__ = slowly
-documents, output, encoder, block = sys.argv[1:]
-run_job(embed.plan(embed.Embed(documents, output, EncoderOptions(encoder), block=int(block))), Engine(workers=1))
-"""
-
-
 def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, capfd):
     output = tmp_path / "killed"
-    process = subprocess.Popen([sys.executable, "-c", KILLED, documents, str(output), encoder, str(BLOCK)])
-    for _ in range(1200):
-        if (output / "_work" / "embed-00001.json").exists():
-            break
-        assert process.poll() is None, "the job ended before it could be killed"
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    flags = ["--documents", documents, "--output", str(output), "--encoder", encoder, "--block", str(BLOCK)]
+    killed("pipelines.embed:EmbedBlock", "embed-00002", ["embed", *flags, "--workers", "1"])
     assert not (output / "manifest.json").exists()
     first = output / "shards" / shard_name(0, 6)
     (output / "shards" / f"{shard_name(4, 6)}.tmp-dead").write_bytes(b"half a shard")
@@ -193,6 +168,7 @@ def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, ca
     assert os.stat(first).st_mtime_ns == written
     assert digests(output) == digests(reference)
     assert sorted(os.listdir(output)) == ["manifest.json", "shards", "tokenizer"]
+    assert verify(str(output)) == []
 
 
 def test_the_splits_are_disjoint_and_complete(documents, encoder, reference, tmp_path):
