@@ -11,7 +11,7 @@ from corpora.concatenation import Packing
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.windows import check_stride
-from pipelines.documents import Input
+from pipelines.inputs import Input
 from trainer.settings import parse
 
 

@@ -13,6 +13,11 @@ from corpora.files import LocalFiles
 from corpora.manifest import Manifest, read_manifest
 from pipelines.distributions import Distribution
 
+_LEFT_OUT = {
+    "long": "beyond their source's share",
+    "clusters": "in no cluster, in a small one, or with a first sentence longer than their room",
+}
+
 
 def summary(manifest: Manifest) -> str:
     """One line on a finished job: what it holds, and what was left out."""
@@ -26,7 +31,10 @@ def summary(manifest: Manifest) -> str:
     left_out = sum(count["filtered"] for count in manifest.counts.values())
     if left_out:
         read = sum(count["read"] for count in manifest.counts.values())
-        totals += f"; {left_out:,} of {read:,} documents left out (too short, too long, or in a dropped tail)"
+        why = _LEFT_OUT.get(manifest.config.get("builder", ""), "too short, too long, or in a dropped tail")
+        totals += f"; {left_out:,} of {read:,} documents left out ({why})"
+    if reason := manifest.config.get("mixture", {}).get("reason"):
+        totals += f"; {reason}"
     rejected = sum(manifest.rejects.values())
     return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
 

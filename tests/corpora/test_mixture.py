@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -148,6 +149,28 @@ def test_each_source_gives_its_passes_to_the_token(documents, epochs):
             # all but the last one are whole, and that one is cut at its end
             assert (taken.sizes[now][:-1] == lengths[found][:-1]).all()
             assert (taken.sizes[now] <= lengths[found]).all()
+
+
+@given(mixtures(), st.integers(1, 4), st.integers(0, 2**31))
+def test_shards_that_know_nothing_of_each_other_make_the_mixture_together(sources, shards, seed):
+    rng = np.random.default_rng(seed)
+    names = sorted(sources)
+    source = rng.integers(0, len(names), 60)
+    lengths = rng.integers(1, 50, 60)
+    lengths[rng.integers(0, 60)] = 5_000  # longer than any sequence
+    here = {name: int(lengths[source == number].sum()) for number, name in enumerate(names)}
+    assume(min(here.values()) > 0)
+    made = mix({name: replace(sources[name], available=here[name]) for name in names})
+    epochs = [made.shares[name].epochs for name in names]
+    shard = rng.integers(0, shards, 60)
+    keys = keys_of(60)
+    tokens = np.zeros(len(names), np.int64)
+    for number in range(shards):
+        own = np.flatnonzero(shard == number)
+        taken = take(lengths[own], source[own], epochs, lambda count, own=own: keys(count)[own])
+        np.add.at(tokens, source[own][taken.documents], taken.sizes)
+    for name, realised in zip(names, tokens, strict=True):
+        assert made.shares[name].tokens - shards < realised <= made.shares[name].tokens
 
 
 def test_each_pass_has_an_order_of_its_own_and_a_part_of_one_follows_it():

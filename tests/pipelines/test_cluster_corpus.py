@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -13,12 +14,17 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import read_manifest
+from corpora.readers import ReadOptions
 from corpora.shards import ShardedRows
 from corpora.verification import verify
 from pipelines.clusters import ClusterCorpus, plan
+from pipelines.documents import Documents
+from pipelines.documents import plan as plan_documents
 from pipelines.engine import Engine
+from pipelines.inputs import Input
 from pipelines.job import run_job
-from tests.artefacts import make_documents
+from pipelines.stats import summary
+from tests.artefacts import make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours
 
@@ -185,6 +191,23 @@ def test_clusters_too_small_are_left_out_and_counted(documents, tmp_path):
     alone = build(documents, tmp_path / "alone", rows={"min_documents": 1, "max_documents": 1})
     assert verify(str(tmp_path / "alone")) == []
     assert alone.totals["max_documents"] == 1
+
+
+def test_clusters_of_a_file_of_lists_become_rows(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    lists = [[f"seven wizards observe {word} lights. The fox jumps." for word in "abcd"[:size]] for size in (3, 1, 4)]
+    (tmp_path / "related.jsonl").write_text("".join(json.dumps({"documents": texts}) + "\n" for texts in lists))
+    read = ReadOptions(text_field="documents")
+    inputs = (Input.parse(f"related={tmp_path}/related.jsonl", read),)
+    run_job(
+        plan_documents(Documents(inputs, str(tmp_path / "documents"), str(tmp_path / "tokenizer"))), Engine(workers=1)
+    )
+    manifest = build(str(tmp_path / "documents"), tmp_path / "corpus", rows={"order": "given", "max_documents": 4})
+    assert verify(str(tmp_path / "corpus")) == []
+    assert sorted(len(row) for _, row in rows_of(tmp_path / "corpus")) == [3, 4]
+    assert manifest.counts["related"]["read"] == 8
+    assert manifest.counts["related"]["filtered"] == 1
+    assert "1 of 8 documents left out (in no cluster, in a small one" in summary(manifest)
 
 
 def test_documents_without_clusters_give_an_empty_corpus(tmp_path):

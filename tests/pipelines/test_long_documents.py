@@ -25,6 +25,7 @@ from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.long_documents import LongCorpus, plan, plan_documents
 from pipelines.mixture_recipe import read_recipe
+from pipelines.stats import summary
 from tests.artefacts import make_documents, small_tokenizer
 
 SHARDS = 3
@@ -208,7 +209,10 @@ def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path
 
 def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
     recipe = write_recipe(tmp_path, documents, "tokens = 10_000_000\ntemperature = inf", books="", news="epochs = 3")
-    mixture = build(recipe, tmp_path / "corpus").config["mixture"]
+    manifest = build(recipe, tmp_path / "corpus")
+    mixture = manifest.config["mixture"]
+    assert mixture["reason"] in summary(manifest)
+    assert "documents left out (beyond their source's share)" in summary(manifest)
     assert "of 10,000,000 tokens: 'books' (weight 0.5) has been read 1 times by then, its cap" in mixture["reason"]
     assert mixture["sources"]["books"]["epochs"] == 1
     assert mixture["sources"]["news"]["tokens"] == mixture["sources"]["books"]["tokens"]
