@@ -9,8 +9,10 @@ import pytest
 
 from corpora.documents import documents_schema
 from corpora.sequences import corpus_schema
+from corpora.vectors import clusters_schema, neighbours_schema, vectors_schema
 from objectives.masks import MASK_SCHEMA
 from pipelines.cli import main
+from tests.tiny_encoder import make_encoder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "formats.md").read_text("utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -29,7 +31,9 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "documents --input {0}/text.jsonl --tokenizer {0}/tokenizer --held-out 0.2 --seed 3 --output {0}/documents",
         "corpus random --documents {0}/documents --sequence-length 128 --shards 2 --seed 5 --output {0}/corpus",
         "mask span --preset bart_ls --corpus {0}/corpus --output {0}/masks",
+        "corpus linked --documents {0}/documents --encoder {0}/encoder --sequence-length 128 --output {0}/linked",
     ]
+    make_encoder(str(folder / "encoder"))
     for command in commands:
         main(command.format(folder).split())
     return folder
@@ -48,25 +52,39 @@ def test_the_pages_programs_run(artefacts: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("format", "schema"),
-    [("documents", documents_schema(300)), ("corpus", corpus_schema(300)), ("masks", MASK_SCHEMA)],
+    [
+        ("`farspan.documents`", documents_schema(300)),
+        ("`farspan.corpus`", corpus_schema(300)),
+        ("`farspan.vectors`, `farspan.clusters`", vectors_schema(8)),
+        ("`farspan.vectors`, `farspan.clusters`", clusters_schema(8)),
+        ("`farspan.neighbours`", neighbours_schema()),
+        ("`farspan.masks`", MASK_SCHEMA),
+    ],
 )
 def test_the_page_names_every_column_with_its_type(format: str, schema):
-    section = PAGE.split(f"### `farspan.{format}`")[1].split("\n##")[0].replace("\\<", "<").replace("\\>", ">")
+    section = PAGE.split(f"### {format}\n")[1].split("\n##")[0].replace("\\<", "<").replace("\\>", ">")
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
     written = {name.strip(" `"): row[1].strip() for row in rows for name in row[0].split(",") if "|" not in name}
     said = {name: kind for name, kind in written.items() if name in schema.names}
     assert set(said) == set(schema.names)
     for field in schema:
         kind = str(field.type).replace("item: ", "").replace("fixed_size_binary[16]", "fixed_size_binary(16)")
-        kind = kind.replace("large_list<uint16>", "large_list of ids").replace("<float>", "<float32>")
+        kind = (
+            kind.replace("large_list<uint16>", "large_list of ids")
+            .replace("<float>", "<float32>")
+            .replace("[8]", "[d]")
+        )
         assert said[field.name] == kind + ("" if field.nullable else ", not null")
 
 
 def test_the_page_explains_every_key_of_a_manifest(artefacts: Path):
     section = PAGE.split("## `manifest.json`")[1].split("\n## ")[0]
-    for format in ("documents", "corpus", "masks"):
-        manifest = json.loads((artefacts / format / "manifest.json").read_text())
-        config = {**manifest["config"], **manifest["config"].get("read", {}), **manifest["config"].get("sentences", {})}
+    stages = [f"linked.stages/{name}" for name in ("vectors", "clusters", "neighbours")]
+    for folder in ("documents", "corpus", "masks", "linked", *stages):
+        manifest = json.loads((artefacts / folder / "manifest.json").read_text())
+        config = {**manifest["config"], **manifest["config"].get("sentences", {})}
+        for read in config.get("read", {}).values():
+            config = {**config, **read}
         counted = [name for count in manifest["counts"].values() for name in count]
         parts = (manifest, manifest["tokenizer"], manifest["parent"] or {}, manifest["totals"], counted, config)
         for name in (name for part in (*parts, manifest["shards"][0]) for name in part):
