@@ -141,7 +141,9 @@ def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
     for axis, (name, shown) in zip(axes[:, 0], panels.items(), strict=True):
         unit = shown[0][1].unit
         counted = unit in _COUNTED
-        edges = _edges(np.concatenate([one.values for _, one in shown]), unit)
+        everywhere = np.concatenate([one.values for _, one in shown])
+        wide = counted and everywhere.max() > 20 * max(everywhere.min(), 1)
+        edges = _edges(everywhere, wide)
         for number, (folder, one) in enumerate(shown):
             middle = np.median(one.values)
             said = f"{middle:,.0f}" if counted else f"{middle:.3f}"
@@ -151,7 +153,7 @@ def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
             axis.hist(one.values, edges, weights=weights, color=colour, alpha=0.25)
             axis.hist(one.values, edges, weights=weights, color=colour, histtype="step", label=label)
             axis.axvline(middle, color=colour, linewidth=1, linestyle=":")
-        axis.set_xscale("log" if counted else "linear")
+        axis.set_xscale("log" if wide else "linear")
         axis.set_title(name, fontsize=10)
         axis.set_xlabel(unit)
         axis.set_ylabel("share")
@@ -160,9 +162,9 @@ def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
     plt.close(figure)
 
 
-def _edges(values: np.ndarray, unit: str) -> np.ndarray:
-    """Edges of the bins."""
-    if unit in _COUNTED:
-        return np.geomspace(max(values.min(), 1) * 0.9, max(values.max(), 2) * 1.1, 50)
+def _edges(values: np.ndarray, wide: bool) -> np.ndarray:
+    """Edges of the bins, of equal ratio where the values are spread wide."""
     low, high = float(values.min()), float(values.max())
+    if wide:
+        return np.geomspace(max(low, 1) * 0.9, high * 1.1, 50)
     return np.linspace(low, high if high > low else low + 1, 50)
