@@ -1,0 +1,190 @@
+"""One cluster of C4's size on one machine: neighbours and links of up to 1.4 million vectors of 768 numbers.
+
+C4 has 365 million documents, 256 clusters of 1.43 million; the other 255 are the same work. Each step runs in a process
+of its own, whose peak resident memory, mapped files included, the system keeps. A run that was stopped goes on where it
+was: ``--folder`` keeps the artefacts and what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from report import arguments, machine, publish
+from synthetic import DIMENSION, make_clusters, make_documents
+from threadpoolctl import threadpool_limits
+
+from corpora.files import LocalFiles
+from corpora.manifest import read_manifest
+from corpora.neighbours import nearest
+from corpora.ragged import Ragged
+from corpora.shards import ShardedRows
+from pipelines.cluster_shard import ClusterShard
+from pipelines.job import WORK
+
+QUERIES = 200
+HEADINGS = (
+    "documents",
+    "job",
+    "seconds",
+    "CPU",
+    "us/document",
+    "exponent",
+    "peak memory",
+    "recall of 10 / k",
+    "stages",
+)
+
+
+def main() -> None:
+    parser = arguments(__doc__.partition("\n")[0], rounds=1)
+    parser.add_argument("--documents", default="20000,60000,200000", help="sizes, with commas; C4's is 1400000")
+    parser.add_argument("--k", type=int, default=100, help="neighbours")
+    parser.add_argument("--probes", type=int, default=16, help="lists a document visits")
+    parser.add_argument("--exact-up-to", type=int, default=20_000, help="smaller clusters are searched exactly")
+    parser.add_argument("--threads", type=int, default=1, help="of the search")
+    parser.add_argument("--no-link", action="store_true", help="stop after the neighbours")
+    parser.add_argument("--folder", help="where artefacts stay, to go on later (default: deleted at the end)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="farspan-scale-") as temporary:
+        steps: list[Step] = []
+        for count in map(int, options.documents.split(",")):
+            steps += measured(options.folder or temporary, count, options)
+    publish(
+        f"One cluster, {options.k} neighbours, {options.threads} threads",
+        HEADINGS,
+        [cells(step, steps[: steps.index(step)]) for step in steps],
+        machine("faiss-cpu", "numba", "numpy", "pyarrow"),
+        options.json,
+        {"options": vars(options), "steps": [asdict(step) for step in steps]},
+    )
+
+
+@dataclass
+class Step:
+    """One job on one cluster.
+
+    Attributes:
+        seconds: on the clock; ``processor`` are those that it computed.
+        memory: peak resident bytes of its process.
+        stages: name -> seconds on the clock; the first one's start with the process.
+        recall: of the search, name -> share.
+    """
+
+    documents: int
+    name: str
+    seconds: float
+    processor: float
+    memory: int
+    stages: dict[str, float]
+    recall: dict[str, float] = field(default_factory=dict)
+
+
+def cells(step: Step, before: list[Step]) -> tuple[str, ...]:
+    smaller = [other for other in before if other.name == step.name and other.documents < step.documents]
+    exponent = ""
+    if smaller:
+        ratio = step.processor / smaller[-1].processor
+        exponent = f"{np.log(ratio) / np.log(step.documents / smaller[-1].documents):.2f}"
+    return (
+        f"{step.documents:,}",
+        step.name,
+        f"{step.seconds:,.1f}",
+        f"{step.processor:,.1f}",
+        f"{1e6 * step.processor / step.documents:,.0f}",
+        exponent,
+        f"{step.memory / 2**30:.2f} GiB",
+        " / ".join(f"{share:.3f}" for share in step.recall.values()),
+        ", ".join(f"{name} {seconds:,.1f}" for name, seconds in step.stages.items()),
+    )
+
+
+def measured(folder: str, count: int, options: argparse.Namespace) -> list[Step]:
+    place = os.path.join(folder, f"{count}")
+    documents, clusters, neighbours, corpus = (
+        os.path.join(place, name) for name in ("documents", "clusters", "neighbours", "corpus")
+    )
+    make_documents(documents, count)
+    make_clusters(clusters, documents, count)
+    search = [
+        f"--{name}={getattr(options, name.replace('-', '_'))}" for name in ("k", "probes", "exact-up-to", "threads")
+    ]
+    commands = {"neighbours": ["neighbours", "--clusters", clusters, *search, "--output", neighbours]}
+    if not options.no_link:
+        sources = ["--documents", documents, "--neighbours", neighbours]
+        commands["link"] = ["corpus", "linked", *sources, "--sequence-length", "16384", "--output", corpus]
+    steps = []
+    for name, command in commands.items():
+        kept = os.path.join(place, f"{name}.json")
+        if not os.path.exists(kept):
+            step = Step(count, name, **run([*command, "--workers", "1"], command[-1]))
+            if name == "neighbours":
+                step.recall = recall(clusters, neighbours)
+            with open(kept, "w") as file:
+                json.dump(asdict(step), file)
+        with open(kept) as file:
+            steps.append(Step(**json.load(file)))
+        print(*cells(steps[-1], []), sep="  ", file=sys.stderr)
+    return steps
+
+
+def run(command: list[str], output: str) -> dict[str, Any]:
+    """Time, memory and stages of one ``farspan`` command, as a ``Step`` has them."""
+    start = time.time()
+    process = subprocess.Popen([sys.executable, "-m", "pipelines.cli", *command], stdout=sys.stderr)
+    receipts: dict[str, float] = {}  # stage -> when its last task ended
+    ended = 0
+    while not ended:
+        ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+        for name, moment in finished_tasks(os.path.join(output, WORK)):
+            stage = name.partition("-")[0]
+            receipts[stage] = max(receipts.get(stage, 0.0), moment)
+        time.sleep(0.05)
+    if status:
+        raise SystemExit(f"farspan {' '.join(command)} failed")
+    ends = sorted(receipts.items(), key=lambda item: item[1])
+    starts = [start, *(moment for _, moment in ends)]
+    return {
+        "seconds": time.time() - start,
+        "processor": usage.ru_utime + usage.ru_stime,
+        "memory": usage.ru_maxrss << 10,  # KiB on Linux
+        "stages": {stage: moment - before for (stage, moment), before in zip(ends, starts, strict=False)},
+    }
+
+
+def finished_tasks(work: str) -> list[tuple[str, float]]:
+    """Name and time of each receipt that is there now."""
+    try:
+        entries = [entry for entry in os.scandir(work) if entry.name.endswith(".json") and entry.name != "job.json"]
+        return [(entry.name.removesuffix(".json"), entry.stat().st_mtime) for entry in entries]
+    except FileNotFoundError:  # before the job begins, and when it has ended
+        return []
+
+
+def recall(clusters: str, neighbours: str) -> dict[str, float]:
+    """The manifest's figure, over ten true neighbours of 256 documents; and over all k, of 200."""
+    totals = read_manifest(LocalFiles(), neighbours).totals
+    shard = ClusterShard.read(ShardedRows(clusters, "farspan.clusters").path(0), DIMENSION)
+    rows = (np.arange(QUERIES) * len(shard) // QUERIES).astype(np.int32)
+    found = ShardedRows(neighbours, "farspan.neighbours")
+    k = found.manifest.config["k"]
+    with threadpool_limits(len(os.sched_getaffinity(0))):
+        true = nearest(shard.vectors, shard.vectors.floats(rows), k, rows).rows
+    hits = 0
+    for row, names in zip(rows, true, strict=True):
+        _, batch, line = found.locate(row[None])
+        lists = Ragged.from_arrow(found.batch(0, int(batch[0])).column("neighbours"))
+        hits += len(np.intersect1d(lists[int(line[0])], names))
+    return {"of 10": totals["sampled_found"] / totals["sampled_in_cluster"], "of k": hits / true.size}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Documents and clusters of any size without text or encoder: vectors with the structure that embeddings have.
+
+One artefact ``farspan.clusters`` of a single cluster, and the ``farspan.documents`` that it seems to be made from.
+Topics follow a power law; a document lies around its topic in a space of 64 directions of falling weight, with noise in
+all others; so lists of an inverted file have borders that neighbours cross, as they do in real text. One document in
+fifty nearly repeats the one before. Everything is drawn by key, block by block, whatever the number of blocks.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.documents import documents_schema
+from corpora.files import LocalFiles
+from corpora.keyed import make_key
+from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, write_manifest
+from corpora.ragged import Ragged
+from corpora.shards import shard_name, write_shard
+from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.training import train_byte_level_bpe
+from corpora.vectors import clusters_schema, vector_column
+from corpora.word_ngrams import SKETCH_SIZE
+
+DIMENSION = 768
+_BLOCK = 16_384
+_LATENT = 64
+_DOCUMENTS_A_TOPIC = 300
+_ROWS_PER_BATCH = 1024
+
+
+def generator(purpose: str, **configuration: int) -> np.random.Generator:
+    key = np.frombuffer(make_key(0, purpose, configuration), np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+class Topics:
+    """Where the documents of a cluster of ``count`` lie."""
+
+    def __init__(self, count: int) -> None:
+        rng = generator("topics", count=count)
+        topics = max(8, count // _DOCUMENTS_A_TOPIC)
+        self.weights = (1 / np.sqrt(1 + np.arange(_LATENT) / 4)).astype(np.float32)
+        self.centres = rng.standard_normal((topics, _LATENT), np.float32) * self.weights
+        shares = np.arange(1.0, topics + 1) ** -0.8
+        self.ends = np.cumsum(shares / shares.sum())
+        # directions: (64, 768), orthonormal
+        self.directions = np.linalg.qr(rng.standard_normal((DIMENSION, _LATENT)))[0].T.astype(np.float32)
+
+    def vectors(self, block: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """``(count, 768)`` float16 of length 1, and ``(count,)`` bool: which nearly repeat the one before."""
+        rng = generator("vectors", block=block)
+        topics = np.minimum(np.searchsorted(self.ends, rng.random(count)), len(self.centres) - 1)
+        latent = self.centres[topics] + 0.8 * self.weights * rng.standard_normal((count, _LATENT), np.float32)
+        vectors = latent @ self.directions
+        noise = 0.3 * np.linalg.norm(latent, axis=1, keepdims=True) / DIMENSION**0.5
+        vectors += noise * rng.standard_normal(vectors.shape, np.float32)
+        repeats = rng.random(count) < 0.02
+        repeats[0] = False
+        rows = np.flatnonzero(repeats)
+        vectors[rows] = vectors[rows - 1] + 0.2 * noise[rows] * rng.standard_normal((len(rows), DIMENSION), np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors.astype(np.float16), repeats
+
+
+def sketches(block: int, repeats: np.ndarray) -> Ragged:
+    """128 ascending hashes a document; those of a document that repeats are the same as before."""
+    steps = generator("sketches", block=block).integers(1, 1 << 25, (len(repeats), SKETCH_SIZE), np.uint32)
+    rows = np.arange(len(repeats))
+    hashes = np.cumsum(steps, axis=1, dtype=np.uint32)[rows - repeats]
+    return Ragged.from_lengths(hashes.reshape(-1), np.full(len(repeats), SKETCH_SIZE))
+
+
+def token_lengths(block: int, count: int) -> np.ndarray:
+    """``(count,)`` int32, long-tailed as those of web documents: 250 in the middle, 350 on average."""
+    return generator("lengths", block=block).lognormal(np.log(250), 0.8, count).clip(20, 4000).astype(np.int32)
+
+
+def ids(block: int, count: int) -> pa.Array:
+    return pa.array([f"synthetic:{block:05d}:{row}" for row in range(count)])
+
+
+def blocks(count: int) -> list[tuple[int, int]]:
+    """Number and size of each block."""
+    return [(block, min(_BLOCK, count - block * _BLOCK)) for block in range(-(-count // _BLOCK))]
+
+
+def make_documents(folder: str, count: int) -> None:
+    """``farspan.documents`` of random tokens, a shard a block; nothing where they are finished."""
+    if os.path.exists(os.path.join(folder, "manifest.json")):
+        return
+    tokenizer = train_byte_level_bpe(["to be read by nobody"] * 20, 300)
+    schema, receipts = documents_schema(tokenizer.vocab_size), []
+    for block, size in blocks(count):
+        lengths = token_lengths(block, size)
+        tokens = generator("tokens", block=block).integers(4, 260, lengths.sum(), np.uint16)
+        batch = pa.record_batch(
+            [
+                ids(block, size),
+                pa.array(["synthetic"] * size),
+                pa.nulls(size, pa.int64()),
+                pa.array(np.zeros(size, bool)),
+                Ragged.from_lengths(tokens, lengths).to_arrow(schema.field("tokens").type),
+                Ragged.from_lengths(np.zeros(size, np.int32), np.ones(size)).to_arrow(pa.list_(pa.int32())),
+            ],
+            schema=schema,
+        )
+        path = os.path.join(folder, "shards", shard_name(block, len(blocks(count))))
+        with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
+            writer.write(batch)
+        totals = {
+            "documents": size,
+            "tokens": int(lengths.sum()),
+            "sentences": size,
+            "held_out_documents": 0,
+            "held_out_tokens": 0,
+            "max_tokens": int(lengths.max()),
+        }
+        receipts.append(Receipt(str(block), tuple(info), totals, {"synthetic": {"read": size, "written": size}}))
+    _finish(folder, "farspan.documents", {"builder": "synthetic"}, tokenizer, receipts, None)
+
+
+def make_clusters(folder: str, documents: str, count: int) -> None:
+    """``farspan.clusters`` of one cluster; nothing where they are finished."""
+    if os.path.exists(os.path.join(folder, "manifest.json")):
+        return
+    topics, schema, row = Topics(count), clusters_schema(DIMENSION), 0
+    with write_shard(LocalFiles(), os.path.join(folder, "shards", shard_name(0, 1)), schema, _ROWS_PER_BATCH) as (
+        writer,
+        info,
+    ):
+        tokens = 0
+        for block, size in blocks(count):
+            vectors, repeats = topics.vectors(block, size)
+            lengths = token_lengths(block, size)
+            columns = [
+                ids(block, size),
+                pa.array(np.arange(row, row + size)),
+                pa.array(lengths),
+                pa.array(np.zeros(size, np.int64)),
+                sketches(block, repeats).to_arrow(pa.list_(pa.uint32())),
+                vector_column(vectors),
+            ]
+            writer.write(pa.record_batch(columns, schema=schema))
+            row, tokens = row + size, tokens + int(lengths.sum())
+    totals = {"documents": count, "tokens": tokens, "clusters": 1, "max_documents": count, "max_first_level": count}
+    tokenizer = train_byte_level_bpe(["to be read by nobody"] * 20, 300)
+    parent = {
+        "path": os.path.relpath(documents, folder),
+        "manifest_sha256": manifest_sha256(LocalFiles(), documents),
+    }
+    config = {"builder": "synthetic", "dimension": DIMENSION, "split": "train"}
+    _finish(folder, "farspan.clusters", config, tokenizer, [Receipt("0", tuple(info), totals)], parent)
+
+
+def _finish(
+    folder: str,
+    format: str,
+    config: dict[str, object],
+    tokenizer: Tokenizer,
+    receipts: list[Receipt],
+    parent: dict[str, str] | None,
+) -> None:
+    tokenizer.save(os.path.join(folder, "tokenizer"))
+    entry = {
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "owned_tokens": tokenizer.owned_tokens,
+    }
+    head = Manifest(format, config, 0, _ROWS_PER_BATCH, entry, parent=parent, **fold(receipts))
+    write_manifest(LocalFiles(), folder, head)
