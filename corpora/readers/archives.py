@@ -20,7 +20,8 @@ from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, DamagedFile, Range, group
 from corpora.readers.streams import STREAM_ERRORS, chunks, compression
 
-MEMBER_ERRORS = (*STREAM_ERRORS, tarfile.TarError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # also: encrypted, of another version
+MEMBER_ERRORS = (*STREAM_ERRORS, *_ZIP_ERRORS, tarfile.TarError)
 _TAR = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$", re.IGNORECASE)
 _LONGEST_NAME = 1 << 20  # bytes of a header that holds a name; it is read as a whole
 _NAMING = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
@@ -52,7 +53,7 @@ def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> 
         if is_zip(path):
             try:
                 members = zipfile.ZipFile(file).infolist()
-            except zipfile.BadZipFile:
+            except _ZIP_ERRORS:
                 return [Cut(0, 1, size)]
             if _one_range([info.filename for info in members], wanted):
                 return [Cut(0, len(members), size)]
@@ -79,7 +80,7 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
     """Hand every wanted member of a range to ``add``.
 
     Folders, links and devices are no members. A name that leads out of the archive and a name that occurred before are
-    rejects. A damaged member of a zip is a reject and its neighbours are read; a tar ends there.
+    rejects. A damaged member is a reject and its neighbours are read, unless the archive itself ends there.
 
     Yields:
         Bytes of the range read so far.
@@ -98,17 +99,17 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
             elif name in seen:
                 block.reject(name, "duplicate_name", b"", "an earlier member of the archive has this name")
             else:
-                seen.add(name)
+                stream = None
                 try:
                     with opened() as stream:
                         for done in add(name, stream):
                             yield min(position + done, piece.bytes)
-                except MEMBER_ERRORS as error:
-                    block.prefix = ""
-                    damaged = DamagedFile(_as_end(error), name)
-                    if not is_zip(piece.path):
-                        raise damaged from error
-                    block.reject(name, damaged.reason, b"", str(damaged))
+                except (DamagedFile, *MEMBER_ERRORS) as error:
+                    damaged = error if isinstance(error, DamagedFile) else DamagedFile(_as_end(error), name)
+                    block.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
+                    if isinstance(stream, _Body) and stream.broken:
+                        return  # the archive itself is cut or damaged
+                block.prefix = ""
             seen.add(name)
             yield min(position, piece.bytes)
     if not seen and piece.start == 0 and piece.bytes == files.size(piece.path):
@@ -150,10 +151,15 @@ def _open(stream: BinaryIO, archive: tarfile.TarFile, header: tarfile.TarInfo) -
 
 
 class _Body(io.BufferedIOBase):
-    """The ``size`` bytes of a member, which begin where ``stream`` stands; up to a cut, all of them."""
+    """The ``size`` bytes of a member, which begin where ``stream`` stands; up to a cut, all of them.
+
+    Attributes:
+        broken: whether they could not be read to their end.
+    """
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
         self._stream, self._left, self._at = stream, size, 0
+        self.broken = False
 
     def readable(self) -> bool:
         return True
@@ -163,9 +169,13 @@ class _Body(io.BufferedIOBase):
 
     def read1(self, size: int = -1, /) -> bytes:
         wanted = self._left if size < 0 else min(size, self._left)
-        data: bytes = self._stream.read1(wanted) if wanted else b""  # type: ignore[attr-defined]
-        if wanted and not data:
-            raise EOFError("the archive ends inside a member")
+        try:
+            data: bytes = self._stream.read1(wanted) if wanted else b""  # type: ignore[attr-defined]
+            if wanted and not data:
+                raise EOFError("the archive ends inside a member")
+        except STREAM_ERRORS:
+            self.broken = True
+            raise
         self._left -= len(data)
         self._at += len(data)
         return data
@@ -182,13 +192,13 @@ class _Body(io.BufferedIOBase):
 def _zip_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int]]:
     try:
         archive = zipfile.ZipFile(file)
-    except zipfile.BadZipFile as error:
+    except _ZIP_ERRORS as error:
         raise DamagedFile(
             OSError(f"{error}; an archive that was cut has lost its directory: fetch it again"), 0
         ) from error
     position = 0
     for info in archive.infolist()[piece.start : piece.stop]:
-        if not info.is_dir():
+        if not info.filename.endswith("/"):
             yield info.filename, cast(Opened, partial(archive.open, info)), position
         position += info.compress_size
 

@@ -7,7 +7,6 @@ Source: Gu et al. 2020, "Generating Representative Headlines for News Stories"; 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,7 +53,9 @@ def _load(path: str, files: Files) -> list[Any]:
     try:
         with files.open(path) as file:
             clusters = torch.load(file, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+    except (OSError, EOFError):
+        raise
+    except Exception as error:  # damaged bytes can lead to any
         reason = str(error).partition("\n")[0][:1000]
         cure = "only lists, dicts, strings and numbers are loaded; save it again as JSON lines"
         raise DamagedFile(OSError(f"{reason}; {cure}"), 0) from error

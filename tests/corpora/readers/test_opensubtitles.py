@@ -149,6 +149,16 @@ def test_a_cut_archive_keeps_its_films():
     assert [reason for _, reason in reasons(block)] == ["truncated_file"]
 
 
+def test_a_damaged_film_in_a_sound_archive_costs_itself():
+    packed = {f"{name}.gz": gzip.compress(text.encode()) for name, text in FILMS.items()}
+    names = list(packed)
+    packed[names[3]] = packed[names[3]][:-9]
+    packed[names[5]] = b"no gzip"
+    block = read_all("en.tar", OPUS, files=InMemory(tar(packed)))
+    assert block.keys == [name for place, name in enumerate(names) if place not in (3, 5)]
+    assert reasons(block) == [(names[3], "truncated_file"), (names[5], "unreadable_file")]
+
+
 LINES = [f"Line {n} of some film{' and more of it' * (n % 30)}.".encode() for n in range(2000)]
 
 

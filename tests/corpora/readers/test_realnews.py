@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
+import zipfile
+from collections import Counter
 
 import pytest
 
@@ -39,8 +42,6 @@ def test_the_archive_and_its_file_hold_the_same(tmp_path, suffix):
     plain.write_bytes(LINES)
     path = tmp_path / f"realnews{suffix}"
     if suffix == ".zip":
-        import zipfile
-
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("realnews/realnews.jsonl", LINES)
     else:
@@ -68,6 +69,27 @@ def test_a_bad_line_in_an_archive_has_its_place_and_a_cut_too(tmp_path):
     assert len(block.texts) > 10
     assert block.rejects[-1].reason == "truncated_file"
     assert block.rejects[-1].key.startswith("realnews/realnews.jsonl:")
+
+
+def test_a_damaged_member_of_a_zip_costs_its_rest_only(tmp_path):
+    path = tmp_path / "realnews.zip"
+    lines = b"".join(
+        b'{"text": "%d %s"}\n' % (n, hashlib.sha256(b"%d" % n).hexdigest().encode() * 20) for n in range(3000)
+    )
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("a.jsonl", "b.jsonl", "c.jsonl"):
+            archive.writestr(name, lines)
+        damaged = archive.infolist()[1]
+    data = bytearray(path.read_bytes())
+    place = damaged.header_offset + damaged.compress_size * 9 // 10
+    data[place : place + 20] = bytes(20)
+    path.write_bytes(data)
+    block = read_all(path, REALNEWS)
+    members = Counter(key.partition(":")[0] for key in block.keys)
+    assert members["a.jsonl"] == members["c.jsonl"] == 3000
+    assert 100 < members["b.jsonl"] < 3000
+    assert block.rejects[-1].reason == "unreadable_file"
+    assert block.rejects[-1].key.startswith("b.jsonl:")
 
 
 def test_fields_are_checked(tmp_path):
