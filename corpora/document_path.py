@@ -77,7 +77,7 @@ def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tupl
                 end += 1
         degrees[document] += end - begins[document]
     begins[n] = end
-    return sources[:end], begins, degrees
+    return sources[:end].copy(), begins, degrees
 
 
 @numba.njit(cache=True, nogil=True)
