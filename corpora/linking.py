@@ -123,7 +123,8 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
         lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep are left over.
         keys: ``(n, 2)`` uint64, one 128-bit key a document (``corpora.keyed.id_keys``). Whatever similarities leave
             open is decided by keys, so that the numbering of the documents does not count.
-        packing: the room in a sequence. Nothing is split by ``nearest`` and ``chain`` but documents that exceed it.
+        packing: the room in a sequence. ``nearest`` and ``chain`` split nothing but documents that exceed it; a path's
+            last sequence is kept however empty.
         linking: the policy.
 
     Raises:
@@ -215,8 +216,7 @@ def _walked(
     """Sequences of ``path``, and all near-duplicates."""
     kept, pairs = packing.keeps(lengths), _near_duplicates(graph)
     apart, _ = _both_ways(pairs, len(lengths))
-    links = _links(*_edges(graph), apart.values, apart.offsets, kept, linking.floor)
-    path, steps = document_path(graph.neighbours, graph.similarities, links, kept, _ranks(order))
+    path, steps = document_path(graph.neighbours, graph.similarities, apart, kept, _ranks(order), linking.floor)
     rows, places, offsets, sizes = greedy_parts(
         lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
     )
@@ -300,31 +300,6 @@ def _ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndar
                 place -= 1
             ordered[place] = value
     return ordered
-
-
-@numba.njit(cache=True, nogil=True)
-def _links(
-    values: np.ndarray,
-    offsets: np.ndarray,
-    similarities: np.ndarray,
-    apart: np.ndarray,
-    apart_offsets: np.ndarray,
-    kept: np.ndarray,
-    min_similarity: float,
-) -> np.ndarray:
-    """``(edges,)`` bool: where a path may step."""
-    links = np.zeros(len(values), np.bool_)
-    barred = np.full(len(kept), -1, np.int64)  # stamps: the last document that this one is kept apart from
-    for row in range(len(kept)):
-        if not kept[row]:
-            continue
-        barred[row] = row
-        for place in range(apart_offsets[row], apart_offsets[row + 1]):
-            barred[apart[place]] = row
-        for edge in range(offsets[row], offsets[row + 1]):
-            other = values[edge]
-            links[edge] = kept[other] and barred[other] != row and similarities[edge] >= min_similarity
-    return links
 
 
 @numba.njit(cache=True, nogil=True)
