@@ -1,45 +1,33 @@
-"""Sequences: ``farspan corpus random`` and ``farspan corpus linked``."""
+"""Sequences: the group ``farspan corpus``, and ``farspan corpus random``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from corpora.errors import FarspanError
-from pipelines.commands.shared import command, job_flags, start
-from pipelines.commands.stages import (
-    THREADS,
-    cluster_flags,
-    cluster_job,
-    embed_flags,
-    embed_job,
-    neighbour_flags,
-    neighbour_job,
-)
+from pipelines.commands.clusters import add_clusters
+from pipelines.commands.linked import add_linked
+from pipelines.commands.long import add_long
+from pipelines.commands.shared import command, job_flags, sequence_flags, start
 
 
 def add_corpus(commands: Any) -> None:
     group = commands.add_parser("corpus", help="build sequences from documents")
     kinds = group.add_subparsers(required=True, metavar="KIND")
     _random(kinds)
-    _linked(kinds)
+    add_linked(kinds)
+    add_long(kinds)
+    add_clusters(kinds)
 
 
 def _random(kinds: Any) -> None:
     parser = command(kinds, "random", "Shuffle documents globally and concatenate them.", _run_random)
     parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
-    _sequence_flags(parser)
+    sequence_flags(parser)
     parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
     parser.add_argument("--whole-documents", action="store_true", help="never split a document")
     parser.add_argument("--drop-ragged-tail", action="store_true", help="leave out a shard's last, unfilled sequence")
     parser.add_argument("--min-document-tokens", type=int, default=1, help="leave out shorter documents")
     job_flags(parser)
-
-
-def _sequence_flags(parser: Any) -> None:
-    parser.add_argument("--sequence-length", type=int, required=True, help="encoder positions of a sequence")
-    parser.add_argument("--shards", type=int, default=0, help="default: one for each 16 million tokens")
-    parser.add_argument("--room-per-sequence", type=int, default=2, help="positions kept for begin and end (default 2)")
-    parser.add_argument("--room-per-document", type=int, default=1, help="positions kept for separators (default 1)")
 
 
 def _run_random(options: Any) -> None:
@@ -60,108 +48,3 @@ def _run_random(options: Any) -> None:
         )
     )
     start(options, job)
-
-
-def _linked(kinds: Any) -> None:
-    parser = command(
-        kinds,
-        "linked",
-        "Put related documents into one sequence.",
-        _run_linked,
-        """\
-all stages in one command, kept in corpus.stages/ for the next corpus:
-  farspan corpus linked --documents documents --sequence-length 16384 --output corpus
-another policy from the same neighbours:
-  farspan corpus linked --documents documents --neighbours corpus.stages/neighbours \\
-    --policy path --sequence-length 16384 --output corpus-path""",
-    )
-    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
-    _sequence_flags(parser)
-    parser.add_argument(
-        "--policy",
-        choices=["nearest", "chain", "path"],
-        default="nearest",
-        help="neighbours of a sequence's seed (default); of the last document added; one path through all documents",
-    )
-    parser.add_argument(
-        "--order",
-        choices=["seed", "chain", "shuffle"],
-        default="seed",
-        help="in a sequence: by similarity to the seed (default), as added, or by keyed shuffle",
-    )
-    parser.add_argument("--max-uses", type=int, default=2, help="sequences that a document may be in (default 2)")
-    parser.add_argument("--min-similarity", type=float, help="neighbours below are not taken (default: none)")
-    parser.add_argument("--max-cosine", type=float, help="two documents above are kept apart (default: none)")
-    parser.add_argument(
-        "--max-jaccard",
-        type=float,
-        default=0.8,
-        help="two documents with more word 5-grams in common, too (default .8)",
-    )
-    parser.add_argument(
-        "--min-fill", type=float, default=0.5, help="sequences filled less are taken apart again (default .5)"
-    )
-    parser.add_argument(
-        "--leftovers",
-        choices=["concatenate", "leave-out"],
-        default="concatenate",
-        help="documents in no linked sequence are concatenated at random (default), or left out",
-    )
-    job_flags(parser)
-    earlier = parser.add_argument_group("earlier stages", "see farspan embed, cluster and neighbours")
-    earlier.add_argument("--neighbours", metavar="DIR", help="made by `farspan neighbours`; else made first")
-    names = ["stages", "threads"]
-    earlier.add_argument("--stages", metavar="DIR", help="folder to make them in (default: OUTPUT.stages)")
-    names += embed_flags(earlier) + cluster_flags(earlier) + neighbour_flags(earlier)
-    earlier.add_argument("--threads", type=int, default=1, help=THREADS)
-    parser.set_defaults(unused_with_neighbours={name: parser.get_default(name) for name in names})
-
-
-def _run_linked(options: Any) -> None:
-    from corpora.concatenation import Packing
-    from corpora.linking import Linking
-    from pipelines import linked
-
-    _refuse_unused(options)
-    packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
-    linking = Linking(
-        options.policy,
-        options.order,
-        options.max_uses,
-        options.min_similarity,
-        options.max_cosine,
-        options.max_jaccard,
-        options.min_fill,
-    )
-    job = linked.plan(
-        linked.LinkedCorpus(
-            options.documents,
-            options.neighbours or _earlier_stages(options),
-            options.output,
-            packing,
-            linking,
-            options.leftovers,
-            options.seed,
-            options.shards,
-            options.compression,
-        )
-    )
-    start(options, job)
-
-
-def _earlier_stages(options: Any) -> str:
-    """Run what comes before the neighbours, and they themselves; their folder."""
-    folder = options.stages or options.output.rstrip("/") + ".stages"
-    vectors, clusters, neighbours = (f"{folder}/{name}" for name in ("vectors", "clusters", "neighbours"))
-    start(options, embed_job(options, vectors), vectors)
-    start(options, cluster_job(options, vectors, clusters), clusters)
-    start(options, neighbour_job(options, clusters, neighbours), neighbours)
-    return neighbours
-
-
-def _refuse_unused(options: Any) -> None:
-    changed = [name for name, value in options.unused_with_neighbours.items() if getattr(options, name) != value]
-    if options.neighbours and changed:
-        raise FarspanError(
-            f"--{changed[0].replace('_', '-')}: has no effect with --neighbours; leave out one of the two"
-        )

@@ -32,6 +32,13 @@ def job_flags(parser: Any, seed: bool = True) -> None:
     )
 
 
+def sequence_flags(parser: Any) -> None:
+    parser.add_argument("--sequence-length", type=int, required=True, help="encoder positions of a sequence")
+    parser.add_argument("--shards", type=int, default=0, help="default: one for each 16 million tokens")
+    parser.add_argument("--room-per-sequence", type=int, default=2, help="positions kept for begin and end (default 2)")
+    parser.add_argument("--room-per-document", type=int, default=1, help="positions kept for separators (default 1)")
+
+
 def start(options: Any, job: Any, shown: str = "") -> None:
     """Run a job with the engine of the flags and say what came of it, by the name ``shown`` (default: ``--output``)."""
     from pipelines.engine import Engine

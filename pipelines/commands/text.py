@@ -24,9 +24,28 @@ def _reading(parser: Any) -> None:
         metavar="[NAME=]PATTERN",
         help="file, folder or quoted glob, on any file system Beam knows; NAME is the source in ids; repeatable",
     )
-    parser.add_argument("--format", help="jsonl, parquet, arrow, text, lines or huggingface (default: by file name)")
-    parser.add_argument("--text-field", default="text", help="field or column with the text (default: text)")
+    parser.add_argument(
+        "--format",
+        help="jsonl, parquet, arrow, text, lines, huggingface (default: by file name); as published: books3, stories, "
+        "realnews, mediasum, opensubtitles, pg19, newshead, multi-news",
+    )
+    parser.add_argument(
+        "--text-field",
+        default="text",
+        help="field or column with the text, or a cluster's list of texts (default: text)",
+    )
     parser.add_argument("--id-field", help="field with an id of your own (default: the record's place)")
+    parser.add_argument("--cluster-field", help="field that names a record's cluster of related documents")
+    parser.add_argument("--separator", metavar="LINE", help="between two stories of --format stories (default: blank)")
+    parser.add_argument("--min-characters", type=int, default=0, help="leave out shorter texts")
+    parser.add_argument("--min-tokens", type=int, default=0, help="leave out texts of fewer tokens")
+    parser.add_argument(
+        "--preprocess",
+        action="append",
+        default=[],
+        metavar="STEP",
+        help="strip-gutenberg, join-lines, squeeze-blank or strip-subtitle-marks; repeatable, in order",
+    )
     parser.add_argument("--max-record-bytes", type=int, default=64 << 20, help="longer records are rejected")
 
 
@@ -38,6 +57,11 @@ def _read_options(options: Any) -> Any:
         text_field=options.text_field,
         id_field=options.id_field,
         max_record_bytes=options.max_record_bytes,
+        cluster_field=options.cluster_field,
+        min_characters=options.min_characters,
+        min_tokens=options.min_tokens,
+        preprocess=tuple(options.preprocess),
+        separator=options.separator,
     )
 
 

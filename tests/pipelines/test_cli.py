@@ -14,7 +14,24 @@ from tests.artefacts import make_corpus, make_documents
 
 @pytest.mark.parametrize(
     "command",
-    ["", "tokenizer train", "documents", "corpus random", "mask", "show", "stats", "verify", "finalize", "train"],
+    [
+        "",
+        "tokenizer train",
+        "documents",
+        "corpus random",
+        "corpus linked",
+        "embed",
+        "cluster",
+        "neighbours",
+        "corpus long",
+        "corpus clusters",
+        "mask",
+        "show",
+        "stats",
+        "verify",
+        "finalize",
+        "train",
+    ],
 )
 def test_every_command_explains_itself(run, command):
     status, out, _ = run(*command.split(), "--help")

@@ -1,0 +1,122 @@
+"""Sequences of documents that retrieval found related: ``farspan corpus linked``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corpora.errors import FarspanError
+from pipelines.commands.shared import command, job_flags, sequence_flags, start
+from pipelines.commands.stages import (
+    THREADS,
+    cluster_flags,
+    cluster_job,
+    embed_flags,
+    embed_job,
+    neighbour_flags,
+    neighbour_job,
+)
+
+
+def add_linked(kinds: Any) -> None:
+    parser = command(
+        kinds,
+        "linked",
+        "Put related documents into one sequence.",
+        _run_linked,
+        """\
+all stages in one command, kept in corpus.stages/ for the next corpus:
+  farspan corpus linked --documents documents --sequence-length 16384 --output corpus
+another policy from the same neighbours:
+  farspan corpus linked --documents documents --neighbours corpus.stages/neighbours \\
+    --policy path --sequence-length 16384 --output corpus-path""",
+    )
+    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+    sequence_flags(parser)
+    parser.add_argument(
+        "--policy",
+        choices=["nearest", "chain", "path"],
+        default="nearest",
+        help="neighbours of a sequence's seed (default); of the last document added; one path through all documents",
+    )
+    parser.add_argument(
+        "--order",
+        choices=["seed", "chain", "shuffle"],
+        default="seed",
+        help="in a sequence: by similarity to the seed (default), as added, or by keyed shuffle",
+    )
+    parser.add_argument("--max-uses", type=int, default=2, help="sequences that a document may be in (default 2)")
+    parser.add_argument("--min-similarity", type=float, help="neighbours below are not taken (default: none)")
+    parser.add_argument("--max-cosine", type=float, help="two documents above are kept apart (default: none)")
+    parser.add_argument(
+        "--max-jaccard",
+        type=float,
+        default=0.8,
+        help="two documents with more word 5-grams in common, too (default .8)",
+    )
+    parser.add_argument(
+        "--min-fill", type=float, default=0.5, help="sequences filled less are taken apart again (default .5)"
+    )
+    parser.add_argument(
+        "--leftovers",
+        choices=["concatenate", "leave-out"],
+        default="concatenate",
+        help="documents in no linked sequence are concatenated at random (default), or left out",
+    )
+    job_flags(parser)
+    earlier = parser.add_argument_group("earlier stages", "see farspan embed, cluster and neighbours")
+    earlier.add_argument("--neighbours", metavar="DIR", help="made by `farspan neighbours`; else made first")
+    names = ["stages", "threads"]
+    earlier.add_argument("--stages", metavar="DIR", help="folder to make them in (default: OUTPUT.stages)")
+    names += embed_flags(earlier) + cluster_flags(earlier) + neighbour_flags(earlier)
+    earlier.add_argument("--threads", type=int, default=1, help=THREADS)
+    parser.set_defaults(unused_with_neighbours={name: parser.get_default(name) for name in names})
+
+
+def _run_linked(options: Any) -> None:
+    from corpora.concatenation import Packing
+    from corpora.linking import Linking
+    from pipelines import linked
+
+    _refuse_unused(options)
+    packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
+    linking = Linking(
+        options.policy,
+        options.order,
+        options.max_uses,
+        options.min_similarity,
+        options.max_cosine,
+        options.max_jaccard,
+        options.min_fill,
+    )
+    job = linked.plan(
+        linked.LinkedCorpus(
+            options.documents,
+            options.neighbours or _earlier_stages(options),
+            options.output,
+            packing,
+            linking,
+            options.leftovers,
+            options.seed,
+            options.shards,
+            options.compression,
+        )
+    )
+    start(options, job)
+
+
+def _earlier_stages(options: Any) -> str:
+    """Run what comes before the neighbours, and they themselves; their folder."""
+    folder = options.stages or options.output.rstrip("/") + ".stages"
+    vectors, clusters, neighbours = (f"{folder}/{name}" for name in ("vectors", "clusters", "neighbours"))
+    start(options, embed_job(options, vectors), vectors)
+    start(options, cluster_job(options, vectors, clusters), clusters)
+    start(options, neighbour_job(options, clusters, neighbours), neighbours)
+    return neighbours
+
+
+def _refuse_unused(options: Any) -> None:
+    changed = [name for name, value in options.unused_with_neighbours.items() if getattr(options, name) != value]
+    if options.neighbours and changed:
+        raise FarspanError(
+            f"--{changed[0].replace('_', '-')}: has no effect with --neighbours; leave out one of the two"
+        )
