@@ -36,7 +36,8 @@ def split_words(texts: Sequence[str], sentence_starts: Ragged, stopwords: Collec
     """Number the words of n texts, sentence by sentence; where a sentence ends, a word ends.
 
     Args:
-        texts: in any script; what is no ASCII letter or digit after lowercasing separates words.
+        texts: in any script, without lone surrogates; what is no ASCII letter or digit after lowercasing separates
+            words.
         sentence_starts: n rows, the characters at which sentences begin, ascending; a sentence ends where the next
             begins, the last with its text.
         stopwords: words to leave out.
@@ -112,7 +113,7 @@ def _encode(text: str) -> bytes:
 
     U+0130 becomes i and a combining dot, U+212A (Kelvin) k. No byte moves.
     """
-    data = text.encode("utf-8", "surrogatepass")
+    data = text.encode()
     return data if text.isascii() else data.replace(b"\xc4\xb0", b"i\x80").replace(b"\xe2\x84\xaa", b"k\xff\xff")
 
 

@@ -193,7 +193,7 @@ class EmbedBlock:
                 writer.write(pa.record_batch([*table.columns, vector_column(half)], schema=schema))
         totals = {
             "documents": written,
-            "tokens": sum(int(block.column("document_tokens").to_numpy().sum()) for block in blocks),
+            "tokens": sum(count["tokens"] for count in counts.values()),
             "long_documents": long_documents,
             "encoder_tokens": sum(int(part.lengths.sum()) for part in ids),
         }
@@ -201,14 +201,16 @@ class EmbedBlock:
 
     def _select(self, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
         """Rows of a batch that get a vector; counts the split's documents by source."""
+        lengths = Ragged.from_arrow(batch.column("tokens")).lengths
         of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
-        kept = of_split & (Ragged.from_arrow(batch.column("tokens")).lengths >= self.min_document_tokens)
+        kept = of_split & (lengths >= self.min_document_tokens)
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources[of_split]):
             of_source = sources == source
             read, written = int((of_split & of_source).sum()), int((kept & of_source).sum())
-            count = counts.setdefault(source, {"read": 0, "written": 0, "filtered": 0})
-            for name, number in (("read", read), ("written", written), ("filtered", read - written)):
+            tokens = int(lengths[kept & of_source].sum())
+            count = counts.setdefault(source, dict.fromkeys(("read", "written", "filtered", "tokens"), 0))
+            for name, number in zip(count, (read, written, read - written, tokens), strict=True):
                 count[name] += number
         return np.flatnonzero(kept)
 

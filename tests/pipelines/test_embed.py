@@ -106,6 +106,7 @@ def test_rows_are_the_split_s_documents_in_order(documents, reference):
     assert manifest.totals["tokens"] == sum(tokens for *_, tokens in expected)
     count = manifest.counts["made"]
     assert (count["read"], count["written"], count["filtered"]) == (len(expected), len(expected), 0)
+    assert count["tokens"] == manifest.totals["tokens"]
 
 
 def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, reference):
