@@ -107,14 +107,11 @@ class _Film:
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
-        self._pieces: list[str] | None = None  # of the open sentence
-        self._words: list[str] = []
-        self._word = False
+        self._pieces: list[str] = []  # of the open sentence
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
         self._parser.EntityDeclHandler = self._entity
 
     def feed(self, data: bytes, last: bool = False) -> None:
@@ -128,25 +125,18 @@ class _Film:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "s":
-            self._pieces, self._words = [], []
-        elif name == "w" and self._pieces is not None:
-            self._words.append("")
-            self._word = True
-
-    def _text(self, data: str) -> None:
-        if self._word:
-            self._words[-1] += data
-        elif self._pieces is not None:
-            self._pieces.append(data)
+            self._pieces = []
+            self._parser.CharacterDataHandler = self._pieces.append
+        elif name == "w":
+            self._pieces.append(" ")
 
     def _end(self, name: str) -> None:
-        if name == "w":
-            self._word = False
-        elif name == "s" and self._pieces is not None:
-            # what stands between words is layout
-            if sentence := " ".join((" ".join(self._words) if self._words else " ".join(self._pieces)).split()):
+        if name == "s":
+            self._parser.CharacterDataHandler = None
+            # white space in a file is layout
+            if sentence := " ".join("".join(self._pieces).split()):
                 self.sentences.append(sentence)
-            self._pieces, self._words = None, []
+            self._pieces = []
 
     def _entity(self, *declaration: object) -> None:
         raise BadRecord("unsafe_xml", f"declares the entity {declaration[0]!r}; subtitles need none")

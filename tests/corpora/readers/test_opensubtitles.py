@@ -24,8 +24,7 @@ TOKENISED = f"""<?xml version="1.0" encoding="utf-8"?>
     <time id="T1S" value="00:00:32,100" />
     <w id="1.1">Is</w>
     <w id="1.2">everything</w>
-    <w id="1.3">in</w>
-    <w id="1.4">place</w>
+    <w id="1.3">in</w><w id="1.4">place</w>
     <w id="1.5">?</w>
     <time id="T1E" value="00:00:34,000" />
   </s>
