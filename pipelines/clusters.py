@@ -77,6 +77,8 @@ def plan(options: ClusterCorpus) -> Job:
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
     if options.shards < 0:
         raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
+    if options.neighbours is None and options.min_similarity is not None:
+        raise FarspanError(f"--min-similarity {options.min_similarity}: is that of neighbours; give --neighbours")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     entry = parent_entry(output, documents)
     graph = None

@@ -286,6 +286,18 @@ def test_documents_are_made_from_the_inputs_of_a_recipe(tmp_path):
     run_job(plan_documents(options), Engine(workers=1))  # finished: nothing to do
 
 
+def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "news.jsonl").write_text(json.dumps({"text": "seven wizards observe strange lights. " * 50}) + "\n")
+    source = f'input = "{tmp_path}/news.jsonl"\nepochs = 2'
+    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', sequence_length=64, news=source)
+    status, out, _ = run("corpus", "long", recipe, "--output", tmp_path / "corpus", "--workers", "1")
+    assert status == 0
+    assert [line.split(":")[0] for line in out.splitlines()] == [f"{tmp_path}/corpus.documents", f"{tmp_path}/corpus"]
+    assert verify(str(tmp_path / "corpus")) == []
+    assert read_manifest(LocalFiles(), str(tmp_path / "corpus")).counts["news"]["uses"] == 2
+
+
 def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
     assert plan_documents(LongCorpus(recipe, str(tmp_path / "corpus"))) is None
 
