@@ -265,4 +265,6 @@ class PackClusters:
         padding -= self.packing.room_per_document * len(cuts.sizes)
         receipt = write_corpus_shard(task, rows, bucket, cuts.documents, padding, self.vocab_size, self.compression)
         used = len(np.unique(cluster_of_row))
-        return replace(receipt, totals={**receipt.totals, "clusters": used, "left_out_clusters": len(first) - used})
+        return replace(
+            receipt, totals={**receipt.totals, "clusters_used": used, "clusters_left_out": len(first) - used}
+        )

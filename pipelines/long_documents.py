@@ -32,7 +32,7 @@ from pipelines.job import Job, Report, Stage, Task
 from pipelines.mixture_recipe import MixtureRecipe, nearest, read_recipe
 from pipelines.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
-BUCKET_TOKENS = 8 * SHARD_TOKENS  # of all that a shard's documents hold, whatever is taken of them
+BUCKET_TOKENS = 4 * SHARD_TOKENS  # of all documents that are dealt out to a shard, whatever it takes of them
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,8 @@ def test_a_row_holds_documents_of_its_cluster_and_a_cluster_is_complete(document
     lost = sum(expected.values()) - expected[None] - sum(found.values())
     assert 0 <= lost < 10  # first sentences that do not fit, and what they leave alone
     manifest = read_manifest(LocalFiles(), reference)
-    assert manifest.totals["clusters"] == len(found)
-    assert manifest.totals["clusters"] + manifest.totals["left_out_clusters"] == len(expected) - 1
+    assert manifest.totals["clusters_used"] == len(found)
+    assert manifest.totals["clusters_used"] + manifest.totals["clusters_left_out"] == len(expected) - 1
 
 
 def test_rows_of_neighbours_are_a_seed_and_documents_of_its_list(documents, neighbours, grouped):
@@ -152,7 +152,7 @@ def test_rows_of_neighbours_are_a_seed_and_documents_of_its_list(documents, neig
     assert max(rows) == 4
     manifest = read_manifest(LocalFiles(), grouped)
     assert manifest.totals["grouped_documents"] >= manifest.totals["documents"]
-    assert manifest.totals["clusters"] <= manifest.totals["groups"]
+    assert manifest.totals["clusters_used"] <= manifest.totals["groups"]
     assert manifest.config["neighbours"]["path"].endswith("neighbours")
 
 
@@ -184,7 +184,7 @@ def test_clusters_too_small_are_left_out_and_counted(documents, tmp_path):
     assert verify(str(tmp_path / "corpus")) == []
     assert manifest.totals["sequences"] == 0
     clusters = {row["cluster"] for row in known_documents(documents).values() if not row["held_out"]}
-    assert manifest.totals["left_out_clusters"] == len(clusters - {None})
+    assert manifest.totals["clusters_left_out"] == len(clusters - {None})
     assert sum(count["filtered"] for count in manifest.counts.values()) == sum(
         count["read"] for count in manifest.counts.values()
     )
