@@ -1,8 +1,10 @@
 """One cluster of C4's size on one machine: neighbours and links of up to 1.4 million vectors of 768 numbers.
 
-C4 has 365 million documents, 256 clusters of 1.43 million; the other 255 are the same work. Each step runs in a process
-of its own, whose peak resident memory, mapped files included, the system keeps. A run that was stopped goes on where it
-was: ``--folder`` keeps the artefacts and what was measured.
+C4 has 365 million documents, 256 clusters of 1.43 million; the other 255 are the same work. The vectors are divided
+into 256 clusters to see what that costs, and then taken as one, in which neighbours are sought. Each job runs in a
+process of its own, whose peak resident memory, mapped files included, the system keeps. Processor time is that of the
+job alone: the same command again, which finds all done, says what its start takes. A run that was stopped goes on where
+it was: ``--folder`` keeps the artefacts and what was measured.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from report import arguments, machine, publish
-from synthetic import DIMENSION, make_clusters, make_documents
+from synthetic import DIMENSION, make_documents, make_vectors
 from threadpoolctl import threadpool_limits
 
 from corpora.files import LocalFiles
@@ -73,7 +75,7 @@ class Step:
     """One job on one cluster.
 
     Attributes:
-        seconds: on the clock; ``processor`` are those that it computed.
+        seconds: on the clock; ``processor`` are those that it computed after its start.
         memory: peak resident bytes of its process.
         stages: name -> seconds on the clock; the first one's start with the process.
         recall: of the search, name -> share.
@@ -109,15 +111,19 @@ def cells(step: Step, before: list[Step]) -> tuple[str, ...]:
 
 def measured(folder: str, count: int, options: argparse.Namespace) -> list[Step]:
     place = os.path.join(folder, f"{count}")
-    documents, clusters, neighbours, corpus = (
-        os.path.join(place, name) for name in ("documents", "clusters", "neighbours", "corpus")
-    )
+    names = ("documents", "vectors", "256-clusters", "one-cluster", "neighbours", "corpus")
+    documents, vectors, clusters, cluster, neighbours, corpus = (os.path.join(place, name) for name in names)
     make_documents(documents, count)
-    make_clusters(clusters, documents, count)
+    make_vectors(vectors, documents, count)
     search = [
         f"--{name}={getattr(options, name.replace('-', '_'))}" for name in ("k", "probes", "exact-up-to", "threads")
     ]
-    commands = {"neighbours": ["neighbours", "--clusters", clusters, *search, "--output", neighbours]}
+    divide = ["cluster", "--vectors", vectors]
+    commands = {
+        "cluster": [*divide, "--centroids", "256", "--output", clusters],
+        "one cluster": [*divide, "--centroids", "1", "--max-documents", str(count), "--output", cluster],
+        "neighbours": ["neighbours", "--clusters", cluster, *search, "--output", neighbours],
+    }
     if not options.no_link:
         sources = ["--documents", documents, "--neighbours", neighbours]
         commands["link"] = ["corpus", "linked", *sources, "--sequence-length", "16384", "--output", corpus]
@@ -126,8 +132,9 @@ def measured(folder: str, count: int, options: argparse.Namespace) -> list[Step]
         kept = os.path.join(place, f"{name}.json")
         if not os.path.exists(kept):
             step = Step(count, name, **run([*command, "--workers", "1"], command[-1]))
+            step.processor -= run([*command, "--workers", "1"], command[-1])["processor"]
             if name == "neighbours":
-                step.recall = recall(clusters, neighbours)
+                step.recall = recall(cluster, neighbours)
             with open(kept, "w") as file:
                 json.dump(asdict(step), file)
         with open(kept) as file:
@@ -169,10 +176,10 @@ def finished_tasks(work: str) -> list[tuple[str, float]]:
         return []
 
 
-def recall(clusters: str, neighbours: str) -> dict[str, float]:
+def recall(cluster: str, neighbours: str) -> dict[str, float]:
     """The manifest's figure, over ten true neighbours of 256 documents; and over all k, of 200."""
     totals = read_manifest(LocalFiles(), neighbours).totals
-    shard = ClusterShard.read(ShardedRows(clusters, "farspan.clusters").path(0), DIMENSION)
+    shard = ClusterShard.read(ShardedRows(cluster, "farspan.clusters").path(0), DIMENSION)
     rows = (np.arange(QUERIES) * len(shard) // QUERIES).astype(np.int32)
     found = ShardedRows(neighbours, "farspan.neighbours")
     k = found.manifest.config["k"]

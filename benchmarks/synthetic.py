@@ -1,9 +1,9 @@
-"""Documents and clusters of any size without text or encoder: vectors with the structure that embeddings have.
+"""Documents and vectors in any number without text or encoder; the vectors have the structure that embeddings have.
 
-One artefact ``farspan.clusters`` of a single cluster, and the ``farspan.documents`` that it seems to be made from.
-Topics follow a power law; a document lies around its topic in a space of 64 directions of falling weight, with noise in
-all others; so lists of an inverted file have borders that neighbours cross, as they do in real text. One document in
-fifty nearly repeats the one before. Everything is drawn by key, block by block, whatever the number of blocks.
+They stand for one cluster of a larger corpus. Topics follow a power law; a document lies around its topic in a space of
+64 directions of falling weight, with noise in all others; so lists of an inverted file have borders that neighbours
+cross, as they do in real text. One document in fifty nearly repeats the one before. Everything is drawn by key, block
+by block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from corpora.ragged import Ragged
 from corpora.shards import shard_name, write_shard
 from corpora.tokenizers import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
-from corpora.vectors import clusters_schema, vector_column
+from corpora.vectors import vector_column, vectors_schema
 from corpora.word_ngrams import SKETCH_SIZE
 
 DIMENSION = 768
@@ -37,7 +37,7 @@ def generator(purpose: str, **configuration: int) -> np.random.Generator:
 
 
 class Topics:
-    """Where the documents of a cluster of ``count`` lie."""
+    """Where ``count`` documents lie."""
 
     def __init__(self, count: int) -> None:
         rng = generator("topics", count=count)
@@ -91,7 +91,7 @@ def make_documents(folder: str, count: int) -> None:
     """``farspan.documents`` of random tokens, a shard a block; nothing where they are finished."""
     if os.path.exists(os.path.join(folder, "manifest.json")):
         return
-    tokenizer = train_byte_level_bpe(["to be read by nobody"] * 20, 300)
+    tokenizer = _tokenizer()
     schema, receipts = documents_schema(tokenizer.vocab_size), []
     for block, size in blocks(count):
         lengths = token_lengths(block, size)
@@ -122,37 +122,32 @@ def make_documents(folder: str, count: int) -> None:
     _finish(folder, "farspan.documents", {"builder": "synthetic"}, tokenizer, receipts, None)
 
 
-def make_clusters(folder: str, documents: str, count: int) -> None:
-    """``farspan.clusters`` of one cluster; nothing where they are finished."""
+def make_vectors(folder: str, documents: str, count: int) -> None:
+    """``farspan.vectors`` of these documents, a shard a block; nothing where they are finished."""
     if os.path.exists(os.path.join(folder, "manifest.json")):
         return
-    topics, schema, row = Topics(count), clusters_schema(DIMENSION), 0
-    with write_shard(LocalFiles(), os.path.join(folder, "shards", shard_name(0, 1)), schema, _ROWS_PER_BATCH) as (
-        writer,
-        info,
-    ):
-        tokens = 0
-        for block, size in blocks(count):
-            vectors, repeats = topics.vectors(block, size)
-            lengths = token_lengths(block, size)
-            columns = [
-                ids(block, size),
-                pa.array(np.arange(row, row + size)),
-                pa.array(lengths),
-                pa.array(np.zeros(size, np.int64)),
-                sketches(block, repeats).to_arrow(pa.list_(pa.uint32())),
-                vector_column(vectors),
-            ]
+    topics, schema, receipts = Topics(count), vectors_schema(DIMENSION), []
+    for block, size in blocks(count):
+        vectors, repeats = topics.vectors(block, size)
+        lengths = token_lengths(block, size)
+        columns = [
+            ids(block, size),
+            pa.array(np.arange(size) + block * _BLOCK),
+            pa.array(lengths),
+            sketches(block, repeats).to_arrow(pa.list_(pa.uint32())),
+            vector_column(vectors),
+        ]
+        path = os.path.join(folder, "shards", shard_name(block, len(blocks(count))))
+        with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(pa.record_batch(columns, schema=schema))
-            row, tokens = row + size, tokens + int(lengths.sum())
-    totals = {"documents": count, "tokens": tokens, "clusters": 1, "max_documents": count, "max_first_level": count}
-    tokenizer = train_byte_level_bpe(["to be read by nobody"] * 20, 300)
-    parent = {
-        "path": os.path.relpath(documents, folder),
-        "manifest_sha256": manifest_sha256(LocalFiles(), documents),
-    }
+        receipts.append(Receipt(str(block), tuple(info), {"documents": size, "tokens": int(lengths.sum())}))
+    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(LocalFiles(), documents)}
     config = {"builder": "synthetic", "dimension": DIMENSION, "split": "train"}
-    _finish(folder, "farspan.clusters", config, tokenizer, [Receipt("0", tuple(info), totals)], parent)
+    _finish(folder, "farspan.vectors", config, _tokenizer(), receipts, parent)
+
+
+def _tokenizer() -> Tokenizer:
+    return train_byte_level_bpe(["to be read by nobody"] * 20, 300)
 
 
 def _finish(
