@@ -7,6 +7,7 @@ documents artefact.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -190,7 +191,7 @@ def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
     """What was asked for and what is taken; ``reason`` says why they differ, if they do."""
     return {
         "tokens": recipe.tokens,
-        "temperature": recipe.temperature,
+        "temperature": "inf" if recipe.temperature == math.inf else recipe.temperature,  # which JSON cannot say
         "on_cap": recipe.on_cap,
         "sources": {
             name: {

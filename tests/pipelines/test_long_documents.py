@@ -211,6 +211,7 @@ def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
     recipe = write_recipe(tmp_path, documents, "tokens = 10_000_000\ntemperature = inf", books="", news="epochs = 3")
     manifest = build(recipe, tmp_path / "corpus")
     mixture = manifest.config["mixture"]
+    assert mixture["temperature"] == "inf"
     assert mixture["reason"] in summary(manifest)
     assert "documents left out (beyond their source's share)" in summary(manifest)
     assert "of 10,000,000 tokens: 'books' (weight 0.5) has been read 1 times by then, its cap" in mixture["reason"]
