@@ -1,7 +1,7 @@
 """Rows of related documents: as much of each as there is room for, in whole sentences.
 
-Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), section 3.1, which gives every document of a cluster the same
-room; CDLM (Caciularu et al. 2021, arXiv 2101.00406), section 2, which shuffles them.
+Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every document of a cluster the same room; CDLM
+(Caciularu et al. 2021, arXiv 2101.00406), which shuffles a cluster's documents.
 """
 
 from __future__ import annotations
