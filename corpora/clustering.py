@@ -34,8 +34,8 @@ def centroid_count(wanted: int, points: int) -> int:
 def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:
     """K-means by FAISS, on a GPU where FAISS has one.
 
-    The result depends on the number of threads, which the caller pins; between machines, on the last bits of float32
-    sums: centroids agree to about 1e-5 as long as no vector lies on a border, and labels follow.
+    The caller pins the threads, which may decide the last bits of float32 sums; so may another processor. As long as no
+    vector lies on a border, centroids agree to about 1e-5, and labels follow.
 
     Args:
         sample: ``(m, d)`` float32, m >= clusters.

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corpora.files import LocalFiles
+from corpora.files import LocalFiles, read_bytes, write_bytes
 from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
 from corpora.ragged import Ragged
 from corpora.shards import ShardedRows, shard_name, write_shard
 from corpora.vectors import vector_column, vector_rows, vectors_schema
 from corpora.word_ngrams import SKETCH_SIZE
+from pipelines.beam_files import files_for
 from tests.artefacts import small_tokenizer, tokenizer_entry
 
 
@@ -95,6 +96,12 @@ def table(folder: str, format: str) -> dict[str, Any]:
     everything = pa.concat_batches(batches)
     found = {name: everything.column(name).to_pylist() for name in everything.schema.names if name != "vector"}
     return found | ({"vector": vector_rows(everything.column("vector"))} if "vector" in everything.schema.names else {})
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a folder between any two file systems."""
+    for path in files_for(source).walk(source):
+        write_bytes(files_for(target), target + path.removeprefix(source), read_bytes(files_for(source), path))
 
 
 def _documents(folder: str) -> tuple[np.ndarray, list[str], np.ndarray, np.ndarray]:

@@ -7,19 +7,23 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
+from corpora.files import LocalFiles, read_bytes
 from corpora.manifest import read_manifest
 from corpora.vectors import PARTS_OF_CLUSTER
 from corpora.verification import verify
+from pipelines.beam_files import files_for
 from pipelines.cluster import CENTROIDS, Clustering, plan
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from tests.artefacts import make_documents
-from tests.pipelines.killing import killed
-from tests.vectors import make_vectors, table, topic_vectors
+from tests.killing import run_killed
+from tests.vectors import copy, make_vectors, table, topic_vectors
 
 OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5}
-COMMAND = ["--centroids", "5", "--max-documents", "60", "--iterations", "5", "--workers", "1"]
+
+
+def job(vectors, output):
+    return plan(Clustering(vectors, output, **OPTIONS))
 
 
 def build(vectors, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -83,13 +87,22 @@ def test_two_worker_processes_write_the_same_bytes(vectors, reference, tmp_path)
 
 
 def test_killed_in_each_stage_and_resumed(vectors, reference, tmp_path):
-    command = ["cluster", "--vectors", vectors, "--output", str(tmp_path / "clusters"), *COMMAND]
-    stages = {"Sample": "sample-00002", "Train": "train", "Assign": "assign-00001", "Gather": "gather-00003"}
-    for work, task in stages.items():
-        killed(f"pipelines.cluster:{work}", task, command)
+    for stage in ("sample", "train", "assign", "gather"):
+        run_killed("tests.pipelines.test_cluster", "job", stage, vectors, str(tmp_path / "clusters"))
     build(vectors, tmp_path / "clusters", **OPTIONS)
     assert digests(tmp_path / "clusters") == digests(reference)
     assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_on_an_object_store(vectors, reference, store, bucket):
+    copy(vectors, f"{bucket}/vectors")
+    build(f"{bucket}/vectors", f"{bucket}/clusters", Engine(workers=1, beam_flags=store.flags), **OPTIONS)
+    copy(reference, f"{bucket}/expected")
+    files = files_for(bucket)
+    for path in files.walk(f"{bucket}/expected"):
+        if not path.endswith("manifest.json"):
+            assert read_bytes(files, path.replace("expected", "clusters")) == read_bytes(files, path)
+    assert len(files.walk(f"{bucket}/clusters")) == len(files.walk(f"{bucket}/expected"))
 
 
 def test_another_seed_is_another_start(vectors, reference, tmp_path):

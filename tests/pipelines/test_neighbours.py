@@ -22,11 +22,10 @@ from pipelines import cluster, neighbours
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.neighbours import NeighbourSearch
-from tests.pipelines.killing import killed
-from tests.vectors import make_vectors, table, topic_vectors
+from tests.killing import run_killed
+from tests.vectors import copy, make_vectors, table, topic_vectors
 
 OPTIONS = Search(k=12, exact_up_to=100, probes=4)
-COMMAND = ["--k", "12", "--exact-up-to", "100", "--probes", "4", "--workers", "1"]
 
 
 def clustered(folder, documents, **options):
@@ -34,6 +33,10 @@ def clustered(folder, documents, **options):
     made = make_vectors(f"{folder}/vectors", documents, vectors=vectors, dimension=options.pop("dimension", 16))
     run_job(cluster.plan(cluster.Clustering(made, f"{folder}/clusters", **options)), Engine(workers=1))
     return f"{folder}/clusters"
+
+
+def job(clusters, output):
+    return neighbours.plan(NeighbourSearch(clusters, output, OPTIONS))
 
 
 def build(clusters, output, search=OPTIONS, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -123,11 +126,17 @@ def test_two_worker_processes_write_the_same_bytes(clusters, reference, tmp_path
 
 
 def test_killed_in_each_stage_and_resumed(clusters, reference, tmp_path):
-    command = ["neighbours", "--clusters", clusters, "--output", str(tmp_path / "neighbours"), *COMMAND]
-    stages = {"neighbours:SearchShard": "search-00002", "recall:SampleShard": "sample-00001", "recall:Recall": "recall"}
-    for work, task in stages.items():
-        killed(f"pipelines.{work}", task, command)
+    for stage in ("search", "sample", "recall"):
+        run_killed("tests.pipelines.test_neighbours", "job", stage, clusters, str(tmp_path / "neighbours"))
     build(clusters, tmp_path / "neighbours")
+    assert digests(tmp_path / "neighbours") == digests(reference)
+    assert verify(str(tmp_path / "neighbours")) == []
+
+
+def test_on_an_object_store(clusters, reference, store, bucket, tmp_path):
+    copy(clusters, f"{bucket}/clusters")
+    build(f"{bucket}/clusters", f"{bucket}/neighbours", engine=Engine(workers=1, beam_flags=store.flags))
+    copy(f"{bucket}/neighbours", str(tmp_path / "neighbours"))
     assert digests(tmp_path / "neighbours") == digests(reference)
     assert verify(str(tmp_path / "neighbours")) == []
 
