@@ -17,10 +17,10 @@ def whole_numbers(count, dimension, seed=0, largest=2):
     return np.random.default_rng(seed).integers(-largest, largest + 1, (count, dimension)).astype(np.float16)
 
 
-def brute_force(vectors, k):
-    """Rows of the k nearest others, best first, ties by row."""
-    products = vectors.astype(np.float64) @ vectors.astype(np.float64).T
-    np.fill_diagonal(products, -np.inf)
+def brute_force(vectors, k, queries=slice(None)):
+    """Rows of the k nearest others of each query, best first, ties by row."""
+    products = vectors[queries].astype(np.float64) @ vectors.astype(np.float64).T
+    products[np.arange(len(products)), np.arange(len(vectors))[queries]] = -np.inf
     order = np.argsort(-products, axis=1, kind="stable")[:, : min(k, len(vectors) - 1)]
     return order, np.take_along_axis(products, order, axis=1)
 
@@ -39,18 +39,20 @@ def test_blocks_change_nothing():
     """More queries and candidates than a block of products holds."""
     vectors = whole_numbers(5000, 4, largest=9)
     found = search(VectorRows.from_array(vectors), Search(k=7))
-    rows, products = brute_force(vectors, 7)
-    assert np.array_equal(found.rows, rows)
-    assert np.array_equal(found.products, products)
+    some = np.arange(0, 5000, 13)
+    rows, products = brute_force(vectors, 7, some)
+    assert np.array_equal(found.rows[some], rows)
+    assert np.array_equal(found.products[some], products)
 
 
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_lists_find_nearly_all(k):
     vectors = topic_vectors(6000, 32, topics=40, spread=0.5)
     found = search(VectorRows.from_array(vectors), Search(k=k, exact_up_to=1000))
-    rows, _ = brute_force(vectors, k)
+    some = np.arange(0, 6000, 7)
+    rows, _ = brute_force(vectors, k, some)
     assert (found.counts == k).all()
-    recall = np.mean([len(np.intersect1d(a, b)) for a, b in zip(found.rows, rows, strict=True)]) / k
+    recall = np.mean([len(np.intersect1d(a, b)) for a, b in zip(found.rows[some], rows, strict=True)]) / k
     assert recall >= 0.95
     owners = np.arange(6000)[:, None]
     assert (found.rows != owners).all()
@@ -98,8 +100,8 @@ def test_nearest_leaves_out_the_query_itself():
     queries = np.array([0, 4999, 7])
     own = np.array([0, 4999, -1], np.int32)
     found = nearest(VectorRows.from_array(vectors), vectors[queries].astype(np.float32), 4, own)
-    rows, _ = brute_force(vectors, 4)
-    assert np.array_equal(found.rows[:2], rows[queries[:2]])
+    rows, _ = brute_force(vectors, 4, queries[:2])
+    assert np.array_equal(found.rows[:2], rows)
     products = vectors.astype(np.int64) @ vectors[7].astype(np.int64)
     assert found.rows[2].tolist() == np.argsort(-products, kind="stable")[:4].tolist()
 
