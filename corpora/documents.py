@@ -33,7 +33,9 @@ def documents_schema(vocab_size: int) -> pa.Schema:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which documents are kept apart, decided by the document's id and nothing else.
+    """Which documents are kept apart, decided by the document's id, or by its cluster where it has one.
+
+    The documents of a cluster tell of the same; were some of them in training, the others would be no test.
 
     Attributes:
         fraction: share of documents, 0 <= fraction < 1.
@@ -47,9 +49,17 @@ class HeldOut:
         if not 0 <= self.fraction < 1:
             raise FarspanError(f"held-out fraction {self.fraction}: give a share of documents, 0 <= fraction < 1")
 
-    def select(self, document_ids: Sequence[str]) -> np.ndarray:
-        """``(n,)`` bool, True for the held-out documents."""
-        draws = id_keys(make_key(self.seed, "held-out"), document_ids)[:, 0]
+    def select(self, document_ids: Sequence[str], clusters: pa.Array | None = None) -> np.ndarray:
+        """``(n,)`` bool, True for the held-out documents.
+
+        Args:
+            clusters: ``(n,)`` int64, null for a document in no cluster; None where no document is in one.
+        """
+        numbers = [None] * len(document_ids) if clusters is None else clusters.to_pylist()
+        names = [
+            name if number is None else f"cluster {number}" for name, number in zip(document_ids, numbers, strict=True)
+        ]
+        draws = id_keys(make_key(self.seed, "held-out"), names)[:, 0]
         return draws < np.uint64(min(int(self.fraction * 2.0**64), 2**64 - 1))
 
 
@@ -81,12 +91,13 @@ def tokenize_documents(
     sentences = sentence_token_starts(starts, Ragged.from_rows(boundaries, np.int64))
     schema = documents_schema(tokenizer.vocab_size)
     kind = schema.field("tokens").type
+    numbers = cluster_numbers(clusters or [None] * len(texts))
     return pa.record_batch(
         [
             pa.array(document_ids, pa.string()),
             pa.array([source] * len(texts), pa.string()),
-            cluster_numbers(clusters or [None] * len(texts)),
-            pa.array(held_out.select(document_ids)),
+            numbers,
+            pa.array(held_out.select(document_ids, numbers)),
             Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets).to_arrow(kind),
             sentences.to_arrow(pa.list_(pa.int32())),
         ],

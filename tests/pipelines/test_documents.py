@@ -119,6 +119,18 @@ def test_ids_name_source_file_and_record_and_survive_a_move(reference, raw, toke
     assert digests(tmp_path / "documents") == digests(reference)
 
 
+def test_related_documents_are_held_out_together(tokenizer, tmp_path):
+    lists = [{"text": [f"Story {number}, told by {voice}." for voice in "abc"]} for number in range(60)]
+    (tmp_path / "stories.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lists))
+    build(str(tmp_path / "stories.jsonl"), tmp_path / "documents", tokenizer, held_out=0.3)
+    held: dict[int, set[bool]] = {}
+    for row in rows(tmp_path / "documents"):
+        held.setdefault(row["cluster"], set()).add(row["held_out"])
+    assert len(held) == 60
+    assert all(len(flags) == 1 for flags in held.values())
+    assert 5 < sum(flags == {True} for flags in held.values()) < 35
+
+
 def test_held_out_is_a_share_decided_by_the_id(reference, raw, tokenizer, tmp_path):
     held = {row["document_id"] for row in rows(reference) if row["held_out"]}
     assert 0.05 < len(held) / 400 < 0.16
