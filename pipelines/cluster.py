@@ -1,13 +1,14 @@
 """``farspan cluster``: vectors to clusters, so that neighbours are sought among those that can be near.
 
-Stage *sample* draws vectors from each shard, *train* finds centroids, *assign* deals each shard out to first-level
-clusters, *gather* reads one of them back from all spills, splits it if it is too large and writes it as a shard. A
-cluster's vectors stay in mapped files; memory is a few numbers for each of its documents.
+Stage *sample* draws vectors, *train* finds centroids, *assign* deals vectors out to first-level clusters, *gather*
+reads one of them back from all spills, splits it if it is too large and writes it as a shard. A cluster's vectors stay
+in mapped files; memory is a few numbers for each of its documents.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -51,6 +52,7 @@ class Clustering:
         threads: of a worker; they decide the last bits of sums, and so are part of the configuration.
         seed: of the sample and of k-means.
         compression: None, ``lz4`` or ``zstd``.
+        task_documents: vectors that a task samples or deals out, in whole shards: memory against the number of spills.
     """
 
     vectors: str
@@ -63,9 +65,17 @@ class Clustering:
     threads: int = 1
     seed: int = 0
     compression: str | None = None
+    task_documents: int = 1 << 17
 
     def __post_init__(self) -> None:
-        least = {"centroids": 0, "iterations": 1, "sample": _LEAST_SAMPLE, "max_documents": 2, "threads": 1}
+        least = {
+            "centroids": 0,
+            "iterations": 1,
+            "sample": _LEAST_SAMPLE,
+            "max_documents": 2,
+            "task_documents": 1,
+            "threads": 1,
+        }
         for name, value in least.items():
             if getattr(self, name) < value:
                 flag = name.replace("_", "-")
@@ -96,6 +106,7 @@ def plan(options: Clustering) -> Job:
             "iterations": options.iterations,
             "sample": min(options.sample, clusters * _SAMPLE_PER_CENTROID),
             "max_documents": options.max_documents,
+            "task_documents": options.task_documents,
             "threads": options.threads,
             "compression": options.compression,
         },
@@ -104,16 +115,16 @@ def plan(options: Clustering) -> Job:
         tokenizer=parent.tokenizer,
         parent=parent_entry(output, vectors),
     )
-    inputs = range(len(parent.shards))
-    samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in inputs)
-    spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in inputs)
+    groups = _groups([shard.rows for shard in parent.shards], options.task_documents)
+    shards = [[os.path.join(vectors, "shards", parent.shards[index].name) for index in group] for group in groups]
+    rows = [sum(parent.shards[index].rows for index in group) for group in groups]
+    samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in range(len(groups)))
+    spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(len(groups)))
     centroids = os.path.join(output, CENTROIDS)
     made = [os.path.join(output, "shards", shard_name(cluster, clusters)) for cluster in range(clusters)]
-    shards = [os.path.join(vectors, "shards", shard.name) for shard in parent.shards]
-    rows = [shard.rows for shard in parent.shards]
     sample = Stage(
         "sample",
-        [Task(f"sample-{i:05d}", {"shard": shards[i], "sample": samples[i]}, n) for i, n in enumerate(rows)],
+        [Task(f"sample-{i:05d}", {"shards": shards[i], "sample": samples[i]}, n) for i, n in enumerate(rows)],
         Sample(make_key(options.seed, "k-means sample"), head.config["sample"] / documents, dimension),
         "documents",
     )
@@ -125,7 +136,7 @@ def plan(options: Clustering) -> Job:
     )
     assigning = Stage(
         "assign",
-        [Task(f"assign-{i:05d}", {"shard": shards[i], "spill": spills[i]}, n) for i, n in enumerate(rows)],
+        [Task(f"assign-{i:05d}", {"shards": shards[i], "spill": spills[i]}, n) for i, n in enumerate(rows)],
         Assign(centroids, options.spherical, dimension, options.threads),
         "documents",
     )
@@ -139,9 +150,22 @@ def plan(options: Clustering) -> Job:
     return Job(output, head, [sample, train, assigning, gather], copy, sum(shard.bytes for shard in parent.shards))
 
 
+def _groups(rows: Sequence[int], most: int) -> list[list[int]]:
+    """Consecutive shards, together of at most ``most`` rows, or one that has more."""
+    groups: list[list[int]] = []
+    size = 0
+    for index, count in enumerate(rows):
+        if not groups or size + count > most:
+            groups.append([])
+            size = 0
+        groups[-1].append(index)
+        size += count
+    return groups
+
+
 @dataclass(frozen=True)
 class Sample:
-    """Draw vectors of one shard by the hashes of their documents' ids.
+    """Draw vectors of some shards by the hashes of their documents' ids.
 
     Attributes:
         share: of all vectors; 1 or more takes every one.
@@ -152,13 +176,21 @@ class Sample:
     dimension: int
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        shard = task.payload["shard"]
-        chosen = [np.empty((0, self.dimension), np.float16)]
-        for batch in read_shard(files_for(shard), shard):
+        chosen, done = [np.empty((0, self.dimension), np.float16)], 0
+        for shard, batch in _batches(task.payload["shards"]):
+            done += len(batch)
+            report(done)
             vectors = require_finite(batch, self.dimension, shard)
             chosen.append(vectors[drawn(self.key, batch.column("document_id").to_pylist(), self.share)])
         write_array(task.payload["sample"], np.concatenate(chosen))
         return Receipt(task.name)
+
+
+def _batches(shards: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The record batches of all ``shards``, each with the name of its shard."""
+    for shard in shards:
+        for batch in read_shard(files_for(shard), shard):
+            yield shard, batch
 
 
 @dataclass(frozen=True)
@@ -183,7 +215,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Assign:
-    """Deal the vectors of one shard out: record batch c of the spill is what first-level cluster c gets of it."""
+    """Deal the vectors of some shards out: record batch c of the spill is what first-level cluster c gets of it."""
 
     centroids: str
     spherical: bool
@@ -191,10 +223,9 @@ class Assign:
     threads: int
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        shard, spill = task.payload["shard"], task.payload["spill"]
-        schema = vectors_schema(self.dimension)
+        spill, schema = task.payload["spill"], vectors_schema(self.dimension)
         centroids = read_array(self.centroids)
-        batches = list(read_shard(files_for(shard), shard))
+        batches = [batch for _, batch in _batches(task.payload["shards"])]
         batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
         with threadpool_limits(self.threads):
             labels = assign(vector_rows(batch.column("vector")), centroids, self.spherical)

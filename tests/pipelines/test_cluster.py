@@ -19,7 +19,7 @@ from tests.artefacts import make_documents
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table, topic_vectors
 
-OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5}
+OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
 
 
 def job(vectors, output):
@@ -110,6 +110,18 @@ def test_another_seed_is_another_start(vectors, reference, tmp_path):
     assert digests(tmp_path / "other") != digests(reference)
 
 
+def test_tasks_take_whole_shards_up_to_their_size(vectors, tmp_path):
+    def tasks(size):
+        stages = {stage.name: stage for stage in plan(Clustering(vectors, str(tmp_path), task_documents=size)).stages}
+        assert [task.units for task in stages["sample"].tasks] == [task.units for task in stages["assign"].tasks]
+        return [task.units for task in stages["assign"].tasks]
+
+    assert tasks(1) == [80] * 4
+    assert tasks(160) == [160] * 2
+    assert tasks(319) == [240, 80]
+    assert tasks(10**6) == [320]
+
+
 @pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 4, 1), (100, 256, 2), (100, 0, 1)])
 def test_few_documents_have_few_clusters(tmp_path, count, wanted, clusters):
     vectors = make_vectors(str(tmp_path / "vectors"), count)
@@ -161,7 +173,7 @@ def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
         plan(Clustering(make_vectors(str(tmp_path / "none"), 0), str(tmp_path / "clusters")))
     with pytest.raises(FarspanError, match="no farspan artefact"):
         plan(Clustering(str(tmp_path), str(tmp_path / "clusters")))
-    least = {"centroids": -1, "iterations": 0, "sample": 999, "max_documents": 1, "threads": 0}
+    least = {"centroids": -1, "iterations": 0, "sample": 999, "max_documents": 1, "task_documents": 0, "threads": 0}
     for name, value in least.items():
         with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least"):
             Clustering(vectors, str(tmp_path / "clusters"), **{name: value})
