@@ -51,9 +51,14 @@ class Search:
             if getattr(self, name) < 1:
                 raise FarspanError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a positive number")
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether FAISS has a GPU here that goes as deep: it searches all clusters exactly."""
+        return faiss.get_num_gpus() > 0 and self.k <= _GPU_DEEPEST
+
     def lists(self, count: int) -> int:
         """Lists of a cluster; 1 is an exact search. Training them costs as their square, which bounds their number."""
-        return 1 if count <= self.exact_up_to else max(2, round(1.5 * count**0.5))
+        return 1 if count <= self.exact_up_to or self.on_gpu else max(2, round(1.5 * count**0.5))
 
     def memory(self, count: int, dimension: int) -> int:
         """Bytes that the search of a cluster of ``count`` vectors takes, mapped pages of its shard included."""
@@ -100,7 +105,7 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
         vectors: n rows, all finite.
         progress: called with the share of the work done.
     """
-    if faiss.get_num_gpus() and options.k <= _GPU_DEEPEST:
+    if options.on_gpu:
         return _search_on_gpu(vectors, options.k, progress)
     count = len(vectors)
     lists = options.lists(count)
@@ -179,7 +184,7 @@ def _by_list(probed: np.ndarray, lists: int) -> list[np.ndarray]:
 
 
 def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None]) -> Neighbours:
-    """Exact, with all vectors on the GPUs in float16: a full cluster takes a minute there."""
+    """Exact, with all vectors on every GPU in float16."""
     options = faiss.GpuMultipleClonerOptions()
     options.useFloat16 = True
     index = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.dimension), co=options)
@@ -190,10 +195,10 @@ def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None
     best = _Best(count, min(k, max(count - 1, 0)))
     for rows in blocks:
         products, found = index.search(vectors.floats(rows), best.rows.shape[1] + 1)  # one more: itself
-        for row, line, names in zip(rows, products, found, strict=True):
-            others = names != row
-            order = np.lexsort((names[others], -line[others]))[: best.rows.shape[1]]
-            best.rows[row], best.products[row] = names[others][order], line[others][order]
+        products[found == rows[:, None]] = -np.inf
+        order = np.lexsort((found, -products))[:, :-1]
+        best.rows[rows] = np.take_along_axis(found, order, axis=1)
+        best.products[rows] = np.take_along_axis(products, order, axis=1)
         best.counts[rows] = best.rows.shape[1]
         progress((rows[-1] + 1) / count)
     return Neighbours(best.rows, best.products, best.counts)

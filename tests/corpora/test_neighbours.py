@@ -137,3 +137,5 @@ def test_on_a_gpu_all_clusters_are_searched_exactly(monkeypatch):
     assert np.array_equal(found.products, products)
     assert (found.rows == rows).mean() > 0.999  # which of equal ones are the ninth is the index's choice
     assert (found.counts == 9).all()
+    assert Search(k=9, exact_up_to=10).lists(3000) == 1
+    assert Search(k=5000, exact_up_to=10).lists(3000) > 1  # deeper than FAISS goes there
