@@ -1,4 +1,4 @@
-"""The README's commands are commands: each is one that the parser takes, and each make target exists."""
+"""The commands of the README and of docs/corpora.md are ones that the parser takes; pictures and targets exist."""
 
 import re
 import shlex
@@ -10,11 +10,14 @@ from pipelines.commands import build_parser
 from trainer.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
-LINES = [
-    line
-    for block in re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    for line in block.splitlines()
-]
+
+
+def lines(page: str) -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+LINES = lines("README.md")
 COMMANDS = [line for line in LINES if line.startswith("farspan ")]
 
 
@@ -23,11 +26,13 @@ def test_every_job_is_shown():
         tuple(line.split()[1:3]) if line.split()[1] in ("corpus", "tokenizer") else (line.split()[1],)
         for line in COMMANDS
     }
-    assert shown >= {("tokenizer", "train"), ("documents",), ("corpus", "random"), ("mask",), ("train",)}
+    assert shown >= {("tokenizer", "train"), ("documents",), ("mask",), ("train",)}
+    assert shown >= {("corpus", kind) for kind in ("random", "linked", "long", "clusters")}
+    assert shown >= {("embed",), ("cluster",), ("neighbours",)}
     assert shown >= {("show",), ("stats",), ("verify",)}
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *lines("docs/corpora.md")])
 def test_the_parser_takes(command: str):
     options = build_parser().parse_args(shlex.split(command)[1:])
     if options.command == "train":
@@ -40,3 +45,11 @@ def test_make_knows_its_targets():
     assert targets == ["demo", "test"]
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
     assert "make test" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/corpora.md"])
+def test_pictures_are_there(page: str):
+    pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (ROOT / page).read_text("utf-8"))
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / page).parent.joinpath(picture).stat().st_size > 10_000
