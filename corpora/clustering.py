@@ -38,13 +38,16 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
     vector lies on a border, centroids agree to about 1e-5, and labels follow.
 
     Args:
-        sample: ``(m, d)`` float32, m >= clusters.
+        sample: ``(m, d)`` float16 or float32, m >= clusters.
         spherical: compare directions alone: vectors and centroids count as if of length 1.
 
     Returns:
         ``(clusters, d)`` float32.
     """
-    sample = np.ascontiguousarray(unit(sample) if spherical else sample, np.float32)
+    sample = np.array(sample, np.float32)
+    if spherical:
+        lengths = np.linalg.norm(sample, axis=1, keepdims=True)
+        sample /= np.where(lengths > 0, lengths, 1)  # zeros stay zeros
     kmeans = faiss.Kmeans(
         sample.shape[1],
         clusters,
@@ -57,12 +60,6 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
     )
     kmeans.train(sample)
     return np.asarray(kmeans.centroids)
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """``(n, d)`` float32 of length 1; zeros stay zeros."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.ndarray:

@@ -205,7 +205,7 @@ class Train:
     threads: int
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        sample = np.concatenate([read_array(path).astype(np.float32) for path in self.samples])
+        sample = np.concatenate([read_array(path) for path in self.samples])
         with threadpool_limits(self.threads):
             seed = kmeans_seed(self.seed, "k-means")
             centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.clustering import assign, centroid_count, split, train_centroids, unit
+from corpora.clustering import assign, centroid_count, split, train_centroids
 from corpora.vector_rows import VectorRows
 from tests.vectors import topic_vectors
 
@@ -55,8 +55,11 @@ def test_spherical_training_does_not_see_lengths():
     assert (labels[0] == labels[1]).mean() > 0.99
 
 
-def test_zeros_stay_zeros():
-    assert unit(np.zeros((2, 3), np.float32)).tolist() == [[0, 0, 0]] * 2
+def test_vectors_of_zeros_are_no_trouble_and_the_sample_is_left_alone():
+    sample = np.concatenate([np.zeros((50, 3)), np.full((50, 3), 2.0)]).astype(np.float16)
+    before = sample.copy()
+    assert np.isfinite(train_centroids(sample, 2, True, 5, 0)).all()
+    assert np.array_equal(sample, before)
 
 
 @given(st.integers(1, 400), st.integers(1, 60), st.sampled_from(["topics", "equal", "one apart"]), st.booleans())
