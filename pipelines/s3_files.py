@@ -1,46 +1,45 @@
-"""S3, and stores that speak like it, behind farspan's few file operations; Beam's own ``--s3_...`` flags set it up.
+"""S3, and stores that speak like it, behind farspan's few file operations: Arrow's client, set up by Beam's flags.
 
-Beam has S3 files of its own, but they build a client for each operation (50 ms of processor time), fetch 16 MiB for a
-read of any size, publish what a failing writer has written, cannot write an empty object and retry for minutes where
-nothing answers. Here one client serves a process, a read costs one request of about its size, and an object appears
-when its last byte is there, without a copy under another name.
+Beam's own S3 files build a client for each operation, fetch 16 MiB for a read of any size and publish what a failing
+writer has written. Only deleting is left to them, and needs boto3: Arrow takes three requests a file, and puts an empty
+object in the place of the folder.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import re
+import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, BinaryIO, cast
 
-from apache_beam.io.aws.clients.s3 import boto3_client
+import pyarrow as pa
+from apache_beam.io.aws.s3io import S3IO
 from apache_beam.io.filesystem import FileSystem
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions, S3Options
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
+from pyarrow import fs
 
 from corpora.errors import FarspanError
 
-READ_AHEAD = 64 << 10  # bytes fetched beyond a read; doubled, up to the maximum, while reads follow one another
-_MAX_READ_AHEAD = 8 << 20
-PART_BYTES = 16 << 20  # an object has at most 10,000 parts
-_DELETE_KEYS = 1000  # a request
-_ATTEMPTS = 3
+BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file comes whole, with one request
+_UPLOAD = 32 << 20  # bytes of a file held in memory on their way
 
-_RIGHTS = (
-    "check --s3_access_key_id and --s3_secret_access_key, or AWS's own variables or profile, and the key's rights "
-    "to list, read, write and delete there"
-)
-_ADDRESS = "check --s3_endpoint_url and the network; finished work is kept"
-_CURES = {
-    **dict.fromkeys(("403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"), _RIGHTS),
-    **dict.fromkeys(("ExpiredToken", "InvalidToken", "NoCredentialsError", "PartialCredentialsError"), _RIGHTS),
-    **dict.fromkeys(("EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "SSLError"), _ADDRESS),
-    **dict.fromkeys(("301", "PermanentRedirect", "AuthorizationHeaderMalformed"), "give the bucket's --s3_region_name"),
-    "NoSuchBucket": "make the bucket, or mend its name or --s3_endpoint_url",
-    "PreconditionFailed": "the object was replaced while it was read; leave inputs alone while a job runs",
+_LEAVE = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
+_CURES = {  # by what Arrow and boto3 call the error
+    r"access.?denied|invalid.?access.?key|signature.?does|(expired|invalid).?token|secret_key|access_key|credentials": (
+        "check --s3_access_key_id and --s3_secret_access_key, or AWS's own variables or profile, and the key's rights "
+        "to list, read, write and delete there"
+    ),
+    r"network.?connection|could not connect|timeout": "check --s3_endpoint_url and the network; finished work is kept",
+    r"no.?such.?bucket|invalid bucket name": "make the bucket, or mend its name or --s3_endpoint_url",
+    r"no.?such.?key|resource.?not.?found|invalid.?range": _LEAVE,
+    r"\b301\b|region": "give the bucket's --s3_region_name",
 }
 
 
@@ -54,31 +53,33 @@ class S3Files:
     """
 
     def open(self, path: str) -> BinaryIO:
-        return cast(BinaryIO, io.BufferedReader(_Object(path), READ_AHEAD))
+        try:
+            file = _Object(path)
+        except FileNotFoundError:
+            with _explained(path):
+                bucket = _client().get_file_info(_key(path).partition("/")[0])
+            if bucket.type == fs.FileType.NotFound:
+                raise _refusal(path, "no such bucket") from None
+            raise
+        return io.BytesIO(file.readall()) if file.size <= BUFFER else io.BufferedReader(file, BUFFER)
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
-        upload = _Upload(path)
-        try:
-            yield cast(BinaryIO, upload)
-            upload.publish()
-        except BaseException:
-            upload.abort()
-            raise
+        # Arrow's stream publishes what it holds whenever it is closed or forgotten, also by a body that raises. So the
+        # body writes to local disk, and what is whole goes up in a thread, which no interrupt reaches.
+        with tempfile.NamedTemporaryFile(prefix="farspan-upload-") as file:
+            yield cast(BinaryIO, file)
+            file.flush()
+            with _explained(path), ThreadPoolExecutor(1) as pool:
+                pool.submit(_upload, file.name, path).result()
 
     def exists(self, path: str) -> bool:
-        try:
-            self.size(path)
-        except FileNotFoundError:
-            return False
-        return True
+        with suppress(FileNotFoundError):
+            return self.size(path) >= 0
+        return False
 
     def size(self, path: str) -> int:
-        bucket, key = _place(path)
-        if not key:
-            raise FileNotFoundError(f"{path}: a bucket, no file")
-        with _explained(path):
-            return _client().head_object(Bucket=bucket, Key=key)["ContentLength"]
+        return _Object(path).size
 
     def match(self, pattern: str) -> list[str]:
         """``*`` stops at a slash and ``**`` does not, as in all of Beam's file systems."""
@@ -87,49 +88,30 @@ class S3Files:
         prefix = re.split(r"[*?\[]", pattern)[0]
         if prefix == pattern:
             return []
+        folder = prefix.rpartition("/")[0]
         matches = re.compile(FileSystem.translate_pattern(pattern)).match
-        return [path for path in self._list(prefix) if matches(path)]
+        below = pattern.removeprefix(folder + "/")
+        return [path for path in _list(folder, recursive="/" in below or "**" in below) if matches(path)]
 
     def walk(self, folder: str) -> list[str]:
-        return self._list(folder.rstrip("/") + "/")
+        return _list(folder, recursive=True)
 
     def delete(self, paths: list[str]) -> None:
-        keys: dict[str, list[str]] = {}
-        for path in paths:
-            bucket, key = _place(path)
-            keys.setdefault(bucket, []).append(key)
-        for bucket, names in keys.items():
-            for first in range(0, len(names), _DELETE_KEYS):
-                objects = [{"Key": name} for name in names[first : first + _DELETE_KEYS]]
-                with _explained(f"s3://{bucket}"):
-                    answer = _client().delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
-                for refused in answer.get("Errors", ())[:1]:
-                    raise FarspanError(f"s3://{bucket}/{refused['Key']}: not deleted: {refused['Message']}; {_RIGHTS}")
-
-    def _list(self, prefix: str) -> list[str]:
-        bucket, key = _place(prefix)
-        with _explained(prefix):
-            pages = _client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=key)
-            keys = [found["Key"] for page in pages for found in page.get("Contents", ())]
-        return sorted(f"s3://{bucket}/{key}" for key in keys if not key.endswith("/"))  # "a/": a folder's marker
+        if paths:
+            with _explained(paths[0]):
+                answers = S3IO(options=dict(_settings(FileSystems._pipeline_options))).delete_files(paths)
+            for path, error in answers:
+                if error:
+                    raise _refusal(path, error.message)
 
 
 class _Object(io.RawIOBase):
-    """An object's bytes, read in ranges.
-
-    The first request brings the size and the end: all of a small file, the footer of an Arrow file. The others bring
-    what is asked for and ``READ_AHEAD`` more, so that a record batch's header and its body, or lines, are one request.
-    """
+    """An object's bytes, a request a read."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._position, self._ahead = path, 0, READ_AHEAD
-        self._conditions: dict[str, str] = {}
-        response, self._held = self._get(f"bytes=-{READ_AHEAD}")
-        # (start, held): where in the object the bytes at hand begin, and these
-        size = response.get("ContentRange", "").rpartition("/")[2]
-        self._size = int(size) if size else len(self._held)
-        self._start = self._size - len(self._held)
-        self._conditions = {"IfMatch": response["ETag"]} if "ETag" in response else {}
+        self._path, self._position, self._reads = path, 0, 0
+        self._file = _opened(path)
+        self.size: int = self._file.size()
 
     def readable(self) -> bool:
         return True
@@ -137,106 +119,70 @@ class _Object(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def tell(self) -> int:
-        return self._position
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._position = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence])
+        self._position = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence])
         return self._position
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self._size - self._position))
-        view[:count] = self._next(count)
-        self._position += count
-        return count
+        data = self._read(len(view))
+        view[: len(data)] = data
+        return len(data)
 
     def readall(self) -> bytes:
-        data = bytes(self._next(max(0, self._size - self._position)))
-        self._position += len(data)
+        return self._read(self.size)
+
+    def close(self) -> None:
+        """Refuse what may be parts of two objects, which Arrow does not notice and fills with whatever bytes."""
+        unsure = self._reads > 1 and not self.closed
+        super().close()
+        if unsure:
+            with suppress(FileNotFoundError):
+                if _opened(self._path).metadata() != self._file.metadata():
+                    raise FarspanError(f"{self._path}: {_LEAVE}")
+
+    def _read(self, count: int) -> bytes:
+        count = min(count, self.size - self._position)
+        if count <= 0:
+            return b""
+        with _explained(self._path):
+            data = self._file.read_at(count, self._position)
+        self._position += count
+        self._reads += 1
         return data
 
-    def _next(self, count: int) -> memoryview:
-        """``count`` bytes from the position on, which are there."""
-        stop, end = self._position + count, self._start + len(self._held)
-        if count and not self._start <= self._position < stop <= end:
-            follows = self._start <= self._position <= end
-            kept = self._held[self._position - self._start :] if follows else b""
-            self._ahead = min(2 * self._ahead, _MAX_READ_AHEAD) if follows else READ_AHEAD
-            first, last = self._position + len(kept), min(self._size, stop + self._ahead) - 1
-            self._start, self._held = self._position, kept + self._get(f"bytes={first}-{last}")[1]
-        return memoryview(self._held)[self._position - self._start :][:count]
 
-    def _get(self, wanted: str, attempts: int = _ATTEMPTS) -> tuple[Any, bytes]:
-        """The answer to a ranged request, and its bytes."""
-        bucket, key = _place(self._path)
-        with _explained(self._path):
-            try:
-                answer = _client().get_object(Bucket=bucket, Key=key, Range=wanted, **self._conditions)
-            except ClientError as error:
-                if _code(error) == "InvalidRange":  # an empty object has no last byte
-                    return {}, b""
-                raise
-            try:
-                return answer, answer["Body"].read()
-            except BotoCoreError:  # broken off in the middle, where botocore does not try again by itself
-                if attempts == 1:
-                    raise
-        return self._get(wanted, attempts - 1)
+def _upload(local: str, path: str) -> None:
+    data = memoryview(pa.memory_map(local).read_buffer())
+    with _client().open_output_stream(_key(path), compression=None) as stream:
+        for start in range(0, len(data), _UPLOAD):
+            stream.write(data[start : start + _UPLOAD])
+            stream.flush()  # else Arrow would hold all of a large file in memory until it is sent
 
 
-class _Upload(io.RawIOBase):
-    """An object in the making: one request for a small one, parts for a large one."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._place = dict(zip(("Bucket", "Key"), _place(path), strict=True))
-        self._held = bytearray()
-        self._upload: dict[str, str] = {}
-        self._parts: list[dict[str, Any]] = []
-        self._sent = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._sent + len(self._held)
-
-    def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        self._held += view
-        if len(self._held) >= PART_BYTES:
-            self._send()
-        return view.nbytes
-
-    def publish(self) -> None:
-        """Make the object visible, whole."""
-        with _explained(self._path):
-            if not self._upload:
-                _client().put_object(**self._place, Body=self._held)
-                return
-            if self._held:
-                self._send()
-            _client().complete_multipart_upload(**self._place, **self._upload, MultipartUpload={"Parts": self._parts})
-
-    def abort(self) -> None:
-        """Have the store forget the parts; the failure that led here is the one to report."""
-        if self._upload:
-            with suppress(BotoCoreError, ClientError):
-                _client().abort_multipart_upload(**self._place, **self._upload)
-
-    def _send(self) -> None:
-        with _explained(self._path):
-            if not self._upload:
-                self._upload = {"UploadId": _client().create_multipart_upload(**self._place)["UploadId"]}
-            number = len(self._parts) + 1
-            part = _client().upload_part(**self._place, **self._upload, PartNumber=number, Body=self._held)
-        self._parts.append({"PartNumber": number, "ETag": part["ETag"]})
-        self._sent += len(self._held)
-        self._held = bytearray()
+def _opened(path: str) -> Any:
+    """Arrow's random access file, which has asked for the object's size and no more."""
+    if "/" not in _key(path):
+        raise FileNotFoundError(f"{path}: a bucket, no file")
+    with _explained(path):
+        return _client().open_input_file(_key(path))
 
 
-def _client() -> Any:
+def _list(folder: str, recursive: bool) -> list[str]:
+    try:
+        with _explained(folder):
+            found = _client().get_file_info(fs.FileSelector(_key(folder), recursive=recursive))
+    except FileNotFoundError:
+        return []
+    return sorted(f"s3://{info.path}" for info in found if info.type == fs.FileType.File)
+
+
+def _key(path: str) -> str:
+    """``bucket/key``, as Arrow has it."""
+    return path.removeprefix("s3://").rstrip("/")
+
+
+def _client() -> fs.S3FileSystem:
     return _client_of(_settings(FileSystems._pipeline_options))
 
 
@@ -250,28 +196,39 @@ def _settings(options: PipelineOptions | None) -> tuple[tuple[str, Any], ...]:
 
 
 @lru_cache(maxsize=4)
-def _client_of(settings: tuple[tuple[str, Any], ...]) -> Any:
-    """The boto3 client that Beam makes of its flags; safe to share between threads."""
-    return boto3_client.Client(dict(settings)).client
-
-
-def _place(path: str) -> tuple[str, str]:
-    bucket, _, key = path.removeprefix("s3://").partition("/")
-    return bucket, key
-
-
-def _code(error: Exception) -> str:
-    return error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+def _client_of(settings: tuple[tuple[str, Any], ...]) -> fs.S3FileSystem:
+    """The client that the flags describe; safe to share between threads."""
+    flags = dict(settings)
+    url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    scheme, _, endpoint = (url or "").rstrip("/").rpartition("://")
+    return fs.S3FileSystem(
+        access_key=flags.get("s3_access_key_id"),
+        secret_key=flags.get("s3_secret_access_key"),
+        session_token=flags.get("s3_session_token"),
+        region=flags.get("s3_region_name"),
+        endpoint_override=endpoint or None,
+        scheme="http" if scheme == "http" or flags.get("s3_disable_ssl") else "https",
+        tls_ca_file_path=flags.get("s3_verify"),
+        allow_delayed_open=True,  # one request for a small object, where three would be
+        connect_timeout=10,
+        request_timeout=60,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=3),
+    )
 
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """One line that names the path and the cure, in place of what botocore raises."""
+    """One line that names the path and the cure, in place of what Arrow and boto3 raise."""
     try:
         yield
-    except (ClientError, BotoCoreError) as error:
-        code = _code(error)
-        if code in ("404", "NoSuchKey"):
-            raise FileNotFoundError(f"{path}: no such file") from error
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise FarspanError(f"{path}: {reason}; {_CURES.get(code, 'finished work is kept: try again')}") from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path}: no such file") from error
+    except (OSError, ValueError, BotoCoreError) as error:  # ArrowInvalid is a ValueError
+        raise _refusal(path, str(error)) from error
+
+
+def _refusal(path: str, reason: str) -> FarspanError:
+    reason = " ".join(reason.split()).rstrip(".")
+    named = reason.rpartition("AWS Error ")[2]  # before it stands the key, which may hold any word
+    cures = (cure for words, cure in _CURES.items() if re.search(words, named, re.IGNORECASE))
+    return FarspanError(f"{path}: {reason}; {next(cures, 'finished work is kept: try again')}")

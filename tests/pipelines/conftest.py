@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import urllib.request
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ class Store:
         flags: Beam's flags to reach it.
         requests: (method, ``/bucket/key``, query, range) of each request.
         cut: paths whose next answer breaks off in the middle.
+        refused: the next request whose path and query contain this is forbidden.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,7 @@ class Store:
         self.flags = self.flags_of("key")
         self.requests: list[tuple[str, str, str, str]] = []
         self.cut: set[str] = set()
+        self.refused = ""
         self._app, self._server._server.app = self._server._server.app, self._answer
 
     def flags_of(self, key: str) -> list[str]:
@@ -57,8 +60,17 @@ class Store:
                 "--s3_region_name=us-east-1"]  # fmt: skip
 
     def make_bucket(self, name: str) -> str:
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/{name}", method="PUT")).close()
+        self.ask("PUT", f"/{name}")
         return f"s3://{name}"
+
+    def ask(self, method: str, path: str) -> str:
+        """A request that knows nothing of file systems; the answer's text."""
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}{path}", method=method)) as answer:
+            return answer.read().decode()
+
+    def keys(self, bucket: str) -> list[str]:
+        """All that is in a bucket, folder markers too."""
+        return re.findall("<Key>(.*?)</Key>", self.ask("GET", f"/{bucket}"))
 
     def check_keys(self, checked: bool) -> None:
         """Whether a key that nobody was given is refused."""
@@ -70,6 +82,10 @@ class Store:
         """How many requests of ``method`` were for a path that contains ``part``."""
         return sum(found == method and part in path for found, path, _, _ in self.requests)
 
+    def ranges(self) -> list[list[str]]:
+        """First and last byte of each range that was asked for."""
+        return [found.removeprefix("bytes=").split("-") for *_, found in self.requests if found]
+
     def stop(self) -> None:
         self._server.stop()
 
@@ -77,8 +93,12 @@ class Store:
         path = environ["PATH_INFO"]
         entry = (environ["REQUEST_METHOD"], path, environ["QUERY_STRING"], environ.get("HTTP_RANGE", ""))
         self.requests.append(entry)
+        if self.refused and self.refused in f"{path}?{environ['QUERY_STRING']}":
+            self.refused = ""
+            start_response("403 Forbidden", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"]
         body = self._app(environ, start_response)
-        if path in self.cut:
+        if path in self.cut and entry[0] == "GET":
             self.cut.remove(path)
             whole = b"".join(body)
             return iter([whole[: len(whole) // 2]])
