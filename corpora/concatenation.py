@@ -56,6 +56,11 @@ class Packing:
         """Positions for text and separators."""
         return self.sequence_length - self.room_per_sequence
 
+    def padding(self, rows: SequenceBatch) -> int:
+        """Positions that stay empty in all rows together."""
+        parts, tokens = rows.document_starts.lengths.sum(), rows.tokens.lengths.sum()
+        return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
+
     def keeps(self, lengths: np.ndarray) -> np.ndarray:
         """``(n,)`` bool: which documents of the given ``(n,)`` token counts go into sequences at all."""
         kept = lengths >= max(self.min_document_tokens, 1)
@@ -64,17 +69,15 @@ class Packing:
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The sequences of one shard, and what they cost.
+    """The sequences of one shard, and what they are made of.
 
     Attributes:
         sequences: the rows.
         documents: ``(parts,)`` int64, the document that each part in ``sequences`` belongs to.
-        padding: positions that stay empty in all rows together.
     """
 
     sequences: SequenceBatch
     documents: np.ndarray
-    padding: int
 
 
 def concatenate(
@@ -114,8 +117,7 @@ def concatenate(
         row_offsets,
         None if uses is None else uses[documents],
     )
-    padding = count * packing.capacity - total - packing.room_per_document * len(rows)
-    return Concatenation(sequences, documents, padding)
+    return Concatenation(sequences, documents)
 
 
 @numba.njit(cache=True)

@@ -104,6 +104,11 @@ def read_shard(files: Files, path: str, first: int = 0) -> Iterator[pa.RecordBat
         yield reader.get_batch(index)
 
 
+def read_batch(files: Files, path: str, index: int) -> pa.RecordBatch:
+    """Record batch ``index`` of a shard on any file system; of a remote one only its end and that batch are read."""
+    return next(read_shard(files, path, index))
+
+
 def _open(files: Files, path: str) -> pa.RecordBatchFileReader:
     try:
         return pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
@@ -153,6 +158,12 @@ class ShardedRows:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All record batches, in the order of the rows."""
+        for shard in range(len(self.manifest.shards)):
+            for batch in range(self.shard(shard)[1].num_record_batches):
+                yield self.batch(shard, batch)
 
     def path(self, shard: int) -> str:
         return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)

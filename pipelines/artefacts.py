@@ -90,7 +90,8 @@ def parent_folder(folder: str, path: str) -> str:
 
 def _store(path: str) -> str:
     """``scheme://bucket``; nothing for local disk."""
-    return re.match(r"(\w+://[^/]*)?", path)[0]  # type: ignore[index]
+    found = re.match(r"\w+://[^/]*", path)
+    return found[0] if found else ""
 
 
 def lineage(folder: str, format: str) -> str | None:
@@ -112,16 +113,36 @@ def lineage(folder: str, format: str) -> str | None:
         folder = above
 
 
-def read_neighbours(neighbours: str, documents: str, entry: Mapping[str, str]) -> Manifest:
-    """The manifest of neighbours that were found among ``documents``, whose ``parent_entry`` is given.
+def read_neighbours(neighbours: str, documents: str) -> Manifest:
+    """The manifest of neighbours that were found among ``documents``, which are there.
 
     Raises:
         FarspanError: no finished neighbours there, or they are those of other documents.
     """
     manifest = read_manifest(files_for(neighbours), neighbours, "farspan.neighbours")
-    if lineage(neighbours, "farspan.documents") not in (None, entry["manifest_sha256"]):
+    if lineage(neighbours, "farspan.documents") not in (None, manifest_sha256(files_for(documents), documents)):
         raise FarspanError(
             f"{neighbours}: its neighbours are those of other documents than {documents}; "
             "give --documents the artefact that the vectors were made from"
         )
     return manifest
+
+
+def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
+    """Tokens of the ``train`` or ``held-out`` documents, from totals of documents or from the counts of one source."""
+    held_out = numbers["held_out_tokens"]
+    return held_out if split == "held-out" else numbers["tokens"] - held_out
+
+
+def some_tokens(folder: str, documents: Manifest, split: str) -> int:
+    """``tokens_of_split`` of the documents in ``folder``.
+
+    Raises:
+        FarspanError: there are none.
+    """
+    if not documents.totals["documents"]:
+        raise FarspanError(f"{folder}: holds no document; make the documents from other input")
+    tokens = tokens_of_split(documents.totals, split)
+    if not tokens:
+        raise FarspanError(f"{folder}: no {split} documents; make them with another --held-out share")
+    return tokens

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,13 +22,12 @@ from corpora.linking import Linking
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.neighbour_clusters import Cluster, clusters_of_shard, edge_graph
 from corpora.ragged import Ragged
-from corpora.shards import shard_name
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, read_neighbours, tokenizer_folder
+from pipelines.artefacts import absolute, parent_entry, read_neighbours, some_tokens
 from pipelines.beam_files import files_for
-from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
+from pipelines.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.job import WORK, Job, Report, Stage, Task
 from pipelines.placements import Placed, ReadPlacements, join_placed, write_placements
-from pipelines.spill import FAN_IN, Pieces, Placement, bucket_of, read_bucket, spill_stages
+from pipelines.spill import FAN_IN, Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
 
 
 @dataclass(frozen=True)
@@ -75,37 +73,22 @@ def plan(options: ClusterCorpus) -> Job:
     """
     documents, output = absolute(options.documents), absolute(options.output)
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
-    if options.shards < 0:
-        raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
     if options.neighbours is None and options.min_similarity is not None:
         raise FarspanError(f"--min-similarity {options.min_similarity}: is that of neighbours; give --neighbours")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
-    entry = parent_entry(output, documents)
-    graph = None
-    if options.neighbours is not None:
-        graph = read_neighbours(absolute(options.neighbours), documents, entry)
+    graph = None if options.neighbours is None else read_neighbours(absolute(options.neighbours), documents)
     split = options.split if graph is None else graph.config["split"]
-    held_out = parent.totals["held_out_tokens"]
-    tokens = held_out if split == "held-out" else parent.totals["tokens"] - held_out
-    if not tokens:
-        raise FarspanError(f"{documents}: no {split} documents; make them with another --held-out share")
-    shards = options.shards or -(-tokens // SHARD_TOKENS)
-    head = Manifest(
-        format="farspan.corpus",
-        config={
-            "builder": "clusters",
-            **asdict(options.packing),
-            **asdict(rows),
-            **_origin(options, output),
-            "split": split,
-            "shards": shards,
-            "compression": options.compression,
-        },
-        seed=options.seed,
-        rows_per_batch=ROWS_PER_BATCH,
-        tokenizer=parent.tokenizer,
-        parent=entry,
-    )
+    tokens = some_tokens(documents, parent, split)
+    shards = shard_count(options.shards, tokens)
+    config = {
+        "builder": "clusters",
+        **asdict(options.packing),
+        **asdict(rows),
+        **_origin(options, output),
+        "split": split,
+        "shards": shards,
+        "compression": options.compression,
+    }
     starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
     stages: list[Stage] = []
     place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, split == "held-out", starts)
@@ -113,28 +96,10 @@ def plan(options: ClusterCorpus) -> Job:
         stages, placements = _grouping(options, rows.max_documents, graph, output, starts)
         place = ReadPlacements(placements, starts, shards, split == "held-out")
     spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
-    pack = Stage(
-        "pack",
-        [
-            Task(
-                f"pack-{bucket:05d}",
-                {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
-                tokens // shards,
-            )
-            for bucket in range(shards)
-        ],
-        PackClusters(
-            spills,
-            options.packing,
-            rows,
-            make_key(options.seed, "order in clusters"),
-            parent.tokenizer["vocab_size"],
-            options.compression,
-        ),
-        "tokens",
-    )
-    stages = [*stages, *spilling, pack]
-    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
+    order = make_key(options.seed, "order in clusters")
+    work = PackClusters(spills, options.packing, rows, order, parent.tokenizer["vocab_size"], options.compression)
+    stages += [*spilling, pack_stage(output, shards, tokens, work)]
+    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
 
 
 def _origin(options: ClusterCorpus, output: str) -> dict[str, object]:
@@ -246,9 +211,7 @@ class PackClusters:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         bucket = read_bucket(self.spills, task.payload["bucket"])
-        new = np.ones(len(bucket), bool)
-        new[1:] = (bucket.keys[1:] != bucket.keys[:-1]).any(axis=1)
-        first = np.flatnonzero(new)
+        first = np.flatnonzero(first_of_key(bucket.keys))
         clusters = Ragged(np.arange(len(bucket)), np.append(first, len(bucket)))
         cuts, cluster_of_row = arrange(
             clusters,
@@ -261,9 +224,9 @@ class PackClusters:
         rows = assemble_cuts(
             bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts, bucket.clusters[first[cluster_of_row]]
         )
-        padding = len(rows) * self.packing.capacity - int(cuts.sizes.sum())
-        padding -= self.packing.room_per_document * len(cuts.sizes)
-        receipt = write_corpus_shard(task, rows, bucket, cuts.documents, padding, self.vocab_size, self.compression)
+        receipt = write_corpus_shard(
+            task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression
+        )
         used = len(np.unique(cluster_of_row))
         return replace(
             receipt, totals={**receipt.totals, "clusters_used": used, "clusters_left_out": len(first) - used}

@@ -14,7 +14,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers import Tokenizer, load_tokenizer
 from corpora.vectors import vector_rows
 from corpora.word_ngrams import ngram_hashes, redundancy
 
@@ -35,18 +35,16 @@ def redundancy_of(corpus: Corpus, rows: np.ndarray) -> np.ndarray:
     """
     batch = corpus.take(rows)
     tokenizer = load_tokenizer(os.path.join(corpus.folder, "tokenizer"))
-    repeated, total = redundancy(
-        ngram_hashes(part_texts(batch, tokenizer.decode)), batch.document_starts.compact().offsets
-    )
+    repeated, total = redundancy(ngram_hashes(_part_texts(batch, tokenizer)), batch.document_starts.compact().offsets)
     return repeated / np.maximum(total, 1)
 
 
-def part_texts(batch: SequenceBatch, decode) -> list[str]:  # type: ignore[no-untyped-def]
+def _part_texts(batch: SequenceBatch, tokenizer: Tokenizer) -> list[str]:
     """The text of every part, row after row."""
     texts = []
     for row in range(len(batch)):
         tokens, starts = batch.tokens[row], batch.document_starts[row]
-        texts += [decode(piece) for piece in np.split(tokens, starts[1:])]
+        texts += [tokenizer.decode(piece) for piece in np.split(tokens, starts[1:])]
     return texts
 
 
@@ -77,14 +75,10 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
 def _vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
     """Unit vectors of the documents ``ids``: ``(ids, d)`` float32."""
     found = np.full((len(ids), rows.manifest.config["dimension"]), np.nan, np.float32)
-    for shard in range(len(rows.manifest.shards)):
-        for number in range(rows.shard(shard)[1].num_record_batches):
-            batch = rows.batch(shard, number)
-            places = pc.index_in(batch.column("document_id"), ids)
-            known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-            found[places.to_numpy(zero_copy_only=False)[known].astype(np.int64)] = vector_rows(batch.column("vector"))[
-                known
-            ]
+    for batch in rows.batches():
+        places = pc.index_in(batch.column("document_id"), ids)
+        known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        found[places.drop_null().to_numpy()] = vector_rows(batch.column("vector"))[known]
     missing = np.flatnonzero(np.isnan(found[:, 0]))
     if len(missing):
         raise FarspanError(

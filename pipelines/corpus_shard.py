@@ -1,18 +1,75 @@
-"""One shard of a corpus from the rows that a builder made of a bucket, and what its receipt says."""
+"""What all builders of corpora share: how many shards, the stage that packs them, a shard with its receipt, the job."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
 import numpy as np
 
-from corpora.manifest import Receipt
+from corpora.concatenation import Packing
+from corpora.errors import FarspanError
+from corpora.manifest import Manifest, Receipt
 from corpora.sequences import SequenceBatch, corpus_schema
-from corpora.shards import write_shard
+from corpora.shards import shard_name, write_shard
+from pipelines.artefacts import copy_tokenizer, parent_entry, tokenizer_folder
 from pipelines.beam_files import files_for
-from pipelines.job import Task
+from pipelines.job import Job, Report, Stage, Task
 from pipelines.spill import Bucket
 
 ROWS_PER_BATCH = 64
 SHARD_TOKENS = 16 << 20
+
+
+def shard_count(asked: int, tokens: int) -> int:
+    """Shards of a corpus of about so many tokens: as many as asked for; where that is 0, ``SHARD_TOKENS`` in each.
+
+    Raises:
+        FarspanError: a negative number.
+    """
+    if asked < 0:
+        raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")
+    return asked or max(1, -(-tokens // SHARD_TOKENS))
+
+
+def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Report], Receipt]) -> Stage:
+    """The last stage: a task for each bucket, which becomes the shard of the same number."""
+    tasks = [
+        Task(
+            f"pack-{bucket:05d}",
+            {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
+            tokens // shards,
+        )
+        for bucket in range(shards)
+    ]
+    return Stage("pack", tasks, work, "tokens")
+
+
+def corpus_job(
+    output: str,
+    documents: str,
+    parent: Manifest,
+    config: Mapping[str, Any],
+    seed: int,
+    stages: Sequence[Stage],
+    work_bytes: int,
+) -> Job:
+    """The job that makes the corpus ``output`` of the artefact ``documents``, whose manifest is ``parent``.
+
+    Raises:
+        FarspanError: both are one folder.
+    """
+    head = Manifest(
+        format="farspan.corpus",
+        config=config,
+        seed=seed,
+        rows_per_batch=ROWS_PER_BATCH,
+        tokenizer=parent.tokenizer,
+        parent=parent_entry(output, documents),
+    )
+    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(documents)), work_bytes)
 
 
 def write_corpus_shard(
@@ -20,7 +77,7 @@ def write_corpus_shard(
     rows: SequenceBatch,
     bucket: Bucket,
     pieces: np.ndarray,
-    padding: int,
+    packing: Packing,
     vocab_size: int,
     compression: str | None,
 ) -> Receipt:
@@ -28,7 +85,6 @@ def write_corpus_shard(
 
     Args:
         pieces: ``(parts,)`` the piece of the bucket that each part of the rows is, or is cut from.
-        padding: positions that stay empty in all rows together.
     """
     path = task.payload["shard"]
     schema = corpus_schema(vocab_size)
@@ -56,7 +112,7 @@ def write_corpus_shard(
         "tokens": int(lengths.sum()),
         "documents": int((first & used).sum()),
         "parts": int(parts.sum()),
-        "padding": padding,
+        "padding": packing.padding(rows),
         "max_tokens": int(lengths.max(initial=0)),
         "max_documents": int(parts.max(initial=0)),
     }

@@ -50,20 +50,20 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         yield Distribution("target length", _column(rows, "target_length"), "tokens")
         yield Distribution("span length", _values(rows, "span_lengths"), "tokens")
     elif format == "farspan.documents":
-        sources = [name for batch in _batches(rows) for name in batch.column("source").to_pylist()]
+        sources = [name for batch in rows.batches() for name in batch.column("source").to_pylist()]
         yield from _by_source("document length", _lengths(rows, "tokens"), sources)
     elif format == "farspan.corpus":
         yield Distribution("sequence length", _lengths(rows, "tokens"), "tokens")
-        ids = [name for batch in _batches(rows) for name in batch.column("document_ids").flatten().to_pylist()]
+        ids = [name for batch in rows.batches() for name in batch.column("document_ids").flatten().to_pylist()]
         sources = [name.partition(":")[0] for name in ids]
-        yield from _by_source("part length", _joined([_part_lengths(batch) for batch in _batches(rows)]), sources)
+        yield from _by_source("part length", _joined([_part_lengths(batch) for batch in rows.batches()]), sources)
         yield from _relatedness(Corpus(folder), sample, vectors)
     else:
         yield Distribution("document length", _column(rows, "document_tokens"), "tokens")
     if format in ("farspan.clusters", "farspan.neighbours"):
         yield Distribution("cluster size", np.unique(_column(rows, "cluster_id"), return_counts=True)[1], "documents")
     if format == "farspan.neighbours":
-        best = [b.column("similarities") for b in _batches(rows)]
+        best = [b.column("similarities") for b in rows.batches()]
         first = [Ragged(c.values.to_numpy(), c.offsets.to_numpy()) for c in best]
         tops = [r.values[r.offsets[:-1][r.lengths > 0]].astype(np.float32) for r in first]
         yield Distribution("similarity of the nearest", _joined(tops), "inner product")
@@ -90,26 +90,20 @@ def _relatedness(corpus: Corpus, sample: int, vectors: str | None) -> Iterator[D
         yield Distribution("similarity inside a sequence", similarity[~np.isnan(similarity)], "cosine")
 
 
-def _batches(rows: ShardedRows) -> Iterator[pa.RecordBatch]:
-    for shard in range(len(rows.manifest.shards)):
-        for batch in range(rows.shard(shard)[1].num_record_batches):
-            yield rows.batch(shard, batch)
-
-
 def _joined(values: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(values) if values else np.empty(0, np.int64)
 
 
 def _column(rows: ShardedRows, name: str) -> np.ndarray:
-    return _joined([batch.column(name).to_numpy() for batch in _batches(rows)])
+    return _joined([batch.column(name).to_numpy() for batch in rows.batches()])
 
 
 def _lengths(rows: ShardedRows, name: str) -> np.ndarray:
-    return _joined([Ragged.from_arrow(batch.column(name)).lengths for batch in _batches(rows)])
+    return _joined([Ragged.from_arrow(batch.column(name)).lengths for batch in rows.batches()])
 
 
 def _values(rows: ShardedRows, name: str) -> np.ndarray:
-    return _joined([Ragged.from_arrow(batch.column(name)).compact().values for batch in _batches(rows)])
+    return _joined([Ragged.from_arrow(batch.column(name)).compact().values for batch in rows.batches()])
 
 
 def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:

@@ -21,7 +21,14 @@ from corpora.ragged import Ragged
 from corpora.shards import read_shard, shard_name, write_shard
 from corpora.vectors import vector_column, vectors_schema
 from corpora.word_ngrams import ngram_hashes, sketch
-from pipelines.artefacts import absolute, artefact_tokenizer, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import (
+    absolute,
+    artefact_tokenizer,
+    copy_tokenizer,
+    parent_entry,
+    some_tokens,
+    tokenizer_folder,
+)
 from pipelines.beam_files import files_for
 from pipelines.condensing import LONG_DOCUMENTS, condense
 from pipelines.embedding import Encoder, EncoderOptions, load_encoder, resolved_precision
@@ -75,12 +82,7 @@ def plan(options: Embed) -> Job:
         if number < 1:
             raise FarspanError(f"--{option} {number}: give a positive number")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
-    held_out = parent.totals["held_out_tokens"]
-    tokens = held_out if options.split == "held-out" else parent.totals["tokens"] - held_out
-    if not parent.totals["documents"]:
-        raise FarspanError(f"{documents}: holds no document; make the documents from other input")
-    if not tokens:
-        raise FarspanError(f"{documents}: no {options.split} documents; make them with another --held-out share")
+    tokens = some_tokens(documents, parent, options.split)
     if options.min_document_tokens > parent.totals["max_tokens"]:
         raise FarspanError(
             f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents} has "

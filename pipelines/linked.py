@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, field
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +17,16 @@ from corpora.concatenation import Packing, concatenate
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.linking import Linked, Linking, link
-from corpora.manifest import Manifest, Receipt, read_manifest
+from corpora.manifest import Receipt, read_manifest
 from corpora.neighbour_clusters import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
 from corpora.sequences import SequenceBatch
-from corpora.shards import shard_name, write_shard
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, read_neighbours, tokenizer_folder
+from corpora.shards import write_shard
+from pipelines.artefacts import absolute, parent_entry, read_neighbours
 from pipelines.beam_files import files_for
-from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
+from pipelines.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.job import WORK, Job, Report, Stage, Task
 from pipelines.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
-from pipelines.spill import FAN_IN, Bucket, read_bucket, spill_stages
+from pipelines.spill import FAN_IN, Bucket, first_of_key, read_bucket, spill_stages
 
 LEFTOVERS = ("concatenate", "leave-out")
 
@@ -70,14 +69,11 @@ def plan(options: LinkedCorpus) -> Job:
     documents, neighbours, output = (absolute(p) for p in (options.documents, options.neighbours, options.output))
     if options.leftovers not in LEFTOVERS:
         raise FarspanError(f"--leftovers {options.leftovers!r}: choose one of {', '.join(LEFTOVERS)}")
-    if options.shards < 0:
-        raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
-    entry = parent_entry(output, documents)
-    graph = read_neighbours(neighbours, documents, entry)
+    graph = read_neighbours(neighbours, documents)
     tokens = graph.totals["tokens"]
     most = 1 if options.linking.policy == "path" else options.linking.max_uses
-    shards = options.shards or max(1, -(-tokens * (1 + most) // 2 // SHARD_TOKENS))
+    shards = shard_count(options.shards, -(-tokens * (1 + most) // 2))
     config = {
         "builder": "linked",
         **asdict(options.packing),
@@ -89,15 +85,7 @@ def plan(options: LinkedCorpus) -> Job:
         "shards": shards,
         "compression": options.compression,
     }
-    head = Manifest(
-        format="farspan.corpus",
-        config=config,
-        seed=options.seed,
-        rows_per_batch=ROWS_PER_BATCH,
-        tokenizer=parent.tokenizer,
-        parent=entry,
-    )
-    starts = np.cumsum([0, *(shard.rows for shard in parent.shards)])
+    starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
     placements = [os.path.join(output, WORK, f"link-{index:05d}.arrow") for index in range(len(graph.shards))]
     linking = Stage(
         "link",
@@ -113,26 +101,14 @@ def plan(options: LinkedCorpus) -> Job:
             )
             for index, shard in enumerate(graph.shards)
         ],
-        LinkShard(options.packing, options.linking, options.leftovers, options.seed, tuple(starts.tolist())),
+        LinkShard(options.packing, options.linking, options.leftovers, options.seed, starts),
         "documents",
     )
-    place = ReadPlacements(tuple(placements), tuple(starts.tolist()), shards, graph.config["split"] == "held-out")
+    place = ReadPlacements(tuple(placements), starts, shards, graph.config["split"] == "held-out")
     spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
-    pack = Stage(
-        "pack",
-        [
-            Task(
-                f"pack-{bucket:05d}",
-                {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
-                tokens // shards,
-            )
-            for bucket in range(shards)
-        ],
-        PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression),
-        "tokens",
-    )
-    stages = [linking, *spilling, pack]
-    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
+    work = PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
+    stages = [linking, *spilling, pack_stage(output, shards, tokens, work)]
+    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
 
 
 @dataclass(frozen=True)
@@ -218,7 +194,7 @@ class PackLinked:
     def __call__(self, task: Task, report: Report) -> Receipt:
         bucket = read_bucket(self.spills, task.payload["bucket"])
         planned, left = np.flatnonzero(bucket.positions >= 0), np.flatnonzero(bucket.positions < 0)
-        rows, padding = linked_rows(bucket, planned, self.packing)
+        rows = linked_rows(bucket, planned)
         made = concatenate(
             bucket.document_ids.take(pa.array(left)),
             bucket.tokens.take(left),
@@ -230,28 +206,23 @@ class PackLinked:
             SequenceBatch.concatenate([rows, made.sequences]),
             bucket,
             np.concatenate([planned, left[made.documents]]),
-            padding + made.padding,
+            self.packing,
             self.vocab_size,
             self.compression,
         )
 
 
-def linked_rows(bucket: Bucket, chosen: np.ndarray, packing: Packing) -> tuple[SequenceBatch, int]:
-    """The ``(c,)`` chosen pieces, those of one key being one row, and the padding of all rows."""
-    keys = bucket.keys[chosen]
-    new = np.ones(len(chosen), bool)
-    new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
-    row_offsets = np.append(np.flatnonzero(new), len(chosen))
+def linked_rows(bucket: Bucket, chosen: np.ndarray) -> SequenceBatch:
+    """The ``(c,)`` chosen pieces, those of one key being one row."""
+    first = first_of_key(bucket.keys[chosen])
     tokens, sentences = bucket.tokens.take(chosen), bucket.sentence_starts.take(chosen)
-    rows = assemble(
+    return assemble(
         bucket.document_ids.take(pa.array(chosen)),
         tokens,
         sentences.values + np.repeat(tokens.offsets[:-1], sentences.lengths),
         bucket.offsets[chosen],
         bucket.lengths[chosen],
-        row_offsets,
+        np.append(np.flatnonzero(first), len(chosen)),
         bucket.uses[chosen],
-        bucket.clusters[chosen][new],
+        bucket.clusters[chosen][first],
     )
-    padding = len(rows) * packing.capacity - len(tokens.values) - packing.room_per_document * len(chosen)
-    return rows, padding

@@ -8,11 +8,9 @@ documents artefact.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +21,16 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.mixture import Mixture, Source, mix, take
-from corpora.shards import shard_name
 from corpora.windows import arrange
 from pipelines import documents as documents_job
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import absolute, tokens_of_split
 from pipelines.beam_files import files_for
-from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
-from pipelines.job import Job, Report, Stage, Task
+from pipelines.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.job import Job, Report, Task
 from pipelines.mixture_recipe import MixtureRecipe, nearest, read_recipe
 from pipelines.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
-BUCKET_TOKENS = 4 * SHARD_TOKENS  # of all documents that are dealt out to a shard, whatever it takes of them
+DEALT_OUT = 4  # times a shard's tokens at most lie in its bucket, however little of them it takes
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,6 @@ def plan(options: LongCorpus) -> Job:
     recipe = read_recipe(options.recipe)
     recipe.inputs(options.recipe)
     documents, output = _documents_folder(options, recipe), absolute(options.output)
-    if options.shards < 0:
-        raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     available = {name: _tokens(options, documents, parent, name) for name in recipe.sources}
     try:
@@ -120,52 +115,34 @@ def plan(options: LongCorpus) -> Job:
     window = packing.capacity - packing.room_per_document
     stride = recipe.stride or window
     written = mixture.tokens * window // stride  # at most, with every overlap
-    shards = options.shards or -(-max(written, sum(available.values()) * SHARD_TOKENS // BUCKET_TOKENS) // SHARD_TOKENS)
-    head = Manifest(
-        format="farspan.corpus",
-        config={
-            "builder": "long",
-            **asdict(packing),
-            "mixture": _described(mixture, recipe),
-            "short_documents": recipe.short_documents,
-            "stride": stride,
-            "overlap": window - stride,
-            "split": options.split,
-            "shards": shards,
-            "compression": options.compression,
-        },
-        seed=options.seed,
-        rows_per_batch=ROWS_PER_BATCH,
-        tokenizer=parent.tokenizer,
-        parent=parent_entry(output, documents),
-    )
+    shards = shard_count(options.shards, max(written, sum(available.values()) // DEALT_OUT))
+    config = {
+        "builder": "long",
+        **asdict(packing),
+        "mixture": _described(mixture, recipe),
+        "short_documents": recipe.short_documents,
+        "stride": stride,
+        "overlap": window - stride,
+        "split": options.split,
+        "shards": shards,
+        "compression": options.compression,
+    }
     key = make_key(options.seed, "mixture", {"split": options.split})
     place = PlaceSources(key, shards, options.split == "held-out", tuple(recipe.sources))
     stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
-    pack = Stage(
-        "pack",
-        [
-            Task(
-                f"pack-{bucket:05d}",
-                {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
-                mixture.tokens // shards,
-            )
-            for bucket in range(shards)
-        ],
-        PackLong(
-            spills,
-            {name: share.epochs for name, share in mixture.shares.items()},
-            packing,
-            stride,
-            recipe.short_documents == "across",
-            key,
-            parent.tokenizer["vocab_size"],
-            options.compression,
-        ),
-        "tokens",
+    work = PackLong(
+        spills,
+        {name: share.epochs for name, share in mixture.shares.items()},
+        packing,
+        stride,
+        recipe.short_documents == "across",
+        key,
+        parent.tokenizer["vocab_size"],
+        options.compression,
     )
-    work = 2 * (sum(available.values()) + written)
-    return Job(output, head, [*stages, pack], partial(copy_tokenizer, tokenizer_folder(documents)), work)
+    stages.append(pack_stage(output, shards, mixture.tokens, work))
+    work_bytes = 2 * (sum(available.values()) + written)
+    return corpus_job(output, documents, parent, config, options.seed, stages, work_bytes)
 
 
 def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) -> int:
@@ -176,9 +153,7 @@ def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) 
             f"{options.recipe}: [sources.{source}]: {documents} has no such source{nearest(source, known)}; "
             f"it has {', '.join(known)}"
         )
-    count = parent.counts[source]
-    held_out = count["held_out_tokens"]
-    tokens = held_out if options.split == "held-out" else count["tokens"] - held_out
+    tokens = tokens_of_split(parent.counts[source], options.split)
     if not tokens:
         raise FarspanError(
             f"{options.recipe}: [sources.{source}]: {documents} has no {options.split} document of it; "
@@ -259,9 +234,7 @@ class PackLong:
         cuts = arrange(taken, sources, self.packing, self.stride, self.across)
         cuts = cuts.take(self._order(cuts, ids))
         rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
-        padding = len(rows) * self.packing.capacity - int(cuts.sizes.sum())
-        padding -= self.packing.room_per_document * len(cuts.sizes)
-        return write_corpus_shard(task, rows, bucket, cuts.documents, padding, self.vocab_size, self.compression)
+        return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)
 
     def _order(self, cuts: Cuts, ids: list[str]) -> np.ndarray:
         """``(rows,)``: rows by a keyed hash of their first parts, which no two have in common."""

@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from corpora.files import Files
 from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
-from corpora.shards import map_shard
+from corpora.shards import read_batch
 from pipelines.beam_files import files_for
 from pipelines.spill import Pieces, bucket_of
 
@@ -96,7 +96,7 @@ class ReadPlacements:
     held_out: bool
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        parts = [_batch(path, index) for path in self.files]
+        parts = [read_batch(files_for(path), path, index) for path in self.files]
         table = {name: np.concatenate([part.column(name).to_numpy() for part in parts]) for name in _SCHEMA.names}
         rows = table["document_row"] - self.starts[index]
         ids = batch.column("document_id").take(pa.array(rows)).to_pylist()
@@ -120,13 +120,6 @@ class ReadPlacements:
             uses=table["use"],
             clusters=table["cluster"],
         )
-
-
-def _batch(path: str, index: int) -> pa.RecordBatch:
-    if "://" in path:
-        with files_for(path).open(path) as file:
-            return pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(index)
-    return map_shard(path)[1].get_batch(index)
 
 
 def use_numbers(parts: Ragged, offsets: np.ndarray) -> np.ndarray:

@@ -6,23 +6,19 @@ Stage *spill* deals each documents shard out to buckets; stage *pack* reads one 
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.concatenation import Packing, concatenate
-from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.manifest import Manifest, Receipt, read_manifest
+from corpora.manifest import Receipt, read_manifest
 from corpora.ragged import Ragged
-from corpora.shards import shard_name
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import absolute, some_tokens
 from pipelines.beam_files import files_for
-from pipelines.corpus_shard import ROWS_PER_BATCH, SHARD_TOKENS, write_corpus_shard
-from pipelines.job import Job, Report, Stage, Task
+from pipelines.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.job import Job, Report, Task
 from pipelines.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
 
@@ -58,16 +54,9 @@ def plan(options: RandomCorpus) -> Job:
         FarspanError: no finished documents there, nothing in the split, or a number out of range.
     """
     documents, output = absolute(options.documents), absolute(options.output)
-    if options.shards < 0:
-        raise FarspanError(f"--shards {options.shards}: give 0 (by size) or a positive number")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
-    held_out = parent.totals["held_out_tokens"]
-    tokens = held_out if options.split == "held-out" else parent.totals["tokens"] - held_out
-    if not parent.totals["documents"]:
-        raise FarspanError(f"{documents}: holds no document; make the documents from other input")
-    if not tokens:
-        raise FarspanError(f"{documents}: no {options.split} documents; make them with another --held-out share")
-    shards = options.shards or -(-tokens // SHARD_TOKENS)
+    tokens = some_tokens(documents, parent, options.split)
+    shards = shard_count(options.shards, tokens)
     config = {
         "builder": "random",
         **asdict(options.packing),
@@ -75,31 +64,12 @@ def plan(options: RandomCorpus) -> Job:
         "shards": shards,
         "compression": options.compression,
     }
-    head = Manifest(
-        format="farspan.corpus",
-        config=config,
-        seed=options.seed,
-        rows_per_batch=ROWS_PER_BATCH,
-        tokenizer=parent.tokenizer,
-        parent=parent_entry(output, documents),
-    )
     key = make_key(options.seed, "shuffle", {"split": options.split})
     place = Shuffle(key, shards, options.split == "held-out", options.packing)
     stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
-    pack = Stage(
-        "pack",
-        [
-            Task(
-                f"pack-{bucket:05d}",
-                {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
-                tokens // shards,
-            )
-            for bucket in range(shards)
-        ],
-        Pack(spills, options.packing, parent.tokenizer["vocab_size"], options.compression),
-        "tokens",
-    )
-    return Job(output, head, [*stages, pack], partial(copy_tokenizer, tokenizer_folder(documents)), 2 * tokens)
+    work = Pack(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
+    stages.append(pack_stage(output, shards, tokens, work))
+    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
 
 
 @dataclass(frozen=True)
@@ -133,5 +103,5 @@ class Pack:
         refuse_repeated(bucket)
         made = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
         return write_corpus_shard(
-            task, made.sequences, bucket, made.documents, made.padding, self.vocab_size, self.compression
+            task, made.sequences, bucket, made.documents, self.packing, self.vocab_size, self.compression
         )

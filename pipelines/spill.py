@@ -21,11 +21,10 @@ import pyarrow as pa
 from corpora.assembly import cut_sentences
 from corpora.documents import documents_schema
 from corpora.errors import FarspanError
-from corpora.files import Files
 from corpora.manifest import Manifest, Receipt
 from corpora.ragged import Ragged
 from corpora.sequences import NO_CLUSTER
-from corpora.shards import map_shard, read_shard
+from corpora.shards import map_shard, read_batch, read_shard
 from pipelines.beam_files import files_for
 from pipelines.job import WORK, Report, Stage, Task
 
@@ -221,7 +220,7 @@ class Merge:
 
 def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
     """One bucket of all spills, sorted by key and position."""
-    batches = [_batch(files_for(spill), spill, bucket) for spill in spills]
+    batches = [read_batch(files_for(spill), spill, bucket) for spill in spills]
     columns = {name: pa.concat_arrays([b.column(name) for b in batches]) for name in batches[0].schema.names}
     del batches
     numbers = {
@@ -244,11 +243,11 @@ def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
     )
 
 
-def _batch(files: Files, spill: str, bucket: int) -> pa.RecordBatch:
-    if "://" in spill:
-        with files.open(spill) as file:
-            return pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(bucket)
-    return map_shard(spill)[1].get_batch(bucket)
+def first_of_key(keys: np.ndarray) -> np.ndarray:
+    """``(n,)`` bool: which of ``(n, 2)`` sorted keys differ from the one before."""
+    first = np.ones(len(keys), bool)
+    first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    return first
 
 
 def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
@@ -258,9 +257,9 @@ def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
 
 def refuse_repeated(bucket: Bucket) -> None:
     """Raise a ``FarspanError`` where two of a bucket's whole documents have one id, and so one key."""
-    same = (bucket.keys[1:] == bucket.keys[:-1]).all(axis=1)
-    if same.any():
+    again = ~first_of_key(bucket.keys)
+    if again.any():
         raise FarspanError(
-            f"document id {bucket.document_ids[int(same.argmax())].as_py()!r} occurs twice; make the documents again, "
+            f"document id {bucket.document_ids[int(again.argmax())].as_py()!r} occurs twice; make the documents again, "
             "from inputs without repetition"
         )

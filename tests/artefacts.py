@@ -131,7 +131,7 @@ def make_corpus(folder: str, shards: int = 2, documents: int = 40, sequence_leng
             "tokens": len(rows.tokens.values),
             "documents": len(np.unique(made.documents)),
             "parts": len(rows.document_starts.values),
-            "padding": made.padding,
+            "padding": packing.padding(rows),
             "max_tokens": int(rows.tokens.lengths.max()),
             "max_documents": int(rows.document_starts.lengths.max()),
         }

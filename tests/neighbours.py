@@ -17,10 +17,7 @@ from tests.artefacts import small_tokenizer
 def training_documents(documents: str) -> list[dict]:
     """``document_id``, ``row`` and ``tokens`` of every document that is not held out."""
     rows = ShardedRows(documents, "farspan.documents")
-    batches = [
-        rows.batch(s, b) for s in range(len(rows.manifest.shards)) for b in range(rows.shard(s)[1].num_record_batches)
-    ]
-    everything = [row for batch in batches for row in batch.to_pylist()]
+    everything = [row for batch in rows.batches() for row in batch.to_pylist()]
     return [{**row, "row": number} for number, row in enumerate(everything) if not row["held_out"]]
 
 

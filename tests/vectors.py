@@ -87,13 +87,7 @@ def make_vectors(
 
 def table(folder: str, format: str) -> dict[str, Any]:
     """All rows of an artefact by column: lists, and ``vector`` as ``(n, dimension)``."""
-    rows = ShardedRows(str(folder), format)
-    batches = [
-        rows.batch(shard, batch)
-        for shard in range(len(rows.manifest.shards))
-        for batch in range(rows.shard(shard)[1].num_record_batches)
-    ]
-    everything = pa.concat_batches(batches)
+    everything = pa.concat_batches(ShardedRows(str(folder), format).batches())
     found = {name: everything.column(name).to_pylist() for name in everything.schema.names if name != "vector"}
     return found | ({"vector": vector_rows(everything.column("vector"))} if "vector" in everything.schema.names else {})
 

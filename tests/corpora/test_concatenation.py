@@ -46,14 +46,13 @@ def test_sequences_read_one_after_the_other_are_the_documents(sizes, packing):
 
 @given(lengths, packings)
 def test_each_row_fits_with_what_rendering_adds_and_padding_is_exact(sizes, packing):
-    made = concatenate(*documents(kept(sizes, packing)), packing)
-    rows = made.sequences
+    rows = concatenate(*documents(kept(sizes, packing)), packing).sequences
     rendered = [
         len(rows.tokens[row]) + packing.room_per_document * len(rows.document_starts[row]) + packing.room_per_sequence
         for row in range(len(rows))
     ]
     assert all(length <= packing.sequence_length for length in rendered)
-    assert made.padding == sum(packing.sequence_length - length for length in rendered)
+    assert packing.padding(rows) == sum(packing.sequence_length - length for length in rendered)
 
 
 @given(lengths, packings)
@@ -109,9 +108,9 @@ def test_sequence_ids_tell_parts_and_offsets_apart():
 
 
 def test_no_documents_give_no_rows():
-    made = concatenate(*documents([]), Packing(20))
-    assert len(made.sequences) == 0
-    assert made.padding == 0
+    rows = concatenate(*documents([]), Packing(20)).sequences
+    assert len(rows) == 0
+    assert Packing(20).padding(rows) == 0
 
 
 def test_a_document_longer_than_every_sequence_is_kept_only_when_it_may_be_split():
