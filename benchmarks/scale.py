@@ -50,7 +50,7 @@ def main() -> None:
     parser = arguments(__doc__.partition("\n")[0], rounds=1)
     parser.add_argument("--documents", default="20000,60000,200000", help="sizes, with commas; C4's is 1400000")
     parser.add_argument("--k", type=int, default=100, help="neighbours")
-    parser.add_argument("--probes", type=int, default=16, help="lists a document visits")
+    parser.add_argument("--probes", type=int, default=32, help="lists a document visits")
     parser.add_argument("--exact-up-to", type=int, default=20_000, help="smaller clusters are searched exactly")
     parser.add_argument("--threads", type=int, default=1, help="of the search")
     parser.add_argument("--no-link", action="store_true", help="stop after the neighbours")

@@ -43,7 +43,7 @@ class Search:
 
     k: int = 100
     exact_up_to: int = 20_000
-    probes: int = 16
+    probes: int = 32
     seed: int = 0
 
     def __post_init__(self) -> None:
