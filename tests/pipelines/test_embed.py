@@ -28,7 +28,7 @@ from pipelines.encoder_files import find_encoder
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from tests.artefacts import make_documents, small_tokenizer, tokenizer_entry
-from tests.pipelines.killing import killed
+from tests.killing import run_killed
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
 
 BLOCK = 16  # the documents' rows per batch
@@ -44,9 +44,12 @@ def encoder(tmp_path_factory):
     return make_encoder(str(tmp_path_factory.mktemp("encoder") / "tiny"), positions=32)
 
 
-def build(documents, output, encoder, engine=Engine(workers=1), normalize=False, **options):  # noqa: B008 (frozen)
-    job = plan(Embed(documents, str(output), EncoderOptions(encoder, normalize=normalize), block=BLOCK, **options))
-    return run_job(job, engine)
+def job(documents, output, encoder, normalize=False, **options):
+    return plan(Embed(documents, str(output), EncoderOptions(encoder, normalize=normalize), block=BLOCK, **options))
+
+
+def build(documents, output, encoder, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(job(documents, output, encoder, **options), engine)
 
 
 @pytest.fixture(scope="module")
@@ -158,14 +161,13 @@ def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference
 
 def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, capfd):
     output = tmp_path / "killed"
-    flags = ["--documents", documents, "--output", str(output), "--encoder", encoder, "--block", str(BLOCK)]
-    killed("pipelines.embed:EmbedBlock", "embed-00002", ["embed", *flags, "--workers", "1"])
+    run_killed("tests.pipelines.test_embed", "job", "embed", documents, str(output), encoder)
     assert not (output / "manifest.json").exists()
     first = output / "shards" / shard_name(0, 6)
     (output / "shards" / f"{shard_name(4, 6)}.tmp-dead").write_bytes(b"half a shard")
     written = os.stat(first).st_mtime_ns
     build(documents, output, encoder)
-    assert "resuming: 2 of 6 tasks are done" in capfd.readouterr().err
+    assert "resuming: 1 of 6 tasks are done" in capfd.readouterr().err
     assert os.stat(first).st_mtime_ns == written
     assert digests(output) == digests(reference)
     assert sorted(os.listdir(output)) == ["manifest.json", "shards", "tokenizer"]
@@ -225,10 +227,10 @@ def test_an_encoder_of_another_size_is_another_job(documents, encoder, reference
 
 def test_an_encoder_that_changes_under_the_job(documents, encoder, tmp_path):
     mine = shutil.copytree(encoder, str(tmp_path / "mine"))
-    job = plan(Embed(documents, str(tmp_path / "vectors"), EncoderOptions(mine), block=BLOCK))
+    started = job(documents, tmp_path / "vectors", mine)
     make_encoder(mine, positions=32, seed=1)
     with pytest.raises(FarspanError, match="its files are not those that the job was started with"):
-        run_job(job, Engine(workers=1))
+        run_job(started, Engine(workers=1))
 
 
 @pytest.mark.parametrize(
