@@ -35,9 +35,10 @@ class Search:
 
     Attributes:
         k: neighbours of a vector.
-        exact_up_to: clusters of at most this many vectors are searched exactly. At 20,000 a vector costs what it costs
-            in a cluster of a million with lists.
-        probes: lists that each vector visits in larger ones; more are slower and find more.
+        exact_up_to: clusters of at most this many vectors are searched exactly. At 20,000 a vector costs no more than
+            with lists in a cluster of a million.
+        probes: lists that each vector visits in larger ones. Of the nearest ten in a cluster of 1.4 million, 16 lists
+            find 92 %, 32 find 95 % in 1.6 times the time.
         seed: of the lists.
     """
 
