@@ -1,4 +1,4 @@
-"""Small finished artefacts, made without any job: for tests of what reads them."""
+"""Small finished artefacts, made without any job, for tests of what reads them; and how tests read any."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pyarrow as pa
 from corpora.concatenation import Packing, concatenate
 from corpora.documents import documents_schema
 from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, write_manifest
+from corpora.manifest import Manifest, Receipt, fold, read_manifest, write_manifest
 from corpora.ragged import Ragged
 from corpora.sequences import corpus_schema
-from corpora.shards import shard_name, write_shard
+from corpora.shards import ShardedRows, shard_name, write_shard
 from corpora.tokenizers.training import train_byte_level_bpe
 
 
@@ -35,6 +35,16 @@ def tokenizer_entry() -> dict:
         "vocab_size": tokenizer.vocab_size,
         "owned_tokens": tokenizer.owned_tokens,
     }
+
+
+def digests(folder: object) -> list[str]:
+    """sha256 of each shard of an artefact."""
+    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
+
+
+def all_rows(folder: object, format: str = "farspan.documents") -> list[dict]:
+    """All rows of an artefact."""
+    return [row for batch in ShardedRows(str(folder), format).batches() for row in batch.to_pylist()]
 
 
 def make_documents(

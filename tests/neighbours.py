@@ -9,16 +9,14 @@ import pyarrow as pa
 
 from corpora.files import LocalFiles
 from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
-from corpora.shards import ShardedRows, shard_name, write_shard
+from corpora.shards import shard_name, write_shard
 from corpora.vectors import PARTS_OF_CLUSTER, neighbours_schema
-from tests.artefacts import small_tokenizer
+from tests.artefacts import all_rows, small_tokenizer
 
 
 def training_documents(documents: str) -> list[dict]:
     """``document_id``, ``row`` and ``tokens`` of every document that is not held out."""
-    rows = ShardedRows(documents, "farspan.documents")
-    everything = [row for batch in rows.batches() for row in batch.to_pylist()]
-    return [{**row, "row": number} for number, row in enumerate(everything) if not row["held_out"]]
+    return [{**row, "row": number} for number, row in enumerate(all_rows(documents)) if not row["held_out"]]
 
 
 def make_neighbours(

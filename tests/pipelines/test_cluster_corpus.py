@@ -24,7 +24,7 @@ from pipelines.engine import Engine
 from pipelines.inputs import Input
 from pipelines.job import run_job
 from pipelines.stats import summary
-from tests.artefacts import make_documents, small_tokenizer
+from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours
 
@@ -71,18 +71,9 @@ def grouped(documents, neighbours, tmp_path_factory):
     return folder
 
 
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
-
-
 def known_documents(documents):
     """Document id -> its row, with its number over all shards."""
-    parent = ShardedRows(documents, "farspan.documents")
-    rows = []
-    for shard in range(len(parent.manifest.shards)):
-        for batch in range(parent.shard(shard)[1].num_record_batches):
-            rows += parent.batch(shard, batch).to_pylist()
-    return {row["document_id"]: {**row, "number": number} for number, row in enumerate(rows)}
+    return {row["document_id"]: {**row, "number": number} for number, row in enumerate(all_rows(documents))}
 
 
 def rows_of(folder):

@@ -9,7 +9,7 @@ from corpora.tokenizers import load_tokenizer
 from pipelines.coherence import redundancy_of, sample_rows, similarity_of
 from pipelines.distributions import Distribution, distributions, draw
 from pipelines.stats import statistics
-from tests.artefacts import make_corpus, make_documents
+from tests.artefacts import all_rows, make_corpus, make_documents
 from tests.neighbours import make_neighbours
 from tests.vectors import make_vectors
 
@@ -51,14 +51,7 @@ def test_similarity_is_the_mean_of_all_pairs(tmp_path):
     batch = corpus.take(np.arange(len(corpus)))
     with pytest.raises(FarspanError, match=r"no vector of document 'made:"):
         similarity_of(corpus, np.arange(len(corpus)), vectors)
-    table = {}
-    from corpora.shards import ShardedRows
-
-    rows = ShardedRows(vectors, "farspan.vectors")
-    for shard in range(len(rows.manifest.shards)):
-        for number in range(rows.shard(shard)[1].num_record_batches):
-            for row in rows.batch(shard, number).to_pylist():
-                table[row["document_id"]] = np.array(row["vector"], np.float32)
+    table = {row["document_id"]: np.array(row["vector"], np.float32) for row in all_rows(vectors, "farspan.vectors")}
     known = [row for row in range(len(batch)) if all(name in table for name in batch.document_ids[row].as_py())]
     found = similarity_of(corpus, np.array(known), vectors)
     for row, value in zip(known, found, strict=True):

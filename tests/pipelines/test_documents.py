@@ -20,16 +20,15 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.manifest import read_manifest
 from corpora.readers import ReadOptions
-from corpora.shards import ShardedRows, map_shard
+from corpora.shards import map_shard
 from corpora.tokenizers import load_tokenizer
 from corpora.verification import verify
 from pipelines.documents import Documents, plan
 from pipelines.engine import Engine
 from pipelines.inputs import Input
 from pipelines.job import run_job
-from tests.artefacts import small_tokenizer
+from tests.artefacts import all_rows, digests, small_tokenizer
 from tests.pipelines.test_random_concat import wait_for
 
 WORDS = "the quick brown fox jumps over a lazy dog. Naïve wizards drink café au lait! 世界 is wide; isn't it?".split()
@@ -65,26 +64,12 @@ def build(raw, output, tokenizer, engine=Engine(workers=1), read=ReadOptions(), 
     return run_job(plan(Documents(inputs, str(output), tokenizer, **options)), engine)
 
 
-def rows(folder):
-    reader = ShardedRows(str(folder), "farspan.documents")
-    return [
-        row
-        for shard in range(len(reader.manifest.shards))
-        for batch in range(reader.shard(shard)[1].num_record_batches)
-        for row in reader.batch(shard, batch).to_pylist()
-    ]
-
-
 def rejects(folder):
     found = []
     for path in LocalFiles().walk(os.path.join(str(folder), "rejects")):
         reader = map_shard(path)[1]
         found += pa.Table.from_batches([reader.get_batch(i) for i in range(reader.num_record_batches)]).to_pylist()
     return found
-
-
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +81,7 @@ def reference(raw, tokenizer, tmp_path_factory):
 
 def test_every_text_comes_back_with_its_sentences(reference, texts):
     tokenizer = load_tokenizer(os.path.join(reference, "tokenizer"))
-    found = rows(reference)
+    found = all_rows(reference)
     assert [tokenizer.decode(row["tokens"]) for row in found] == texts
     assert verify(reference) == []
     for row in found:
@@ -108,7 +93,7 @@ def test_every_text_comes_back_with_its_sentences(reference, texts):
 
 
 def test_ids_name_source_file_and_record_and_survive_a_move(reference, raw, tokenizer, tmp_path):
-    found = rows(reference)
+    found = all_rows(reference)
     source = os.path.basename(raw)
     assert found[0]["document_id"] == f"{source}:a.jsonl:0"
     assert len({row["document_id"] for row in found}) == len(found)
@@ -124,7 +109,7 @@ def test_related_documents_are_held_out_together(tokenizer, tmp_path):
     (tmp_path / "stories.jsonl").write_text("".join(json.dumps(record) + "\n" for record in lists))
     build(str(tmp_path / "stories.jsonl"), tmp_path / "documents", tokenizer, held_out=0.3)
     held: dict[int, set[bool]] = {}
-    for row in rows(tmp_path / "documents"):
+    for row in all_rows(tmp_path / "documents"):
         held.setdefault(row["cluster"], set()).add(row["held_out"])
     assert len(held) == 60
     assert all(len(flags) == 1 for flags in held.values())
@@ -132,10 +117,10 @@ def test_related_documents_are_held_out_together(tokenizer, tmp_path):
 
 
 def test_held_out_is_a_share_decided_by_the_id(reference, raw, tokenizer, tmp_path):
-    held = {row["document_id"] for row in rows(reference) if row["held_out"]}
+    held = {row["document_id"] for row in all_rows(reference) if row["held_out"]}
     assert 0.05 < len(held) / 400 < 0.16
     build(raw, tmp_path / "finer", tokenizer, held_out=0.2, task_bytes=1_000)
-    more = {row["document_id"] for row in rows(tmp_path / "finer") if row["held_out"]}
+    more = {row["document_id"] for row in all_rows(tmp_path / "finer") if row["held_out"]}
     assert held < more
 
 
@@ -143,7 +128,7 @@ def test_how_files_are_cut_changes_no_row(reference, raw, tokenizer, tmp_path):
     build(raw, tmp_path / "documents", tokenizer, held_out=0.1, task_bytes=1 << 30)
     assert len(digests(tmp_path / "documents")) == 1
     assert len(digests(reference)) > 2
-    assert rows(tmp_path / "documents") == rows(reference)
+    assert all_rows(tmp_path / "documents") == all_rows(reference)
 
 
 def test_two_worker_processes_write_the_same_bytes(reference, raw, tokenizer, tmp_path):
@@ -206,7 +191,7 @@ def bad(tmp_path):
 def test_bad_records_are_rejected_alone_with_place_reason_and_bytes(bad, tokenizer, tmp_path):
     output = tmp_path / "documents"
     manifest = build(bad, output, tokenizer, read=ReadOptions(max_record_bytes=10_000), error_budget=1.0)
-    names = [row["document_id"] for row in rows(output)]
+    names = [row["document_id"] for row in all_rows(output)]
     assert sum(":lines.jsonl:" in name for name in names) == len(BAD) + 1
     assert sum(":cut.jsonl.gz:" in name for name in names) > 50
     found = {row["reason"]: row for row in rejects(output) if row["path"] == "lines.jsonl"}
@@ -254,7 +239,7 @@ def test_the_first_of_equal_ids_stays(tokenizer, tmp_path):
     ]  # fmt: skip
     assert digests(tmp_path / "w1") == digests(tmp_path / "w2")
     reader = load_tokenizer(tokenizer)
-    found = {row["document_id"]: reader.decode(row["tokens"]) for row in rows(tmp_path / "w1")}
+    found = {row["document_id"]: reader.decode(row["tokens"]) for row in all_rows(tmp_path / "w1")}
     expected = {}
     for place, key in enumerate(ids):
         name = "ab"[place >= 150]
@@ -316,7 +301,7 @@ def test_sources_of_several_formats_in_one_artefact(mixture, tokenizer, tmp_path
     }
     assert manifests[0].rejects == {"duplicate_id": 2, "empty_text": 5, "missing_text": 1}
     assert verify(output) == []
-    found = rows(output)
+    found = all_rows(output)
     for source, count in counts.items():
         assert count["tokens"] == sum(len(row["tokens"]) for row in found if row["source"] == source)
     assert sum(count["tokens"] for count in counts.values()) == manifests[0].totals["tokens"]
@@ -336,8 +321,8 @@ def test_clusters_have_numbers_that_survive_a_move_and_another_cut(mixture, toke
         run_job(
             plan(Documents(both, str(tmp_path / name), tokenizer, error_budget=1.0, task_bytes=size)), Engine(workers=1)
         )
-    found = rows(tmp_path / "once")
-    assert rows(tmp_path / "cut") == found
+    found = all_rows(tmp_path / "once")
+    assert all_rows(tmp_path / "cut") == found
     members: dict[int | None, list[str]] = {}
     for row in found:
         members.setdefault(row["cluster"], []).append(row["document_id"].rpartition(":")[2])

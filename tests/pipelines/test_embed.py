@@ -27,7 +27,7 @@ from pipelines.embedding import EncoderOptions, load_encoder
 from pipelines.encoder_files import find_encoder
 from pipelines.engine import Engine
 from pipelines.job import run_job
-from tests.artefacts import make_documents, small_tokenizer, tokenizer_entry
+from tests.artefacts import digests, make_documents, small_tokenizer, tokenizer_entry
 from tests.killing import run_killed
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
 
@@ -57,10 +57,6 @@ def reference(documents, encoder, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("reference") / "vectors")
     build(documents, folder, encoder)
     return folder
-
-
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
 
 
 def rows(folder, format):

@@ -22,7 +22,7 @@ from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.linked import LinkedCorpus, plan
 from pipelines.placements import use_numbers
-from tests.artefacts import make_documents
+from tests.artefacts import digests, make_documents
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours, training_documents
 
@@ -46,10 +46,6 @@ def built(request, inputs, tmp_path_factory):
     folder = str(tmp_path_factory.mktemp(request.param) / "corpus")
     run_job(job(*inputs, folder, request.param), Engine(workers=1))
     return request.param, folder
-
-
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
 
 
 def parts(folder):

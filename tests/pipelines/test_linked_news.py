@@ -62,10 +62,7 @@ def stages(tmp_path_factory):
 
 
 def batches(folder, format):
-    rows = ShardedRows(folder, format)
-    for shard in range(len(rows.manifest.shards)):
-        for number in range(rows.shard(shard)[1].num_record_batches):
-            yield rows.batch(shard, number)
+    return ShardedRows(folder, format).batches()
 
 
 def test_every_stage_is_sound(stages):

@@ -19,14 +19,13 @@ from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import read_manifest
 from corpora.mixture import Source, mix
-from corpora.shards import ShardedRows
 from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.long_documents import LongCorpus, plan, plan_documents
 from pipelines.mixture_recipe import read_recipe
 from pipelines.stats import summary
-from tests.artefacts import make_documents, small_tokenizer
+from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")
@@ -74,19 +73,9 @@ def reference(recipe, tmp_path_factory):
     return folder
 
 
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
-
-
 def texts(documents, held_out=False):
     """Document id -> tokens."""
-    parent = ShardedRows(documents, "farspan.documents")
-    found = {}
-    for shard in range(len(parent.manifest.shards)):
-        for batch in range(parent.shard(shard)[1].num_record_batches):
-            rows = parent.batch(shard, batch).to_pylist()
-            found |= {row["document_id"]: row["tokens"] for row in rows if row["held_out"] == held_out}
-    return found
+    return {row["document_id"]: row["tokens"] for row in all_rows(documents) if row["held_out"] == held_out}
 
 
 def parts_of(folder):

@@ -21,7 +21,7 @@ from objectives.verification import verify_masks
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.mask import Masking, plan
-from tests.artefacts import make_corpus
+from tests.artefacts import digests, make_corpus
 from tests.third_party import install_farspan_lead
 
 
@@ -32,10 +32,6 @@ def corpus(tmp_path_factory):
 
 def build(corpus, output, engine=Engine(workers=1), preset="bart_ls_mixed", **options):  # noqa: B008 (frozen)
     return run_job(plan(Masking(corpus, str(output), "span", preset, **options)), engine)
-
-
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
 
 
 @pytest.fixture(scope="module")

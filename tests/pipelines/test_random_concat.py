@@ -20,14 +20,13 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import read_manifest
-from corpora.shards import ShardedRows
 from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import finalize, run_job
 from pipelines.lock import locked
 from pipelines.random_concat import RandomCorpus, plan
 from pipelines.stats import summary
-from tests.artefacts import make_documents
+from tests.artefacts import all_rows, digests, make_documents
 
 SHARDS = 5
 
@@ -48,18 +47,9 @@ def reference(documents, tmp_path_factory):
     return folder
 
 
-def digests(folder):
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
-
-
 def test_the_corpus_is_sound_and_holds_every_training_document_once(documents, reference):
     assert verify(reference) == []
-    parent = ShardedRows(documents, "farspan.documents")
-    expected = {}
-    for shard in range(4):
-        for batch in range(parent.shard(shard)[1].num_record_batches):
-            rows = parent.batch(shard, batch).to_pylist()
-            expected |= {row["document_id"]: row["tokens"] for row in rows if not row["held_out"]}
+    expected = {row["document_id"]: row["tokens"] for row in all_rows(documents) if not row["held_out"]}
     corpus = Corpus(reference)
     found = {}
     everything = corpus.take(np.arange(len(corpus)))
