@@ -1,6 +1,7 @@
 """All benchmarks of docs/benchmarks.md, one after the other: ``python -m benchmarks``.
 
-Options go to no script; run a script by itself to change sizes, or to have datatrove beside it.
+Options go to no script; run a script by itself to change sizes, or to have datatrove beside it. ``scale.py`` and
+``growth.py``, which docs/scale.md is made of, take longer and are run alone.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import os
 import subprocess
 import sys
 
-SCRIPTS = ("reading.py", "span_masking.py", "documents.py", "memory.py")
+SCRIPTS = ("reading.py", "span_masking.py", "documents.py", "memory.py", "chain_building.py")
 
 
 def main() -> None:

@@ -53,12 +53,12 @@ seeds with their nearest neighbours, of any documents:
 def _run_clusters(options: Any) -> None:
     from corpora.clusters import ClusterRows
     from corpora.concatenation import Packing
-    from pipelines import clusters
+    from pipelines import cluster_corpus
 
     packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
     rows = ClusterRows(options.budget, options.order, options.min_documents, options.max_documents)
-    job = clusters.plan(
-        clusters.ClusterCorpus(
+    job = cluster_corpus.plan(
+        cluster_corpus.ClusterCorpus(
             options.documents,
             options.output,
             packing,
