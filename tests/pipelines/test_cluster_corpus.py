@@ -17,7 +17,7 @@ from corpora.manifest import read_manifest
 from corpora.readers import ReadOptions
 from corpora.shards import ShardedRows
 from corpora.verification import verify
-from pipelines.clusters import ClusterCorpus, plan
+from pipelines.cluster_corpus import ClusterCorpus, plan
 from pipelines.documents import Documents
 from pipelines.documents import plan as plan_documents
 from pipelines.engine import Engine

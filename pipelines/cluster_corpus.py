@@ -178,11 +178,10 @@ class GroupShard:
 
     def _place(self, cluster: Cluster) -> Placed:
         graph = edge_graph(cluster, self.linking)
-        least = self.linking.min_similarity
         near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is not above any floor
         ids = cluster.rows.column("document_id").to_pylist()
         keys = id_keys(self.key, ids)
-        made = groups(graph.neighbours, near, keys, self.max_documents, -np.inf if least is None else least)
+        made = groups(graph.neighbours, near, keys, self.max_documents, self.linking.floor)
         rows = cluster.rows.column("document_row").to_numpy()
         documents, heads, sizes = made.values, made.offsets[:-1], made.lengths
         zeros = np.zeros(len(documents), np.int64)
