@@ -158,7 +158,8 @@ def prepared(side: str, rows: np.ndarray, weights: np.ndarray, lengths: np.ndarr
     if side == "paper":
         return lambda: published_algorithm(rows, weights)
     from corpora.concatenation import Packing
-    from corpora.linking import Graph, Linking, link
+    from corpora.linking import Linking, link
+    from corpora.neighbour_graph import Graph
     from corpora.ragged import Ragged
 
     lists = Ragged(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])

@@ -23,6 +23,7 @@ from corpora.document_groups import Limits, document_groups
 from corpora.document_path import document_path
 from corpora.errors import FarspanError
 from corpora.keyed import philox_blocks
+from corpora.neighbour_graph import Graph
 from corpora.ragged import Ragged
 
 POLICIES = ("nearest", "chain", "path")
@@ -74,22 +75,6 @@ class Linking:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """Neighbours of the n documents of one cluster.
-
-    Attributes:
-        neighbours: n rows of int32, document numbers, best first, none twice in a row.
-        similarities: ``(edges,)`` float32, beside ``neighbours.values``.
-        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other. They never
-            meet in a sequence of ``nearest`` and ``chain``, and are never one step of a ``path``.
-    """
-
-    neighbours: Ragged
-    similarities: np.ndarray
-    near_duplicates: np.ndarray
-
-
-@dataclass(frozen=True)
 class Linked:
     """Sequences as pieces of documents, and what became of the rest.
 
@@ -130,7 +115,10 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     Raises:
         FarspanError: the graph does not fit its documents.
     """
-    _check(graph, lengths, keys)
+    n = len(graph.neighbours)
+    if len(lengths) != n or len(keys) != n:
+        raise FarspanError(f"{n} documents have neighbours, {len(lengths)} have lengths and {len(keys)} have keys")
+    graph.check()
     lengths = lengths.astype(np.int64)
     build = _walked if linking.policy == "path" else _grown
     pieces, refused = build(graph, lengths, np.lexsort((keys[:, 1], keys[:, 0])), packing, linking)
@@ -170,8 +158,9 @@ def _grown(
     """Sequences of ``nearest`` and ``chain``, and the near-duplicates that met."""
     kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
     whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; what is left is never empty
-    lists = Ragged(_ties_by_rank(*_edges(graph), _ranks(order)), graph.neighbours.offsets)
-    pairs = _near_duplicates(graph)
+    values, row_offsets = graph.neighbours.values, graph.neighbours.offsets
+    lists = Ragged(_ties_by_rank(values, row_offsets, graph.similarities, _ranks(order)), row_offsets)
+    pairs = graph.near_duplicate_pairs()
     apart, pair_numbers = _both_ways(pairs, len(lengths))
     limits = Limits(
         capacity=packing.capacity,
@@ -214,7 +203,7 @@ def _walked(
     graph: Graph, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
     """Sequences of ``path``, and all near-duplicates."""
-    kept, pairs = packing.keeps(lengths), _near_duplicates(graph)
+    kept, pairs = packing.keeps(lengths), graph.near_duplicate_pairs()
     apart, _ = _both_ways(pairs, len(lengths))
     path, steps = document_path(graph.neighbours, graph.similarities, apart, kept, _ranks(order), linking.floor)
     rows, places, offsets, sizes = greedy_parts(
@@ -226,27 +215,6 @@ def _walked(
     return _Pieces(documents, offsets, sizes, similarities), pairs
 
 
-def _check(graph: Graph, lengths: np.ndarray, keys: np.ndarray) -> None:
-    n, edges = len(graph.neighbours), len(graph.neighbours.values)
-    if len(lengths) != n or len(keys) != n:
-        raise FarspanError(f"{n} documents have neighbours, {len(lengths)} have lengths and {len(keys)} have keys")
-    if len(graph.similarities) != edges or len(graph.near_duplicates) != edges:
-        raise FarspanError(
-            f"{edges} neighbours have {len(graph.similarities)} similarities "
-            f"and {len(graph.near_duplicates)} marks of near-duplicates"
-        )
-    row = _damaged_row(*_edges(graph))
-    if row >= 0:
-        raise FarspanError(
-            f"document {row} of {n} has the neighbours {graph.neighbours[row][:5]}..., which are not documents of its "
-            "cluster, best first; make the neighbours again"
-        )
-
-
-def _edges(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return graph.neighbours.values, graph.neighbours.offsets, graph.similarities
-
-
 def _ranks(order: np.ndarray) -> np.ndarray:
     """``(n,)`` int32: the place of each document in the order."""
     ranks = np.empty(len(order), np.int32)
@@ -254,34 +222,11 @@ def _ranks(order: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _near_duplicates(graph: Graph) -> np.ndarray:
-    """``(pairs, 2)`` int64, distinct, the lower number first, ascending."""
-    offsets, n = graph.neighbours.offsets, len(graph.neighbours)
-    edges = np.flatnonzero(graph.near_duplicates[offsets[0] : offsets[-1]]) + offsets[0]
-    rows = np.searchsorted(offsets, edges, side="right") - 1
-    others = graph.neighbours.values[edges].astype(np.int64)
-    low, high = np.minimum(rows, others), np.maximum(rows, others)
-    return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
-
-
 def _both_ways(pairs: np.ndarray, n: int) -> tuple[Ragged, np.ndarray]:
     """Row i: the partners of document i. Beside them, the numbers of the pairs."""
     sources, partners = pairs.T.reshape(-1), pairs[:, ::-1].T.reshape(-1)
     by = np.argsort(sources, kind="stable")
     return Ragged.from_lengths(partners[by], np.bincount(sources, minlength=n)), by % max(len(pairs), 1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
-    """The first row with a neighbour that is no document, or with similarities that rise or are not numbers; or -1."""
-    n = len(offsets) - 1
-    for row in range(n):
-        before = np.float32(np.inf)
-        for edge in range(offsets[row], offsets[row + 1]):
-            if not (0 <= values[edge] < n and similarities[edge] <= before):
-                return row
-            before = similarities[edge]
-    return -1
 
 
 @numba.njit(cache=True, nogil=True)

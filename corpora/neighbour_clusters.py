@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.files import Files
-from corpora.linking import Graph, Linking
+from corpora.linking import Linking
+from corpora.neighbour_graph import Graph
 from corpora.ragged import Ragged
 from corpora.shards import read_shard
 

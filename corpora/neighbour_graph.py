@@ -1,0 +1,68 @@
+"""The neighbours of a cluster's documents as a graph: what linking walks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Neighbours of the n documents of one cluster.
+
+    Attributes:
+        neighbours: n rows of int32, document numbers, best first, none twice in a row.
+        similarities: ``(edges,)`` float32, beside ``neighbours.values``.
+        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other. They never
+            meet in a sequence of ``nearest`` and ``chain``, and are never one step of a ``path``.
+    """
+
+    neighbours: Ragged
+    similarities: np.ndarray
+    near_duplicates: np.ndarray
+
+    def check(self) -> None:
+        """See that the columns belong together.
+
+        Raises:
+            FarspanError: they differ in length, or a row is not of documents of the cluster, best first.
+        """
+        n, edges = len(self.neighbours), len(self.neighbours.values)
+        if len(self.similarities) != edges or len(self.near_duplicates) != edges:
+            raise FarspanError(
+                f"{edges} neighbours have {len(self.similarities)} similarities "
+                f"and {len(self.near_duplicates)} marks of near-duplicates"
+            )
+        row = _damaged_row(self.neighbours.values, self.neighbours.offsets, self.similarities)
+        if row >= 0:
+            raise FarspanError(
+                f"document {row} of {n} has the neighbours {self.neighbours[row][:5]}..., which are not documents of "
+                "its cluster, best first; make the neighbours again"
+            )
+
+    def near_duplicate_pairs(self) -> np.ndarray:
+        """``(pairs, 2)`` int64, distinct, the lower number first, ascending."""
+        offsets, n = self.neighbours.offsets, len(self.neighbours)
+        edges = np.flatnonzero(self.near_duplicates[offsets[0] : offsets[-1]]) + offsets[0]
+        rows = np.searchsorted(offsets, edges, side="right") - 1
+        others = self.neighbours.values[edges].astype(np.int64)
+        low, high = np.minimum(rows, others), np.maximum(rows, others)
+        return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
+    """The first row with a neighbour that is no document, or with similarities that rise or are not numbers; or -1."""
+    n = len(offsets) - 1
+    for row in range(n):
+        before = np.float32(np.inf)
+        for edge in range(offsets[row], offsets[row + 1]):
+            if not (0 <= values[edge] < n and similarities[edge] <= before):
+                return row
+            before = similarities[edge]
+    return -1
