@@ -7,6 +7,7 @@ HDFS). Paths are plain strings with ``/``.
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -101,15 +102,19 @@ def write_bytes(files: Files, path: str, data: bytes) -> None:
 class CountingHash:
     """A write-only file object that passes bytes on and keeps their count and sha256."""
 
-    def __init__(self, file: BinaryIO, digest: object) -> None:
-        self._file, self._digest, self.bytes = file, digest, 0
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._digest, self.bytes = file, hashlib.sha256(), 0
 
     def write(self, data: bytes) -> int:
         view = memoryview(cast(bytes, data)).cast("B")
         self._file.write(view)
-        self._digest.update(view)  # type: ignore[attr-defined]
+        self._digest.update(view)
         self.bytes += view.nbytes
         return view.nbytes
+
+    def sha256(self) -> str:
+        """Hex, of all bytes so far."""
+        return self._digest.hexdigest()
 
     def flush(self) -> None:
         self._file.flush()

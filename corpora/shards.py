@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -87,14 +86,13 @@ def write_shard(
     Args:
         compression: None (memory-mapped by readers), ``lz4`` or ``zstd``.
     """
-    digest = hashlib.sha256()
     info: list[ShardInfo] = []
     with files.create(path) as file:
-        sink = CountingHash(file, digest)
+        sink = CountingHash(file)
         writer = ShardWriter(sink, schema, rows_per_batch, compression)
         yield writer, info
         writer.close()
-    info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, digest.hexdigest()))
+    info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, sink.sha256()))
 
 
 def read_shard(files: Files, path: str, first: int = 0) -> Iterator[pa.RecordBatch]:

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -141,11 +141,10 @@ def find_fault(path: Path) -> str | None:
 
 
 def _save(path: Path, state: Any) -> dict[str, Any]:
-    digest = sha256()
     with _FILES.create(str(path)) as file:
-        counted = CountingHash(file, digest)
+        counted = CountingHash(file)
         torch.save(state, counted)  # type: ignore[arg-type]
-    return {"bytes": counted.bytes, "sha256": digest.hexdigest()}
+    return {"bytes": counted.bytes, "sha256": counted.sha256()}
 
 
 def _load(path: Path) -> Checkpoint:
