@@ -8,9 +8,6 @@ import io
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import tarfile
 from collections import Counter
 from dataclasses import replace
@@ -29,7 +26,7 @@ from pipelines.engine import Engine
 from pipelines.inputs import Input
 from pipelines.job import run_job
 from tests.artefacts import all_rows, digests, small_tokenizer
-from tests.pipelines.test_random_concat import wait_for
+from tests.killing import run_killed
 
 WORDS = "the quick brown fox jumps over a lazy dog. Naïve wizards drink café au lait! 世界 is wide; isn't it?".split()
 
@@ -59,9 +56,13 @@ def raw(texts, tmp_path_factory):
     return str(folder)
 
 
-def build(raw, output, tokenizer, engine=Engine(workers=1), read=ReadOptions(), **options):  # noqa: B008 (frozen)
+def job(raw, output, tokenizer, read=ReadOptions(), **options):  # noqa: B008 (frozen)
     inputs = tuple(Input.parse(text, read) for text in ([raw] if isinstance(raw, str) else raw))
-    return run_job(plan(Documents(inputs, str(output), tokenizer, **options)), engine)
+    return plan(Documents(inputs, str(output), tokenizer, **options))
+
+
+def build(raw, output, tokenizer, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(job(raw, output, tokenizer, **options), engine)
 
 
 def rejects(folder):
@@ -136,25 +137,17 @@ def test_two_worker_processes_write_the_same_bytes(reference, raw, tokenizer, tm
     assert digests(tmp_path / "documents") == digests(reference)
 
 
-def test_killed_and_resumed(reference, raw, tokenizer, tmp_path):
+def job_of_reference(raw, output, tokenizer):
+    return job(raw, output, tokenizer, held_out=0.1, task_bytes=20_000)
+
+
+def test_killed_and_resumed(run, reference, raw, tokenizer, tmp_path):
     output = tmp_path / "documents"
-    slow = (
-        "import time, pipelines.documents as job\n"
-        "work = job.TokenizeRanges.__call__\n"
-        "def slowly(self, task, report):\n"
-        "    if task.name > 'documents-00000': time.sleep(60)\n"
-        "    return work(self, task, report)\n"
-        "job.TokenizeRanges.__call__ = slowly\n"
-    )
-    run = "from pipelines.cli import main; main()"
-    arguments = ["documents", "--input", raw, "--tokenizer", tokenizer, "--output", str(output), "--workers", "1"]
-    arguments += ["--held-out", "0.1", "--task-bytes", "20000"]
-    process = subprocess.Popen([sys.executable, "-c", slow + run, *arguments], stderr=subprocess.DEVNULL)
-    wait_for(output / "_work" / "documents-00000.json", process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = subprocess.run([sys.executable, "-c", run, *arguments], capture_output=True, text=True, check=True)
-    assert "resuming: 1 of" in done.stderr
+    run_killed("tests.pipelines.test_documents", "job_of_reference", "documents", raw, str(output), tokenizer)
+    flags = ["--input", raw, "--tokenizer", tokenizer, "--output", output, "--held-out", 0.1, "--task-bytes", 20_000]
+    status, _, err = run("documents", *flags, "--workers", 1)
+    assert status == 0
+    assert "resuming: 1 of" in err
     assert digests(output) == digests(reference)
 
 
@@ -231,12 +224,11 @@ def test_the_first_of_equal_ids_stays(tokenizer, tmp_path):
     for name, part in (("a", ids[:150]), ("b", ids[150:])):
         lines = [json.dumps({"text": f"Text {name} {place}.", "key": f"k{key}"}) for place, key in enumerate(part)]
         (folder / f"{name}.jsonl").write_text("\n".join(lines))
-    read = ReadOptions(id_field="key")
+    options = {"read": ReadOptions(id_field="key"), "task_bytes": 2_000, "error_budget": 1.0}
     manifests = [
-        build(str(folder), tmp_path / f"w{workers}", tokenizer, Engine(workers=workers), read, task_bytes=2_000,
-              error_budget=1.0)
+        build(str(folder), tmp_path / f"w{workers}", tokenizer, Engine(workers=workers), **options)
         for workers in (1, 2)
-    ]  # fmt: skip
+    ]
     assert digests(tmp_path / "w1") == digests(tmp_path / "w2")
     reader = load_tokenizer(tokenizer)
     found = {row["document_id"]: reader.decode(row["tokens"]) for row in all_rows(tmp_path / "w1")}

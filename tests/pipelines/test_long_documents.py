@@ -5,10 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -26,6 +22,7 @@ from pipelines.long_documents import LongCorpus, plan, plan_documents
 from pipelines.mixture_recipe import read_recipe
 from pipelines.stats import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
+from tests.killing import run_killed
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")
@@ -57,8 +54,12 @@ def shares_of(documents):
     return {name: f"weight = {tokens[name] / total!r}\nepochs = 2.5" for name in SOURCES}
 
 
+def job(recipe, output, **options):
+    return plan(LongCorpus(recipe, str(output), shards=SHARDS, **options))
+
+
 def build(recipe, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
-    return run_job(plan(LongCorpus(recipe, str(output), shards=SHARDS, **options)), engine)
+    return run_job(job(recipe, output, **options), engine)
 
 
 @pytest.fixture(scope="module")
@@ -216,34 +217,12 @@ def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path)
     assert digests(tmp_path / "other") != digests(reference)
 
 
-SLOWLY = """
-import sys, time
-import pipelines.long_documents as job
-pack = job.PackLong.__call__
-def slowly(self, task, report):
-    if int(task.payload["bucket"]) >= 1:
-        time.sleep(60)
-    return pack(self, task, report)
-job.PackLong.__call__ = slowly
-from pipelines.engine import Engine
-from pipelines.job import run_job
-run_job(job.plan(job.LongCorpus(sys.argv[1], sys.argv[2], shards=3)), Engine(workers=1))
-"""
-
-
 def test_killed_half_way_and_resumed(recipe, reference, tmp_path, capfd):
     output = tmp_path / "killed"
-    process = subprocess.Popen([sys.executable, "-c", SLOWLY, recipe, str(output)], stderr=subprocess.DEVNULL)
-    for _ in range(1200):
-        if (output / "_work" / "pack-00000.json").exists():
-            break
-        assert process.poll() is None, "the job ended before it could be killed"
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    run_killed("tests.pipelines.test_long_documents", "job", "pack", recipe, str(output))
     assert not (output / "manifest.json").exists()
     build(recipe, output)
-    assert "resuming" in capfd.readouterr().err
+    assert "resuming: 5 of 7 tasks are done" in capfd.readouterr().err
     assert digests(output) == digests(reference)
 
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -27,6 +26,7 @@ from pipelines.lock import locked
 from pipelines.random_concat import RandomCorpus, plan
 from pipelines.stats import summary
 from tests.artefacts import all_rows, digests, make_documents
+from tests.killing import run_killed
 
 SHARDS = 5
 
@@ -36,8 +36,12 @@ def documents(tmp_path_factory):
     return make_documents(str(tmp_path_factory.mktemp("documents") / "documents"), shards=4)
 
 
+def job(documents, output, **options):
+    return plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS, **options))
+
+
 def build(documents, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
-    return run_job(plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS, **options)), engine)
+    return run_job(job(documents, output, **options), engine)
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +88,9 @@ def test_another_seed_is_another_order(documents, reference, tmp_path):
 
 
 def test_merged_spills_give_the_same_bytes(documents, reference, tmp_path):
-    options = RandomCorpus(documents, str(tmp_path / "merged"), Packing(256), shards=SHARDS, fan_in=3)
-    job = plan(options)
-    assert [(stage.name, len(stage.tasks)) for stage in job.stages] == [("spill", 4), ("merge", 2), ("pack", SHARDS)]
-    run_job(job, Engine(workers=1))
+    planned = job(documents, tmp_path / "merged", fan_in=3)
+    assert {stage.name: len(stage.tasks) for stage in planned.stages} == {"spill": 4, "merge": 2, "pack": SHARDS}
+    run_job(planned, Engine(workers=1))
     assert digests(tmp_path / "merged") == digests(reference)
 
 
@@ -97,7 +100,9 @@ def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_pat
 
 
 def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
-    done = subprocess.run(command(documents, tmp_path / "corpus", 2), capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+    command += arguments(documents, tmp_path / "corpus", 2)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
 
@@ -127,48 +132,22 @@ def test_the_portable_runner_writes_the_same_bytes(documents, reference, tmp_pat
     assert digests(tmp_path / "portable") == digests(reference)
 
 
-def command(documents, output, workers):
-    arguments = ["corpus", "random", "--documents", documents, "--output", str(output), "--sequence-length", "256"]
-    arguments += ["--shards", str(SHARDS), "--workers", str(workers)]
-    return [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments]
+def arguments(documents, output, workers):
+    flags = {"documents": documents, "output": output, "sequence-length": 256, "shards": SHARDS, "workers": workers}
+    return ["corpus", "random", *(str(text) for name, value in flags.items() for text in (f"--{name}", value))]
 
 
-SLOW_PACK = """
-import os, time
-import pipelines.random_concat as job
-pack = job.Pack.__call__
-def slowly(self, task, report):
-    if int(task.payload["bucket"]) >= 2:
-        time.sleep(60)
-    return pack(self, task, report)
-job.Pack.__call__ = slowly
-"""
-
-
-def wait_for(path, process):
-    for _ in range(1200):
-        if os.path.exists(path):
-            return
-        assert process.poll() is None, "the job ended before it could be killed"
-        time.sleep(0.05)
-    raise AssertionError(f"{path} never appeared")
-
-
-def test_killed_half_way_and_resumed(documents, reference, tmp_path):
-    """The job is stopped with -9 when some shards are written; the same command finishes it, redoing only the rest."""
+def test_killed_half_way_and_resumed(run, documents, reference, tmp_path):
+    """The job is killed when some shards are written; its command finishes it, redoing only the rest."""
     output = tmp_path / "killed"
-    arguments = command(documents, output, workers=1)
-    arguments[2] = SLOW_PACK + arguments[2]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(output / "_work" / "pack-00001.json", process)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    run_killed("tests.pipelines.test_random_concat", "job", "pack", documents, str(output))
     assert not (output / "manifest.json").exists()
     first = output / "shards" / "part-00000-of-00005.arrow"
     (output / "shards" / "part-00004-of-00005.arrow.tmp-dead").write_bytes(b"half a shard")
     written = os.stat(first).st_mtime_ns
-    done = subprocess.run(command(documents, output, 1), capture_output=True, text=True, check=True)
-    assert "resuming" in done.stderr
+    status, _, err = run(*arguments(documents, output, 1))
+    assert status == 0
+    assert "resuming: 5 of 9 tasks are done" in err
     assert os.stat(first).st_mtime_ns == written
     assert digests(output) == digests(reference)
     assert verify(str(output)) == []
@@ -220,17 +199,17 @@ def test_an_unfinished_folder_refuses_another_configuration(documents, tmp_path)
 
 def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, reference, tmp_path):
     output = tmp_path / "corpus"
-    job = plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS))
+    unfinished = job(documents, output)
     with pytest.raises(FarspanError, match="no job was started"):
         finalize(str(output))
     from corpora.files import write_bytes
     from corpora.manifest import json_bytes
 
-    names = [task.name for stage in job.stages for task in stage.tasks]
-    head = {"head": json.loads(job.head.to_json()), "tasks": names}
+    names = [task.name for stage in unfinished.stages for task in stage.tasks]
+    head = {"head": json.loads(unfinished.head.to_json()), "tasks": names}
     write_bytes(LocalFiles(), str(output / "_work" / "job.json"), json_bytes(head))
-    job.tokenizer(LocalFiles(), str(output / "tokenizer"))
-    for stage in job.stages:
+    unfinished.tokenizer(LocalFiles(), str(output / "tokenizer"))
+    for stage in unfinished.stages:
         with pytest.raises(FarspanError, match="tasks are not done"):
             finalize(str(output))
         for task in stage.tasks:
@@ -275,13 +254,12 @@ def test_two_jobs_never_share_a_folder(documents, tmp_path):
 
 def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
     output = tmp_path / "corpus"
-    job = plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS))
 
     def die(files, folder):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_job(replace(job, tokenizer=die), Engine(workers=1))
+        run_job(replace(job(documents, output), tokenizer=die), Engine(workers=1))
     build(documents, output)
     assert verify(str(output)) == []
 
