@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.commands.shared import command, job_flags, sequence_flags, start
+from pipelines.commands.shared import command, documents_flag, job_flags, sequence_flags, split_flag, start
 
 
 def add_clusters(kinds: Any) -> None:
@@ -21,7 +21,7 @@ seeds with their nearest neighbours, of any documents:
   farspan corpus clusters --documents documents --neighbours corpus.stages/neighbours \\
     --max-documents 6 --sequence-length 4096 --output corpus""",
     )
-    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+    documents_flag(parser)
     parser.add_argument(
         "--neighbours", metavar="DIR", help="made by `farspan neighbours` (default: clusters of the documents)"
     )
@@ -46,7 +46,7 @@ seeds with their nearest neighbours, of any documents:
     parser.add_argument(
         "--max-jaccard", type=float, default=0.8, help="neighbours with more word 5-grams of the seed are not taken"
     )
-    parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
+    split_flag(parser)
     job_flags(parser)
 
 

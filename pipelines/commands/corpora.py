@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.commands.clusters import add_clusters
 from pipelines.commands.linked import add_linked
 from pipelines.commands.long import add_long
-from pipelines.commands.shared import command, job_flags, sequence_flags, start
+from pipelines.commands.shared import command, documents_flag, job_flags, sequence_flags, split_flag, start
 
 
 def add_corpus(commands: Any) -> None:
@@ -21,9 +21,9 @@ def add_corpus(commands: Any) -> None:
 
 def _random(kinds: Any) -> None:
     parser = command(kinds, "random", "Shuffle documents globally and concatenate them.", _run_random)
-    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+    documents_flag(parser)
     sequence_flags(parser)
-    parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
+    split_flag(parser)
     parser.add_argument("--whole-documents", action="store_true", help="never split a document")
     parser.add_argument("--drop-ragged-tail", action="store_true", help="leave out a shard's last, unfilled sequence")
     parser.add_argument("--min-document-tokens", type=int, default=1, help="leave out shorter documents")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from corpora.errors import FarspanError
-from pipelines.commands.shared import command, job_flags, sequence_flags, start
+from pipelines.commands.shared import command, documents_flag, job_flags, sequence_flags, start
 from pipelines.commands.stages import (
     THREADS,
     cluster_flags,
@@ -30,7 +30,7 @@ another policy from the same neighbours:
   farspan corpus linked --documents documents --neighbours corpus.stages/neighbours \\
     --policy path --sequence-length 16384 --output corpus-path""",
     )
-    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+    documents_flag(parser)
     sequence_flags(parser)
     parser.add_argument(
         "--policy",

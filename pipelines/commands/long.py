@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.commands.shared import command, job_flags, start
+from pipelines.commands.shared import command, job_flags, split_flag, start
 
 
 def add_long(kinds: Any) -> None:
@@ -16,7 +16,7 @@ def add_long(kinds: Any) -> None:
         "example (the file explains every key):\n  farspan corpus long examples/long_mixture.toml --output corpus",
     )
     parser.add_argument("recipe", metavar="RECIPE.toml", help="sources, weights, budget, sequence length")
-    parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
+    split_flag(parser)
     parser.add_argument("--shards", type=int, default=0, help="default: one for each 16 million tokens")
     job_flags(parser)
 

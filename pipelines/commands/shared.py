@@ -32,6 +32,14 @@ def job_flags(parser: Any, seed: bool = True) -> None:
     )
 
 
+def documents_flag(parser: Any) -> None:
+    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+
+
+def split_flag(parser: Any) -> Any:
+    return parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
+
+
 def sequence_flags(parser: Any) -> None:
     parser.add_argument("--sequence-length", type=int, required=True, help="encoder positions of a sequence")
     parser.add_argument("--shards", type=int, default=0, help="default: one for each 16 million tokens")

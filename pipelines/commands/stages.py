@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipelines.commands.shared import command, job_flags, start
+from pipelines.commands.shared import command, documents_flag, job_flags, split_flag, start
 
 THREADS = "threads of a worker; they decide last bits, and so belong to the configuration (default 1)"
 
@@ -17,7 +17,7 @@ def add_stages(commands: Any) -> None:
         _run_embed,
         "example:\n  farspan embed --documents documents --encoder facebook/contriever --output vectors",
     )
-    parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
+    documents_flag(parser)
     embed_flags(parser)
     parser.add_argument("--threads", type=int, default=1, help=THREADS)
     job_flags(parser, seed=False)
@@ -75,7 +75,7 @@ def embed_flags(parser: Any) -> list[str]:
             default="principal",
             help="what is embedded of a document beyond --max-length: its principal sentences (default), or its begin",
         ),
-        parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train"),
+        split_flag(parser),
         parser.add_argument(
             "--min-document-tokens", type=int, default=1, help="shorter documents get no vector (default 1)"
         ),
