@@ -80,16 +80,13 @@ class Concatenation:
     documents: np.ndarray
 
 
-def concatenate(
-    document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing, uses: np.ndarray | None = None
-) -> Concatenation:
+def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing) -> Concatenation:
     """Fill sequences with n documents in the order given.
 
     Args:
         document_ids: n strings.
         tokens: n rows of uint16 or int32; all kept by ``packing.keeps``.
         sentence_starts: n rows of int32, token positions in each document.
-        uses: ``(n,)`` how often each document was used before, where documents are used more than once.
 
     Returns:
         Sequences whose tokens, read one after the other, are the documents' tokens, read one after the other.
@@ -115,7 +112,6 @@ def concatenate(
         offsets,
         lengths[documents],
         row_offsets,
-        None if uses is None else uses[documents],
     )
     return Concatenation(sequences, documents)
 

@@ -67,13 +67,6 @@ def jaccard(sketches: Ragged, rows: np.ndarray, others: np.ndarray, size: int = 
     return _jaccards(sketches.values, sketches.offsets, np.asarray(rows), np.asarray(others), size)
 
 
-def neighbour_jaccards(sketches: Ragged, neighbours: Ragged, size: int = SKETCH_SIZE) -> np.ndarray:
-    """``jaccard`` of every row with each of its ``neighbours`` (rows of int32): ``(edges,)`` float32."""
-    neighbours = neighbours.compact()
-    rows = np.repeat(np.arange(len(neighbours), dtype=np.int32), neighbours.lengths)
-    return jaccard(sketches, rows, neighbours.values, size)
-
-
 def redundancy(ngrams: Ragged, part_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """How many n-grams of a sequence occur in an earlier document of it.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from corpora.word_ngrams import jaccard, neighbour_jaccards, ngram_hashes, redundancy, sketch
+from corpora.word_ngrams import jaccard, ngram_hashes, redundancy, sketch
 
 texts = st.lists(st.text(st.sampled_from("abAB z9é中_-.\n😀"), max_size=40), max_size=6)
 hash_rows = st.lists(st.lists(st.integers(0, 60), max_size=40), min_size=1, max_size=6)
@@ -108,16 +108,6 @@ def test_jaccard_estimates_within_its_standard_error():
         deviation = np.sqrt(shared * (1 - shared) / size)
         assert abs(np.mean(errors)) < 4 * deviation / 10
         assert np.std(errors) < 1.5 * deviation
-
-
-@given(hash_rows, st.data())
-def test_neighbour_jaccards_are_those_of_pairs(rows, data):
-    neighbours = [data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=4)) for _ in rows]
-    sketches, lists = sketch(Ragged.from_rows(rows, np.uint32)), Ragged.from_rows(neighbours, np.int32)
-    expected = [jaccard(sketches, [i], [j])[0] for i, row in enumerate(neighbours) for j in row]
-    assert neighbour_jaccards(sketches, lists).tolist() == expected
-    tail = Ragged(lists.values, lists.offsets[:-1]) if len(lists) > 1 else lists  # a slice of the rows
-    assert neighbour_jaccards(sketches, tail).tolist() == expected[: tail.offsets[-1]]
 
 
 @given(hash_rows, st.data())
