@@ -85,10 +85,14 @@ def mix(
             proportions; ``redistribute`` shares what is missing out among the others.
 
     Raises:
-        FarspanError: no source, weights that are not positive or do not sum to 1, both or neither of weights and
-            temperature, caps or a budget that are not positive, an empty source, or a share below one token.
+        FarspanError: what ``check_request`` refuses, an empty source, a temperature so low that a source gets nothing,
+            or a share below one token.
     """
-    _check(sources, tokens, on_cap)
+    wanted = {name: source.weight for name, source in sources.items()}
+    check_request(wanted, {name: source.epochs for name, source in sources.items()}, tokens, temperature, on_cap)
+    for name, source in sources.items():
+        if source.available < 1:
+            raise FarspanError(f"source {name!r} has no token; leave it out, or make the documents from more input")
     sources = dict(sorted(sources.items()))
     weights = _weights(sources, temperature)
     caps = {name: _decimal(source.epochs) * source.available for name, source in sources.items()}
@@ -112,8 +116,24 @@ def mix(
     return Mixture(shares, _reason(sources, shares, tokens, on_cap))
 
 
-def _check(sources: Mapping[str, Source], tokens: int | None, on_cap: str) -> None:
-    if not sources:
+def check_request(
+    weights: Mapping[str, float | None],
+    epochs: Mapping[str, float],
+    tokens: int | None,
+    temperature: float | None,
+    on_cap: str,
+) -> None:
+    """Check what can be checked of a mixture while nobody knows how large its sources are.
+
+    Args:
+        weights, epochs: by source, of the same sources.
+
+    Raises:
+        FarspanError: no source, weights that are not positive or do not sum to 1, weights in some sources only or
+            beside a temperature, a temperature, caps or a budget that are not positive, or ``redistribute`` without
+            a budget.
+    """
+    if not epochs:
         raise FarspanError("the mixture has no source; name at least one")
     if on_cap not in ON_CAP:
         raise FarspanError(f"on_cap {on_cap!r}: choose one of {', '.join(ON_CAP)}")
@@ -124,21 +144,32 @@ def _check(sources: Mapping[str, Source], tokens: int | None, on_cap: str) -> No
             'on_cap "redistribute" without a budget would read every source to its cap, whatever the weights; '
             'give tokens, or on_cap = "stop"'
         )
-    for name, source in sources.items():
-        if source.available < 1:
-            raise FarspanError(f"source {name!r} has no token; leave it out, or make the documents from more input")
-        if not (math.isfinite(source.epochs) and source.epochs > 0):
-            raise FarspanError(f"source {name!r}: epochs {source.epochs}: the cap must be a positive, finite number")
+    for name, cap in epochs.items():
+        if not (math.isfinite(cap) and cap > 0):
+            raise FarspanError(f"source {name!r}: epochs {cap}: the cap must be a positive, finite number")
+    if temperature is not None and not temperature > 0:
+        raise FarspanError(f"temperature {temperature}: must be above 0; 1 is by size, inf the same for all")
+    given = {name: weight for name, weight in weights.items() if weight is not None}
+    if not given:
+        return
+    if temperature is not None:
+        raise FarspanError(f"temperature {temperature} and weights (of {', '.join(given)}): give one or the other")
+    missing = [name for name in weights if name not in given]
+    if missing:
+        raise FarspanError(f"source {missing[0]!r} has no weight, others have; give it one, or leave all out")
+    for name, weight in given.items():
+        if not (math.isfinite(weight) and weight > 0):
+            raise FarspanError(f"source {name!r}: weight {weight}: must be above 0; leave a source out to skip it")
+    total = math.fsum(given.values())
+    if abs(total - 1) > WEIGHTS_SUM:
+        cure = ", ".join(f"{name} = {weight / total:.6g}" for name, weight in given.items())
+        raise FarspanError(f"the weights sum to {total:.6g}, not to 1; normalised they are {cure}")
 
 
 def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[str, Fraction]:
-    given = {name: source.weight for name, source in sources.items() if source.weight is not None}
-    if given and temperature is not None:
-        raise FarspanError(f"temperature {temperature} and weights (of {', '.join(given)}): give one or the other")
-    if not given:
+    sizes = {name: source.weight for name, source in sources.items() if source.weight is not None}
+    if not sizes:
         temperature = 1.0 if temperature is None else temperature
-        if not temperature > 0:
-            raise FarspanError(f"temperature {temperature}: must be above 0; 1 is by size, inf the same for all")
         largest = max(source.available for source in sources.values())
         sizes = {
             # exact where it can be; else relative to the largest, so that no temperature overflows
@@ -147,18 +178,6 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
         }
         if not min(sizes.values()) > 0:
             raise FarspanError(f"temperature {temperature}: is so low that sources get nothing; raise it")
-    else:
-        missing = [name for name in sources if name not in given]
-        if missing:
-            raise FarspanError(f"source {missing[0]!r} has no weight, others have; give it one, or leave all out")
-        for name, weight in given.items():
-            if not (math.isfinite(weight) and weight > 0):
-                raise FarspanError(f"source {name!r}: weight {weight}: must be above 0; leave a source out to skip it")
-        total = math.fsum(given.values())
-        if abs(total - 1) > WEIGHTS_SUM:
-            cure = ", ".join(f"{name} = {weight / total:.6g}" for name, weight in given.items())
-            raise FarspanError(f"the weights sum to {total:.6g}, not to 1; normalised they are {cure}")
-        sizes = given
     exact = {name: _decimal(size) for name, size in sizes.items()}
     whole = sum(exact.values())
     return {name: size / whole for name, size in exact.items()}

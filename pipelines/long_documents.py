@@ -62,12 +62,16 @@ def plan_documents(options: LongCorpus) -> Job | None:
     Documents are the same for every seed and compression of the corpus.
 
     Raises:
-        FarspanError: the recipe is wrong, or input is missing.
+        FarspanError: the recipe is wrong, input is missing, or the corpus could not be made of the documents whatever
+            they are.
     """
     recipe = read_recipe(options.recipe)
     inputs = recipe.inputs(options.recipe)
     if not inputs:
         return None
+    shard_count(options.shards, 0)
+    if options.split == "held-out" and not recipe.held_out:
+        raise FarspanError(f"{options.recipe}: --split held-out, but no document would be held out; add held_out = ...")
     return documents_job.plan(
         documents_job.Documents(
             inputs,
@@ -81,7 +85,10 @@ def plan_documents(options: LongCorpus) -> Job | None:
 
 def _documents_folder(options: LongCorpus, recipe: MixtureRecipe) -> str:
     if recipe.documents is not None:
-        return absolute(recipe.documents)
+        folder = absolute(recipe.documents)
+        if folder == absolute(options.output):
+            raise FarspanError(f"--output {options.output}: is the folder of the recipe's documents; give another")
+        return folder
     if all(source.input is None for source in recipe.sources.values()):
         raise FarspanError(
             f"{options.recipe}: neither documents nor inputs; add documents = ... of `farspan documents`, "
@@ -153,7 +160,14 @@ def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) 
             f"{options.recipe}: [sources.{source}]: {documents} has no such source{nearest(source, known)}; "
             f"it has {', '.join(known)}"
         )
-    tokens = tokens_of_split(parent.counts[source], options.split)
+    count = parent.counts[source]
+    if not count["written"]:
+        raise FarspanError(
+            f"{options.recipe}: [sources.{source}]: {documents} has no document of it: of {count['read']:,} read, "
+            f"{count['filtered']:,} were filtered (below min_characters or min_tokens, or without text) and "
+            f"{count['rejected']:,} rejected (see {documents}/rejects); leave the source out, or make other documents"
+        )
+    tokens = tokens_of_split(count, options.split)
     if not tokens:
         raise FarspanError(
             f"{options.recipe}: [sources.{source}]: {documents} has no {options.split} document of it; "

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from corpora.concatenation import Packing
 from corpora.errors import FarspanError
+from corpora.mixture import check_request
 from corpora.readers import ReadOptions
 from corpora.windows import check_stride
 from pipelines.inputs import Input
 from trainer.settings import parse
+
+SHARES = ("weight", "epochs")  # what a source says of the mixture; the rest is how its input is read
+MAKING = ("tokenizer", "sentences", "held_out")  # what the recipe says of documents that are to be made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +121,7 @@ def read_recipe(file: str) -> MixtureRecipe:
 
     Raises:
         FarspanError: no such file, no TOML, an unknown key (with the nearest known one), a missing one, a value of
-            another type or out of range.
+            another type or out of range, shares that no sizes of the sources could make right, or a key without effect.
     """
     try:
         with open(file, "rb") as handle:
@@ -138,7 +142,29 @@ def read_recipe(file: str) -> MixtureRecipe:
             sources[name].read_options()
         except FarspanError as error:
             raise FarspanError(f"{file}: [sources.{name}] {error}") from error
-    return replace(recipe, sources=sources)
+    recipe = replace(recipe, sources=sources)
+    _refuse_idle(recipe, file)
+    weights, epochs = ({name: getattr(source, key) for name, source in sources.items()} for key in SHARES)
+    try:
+        check_request(weights, epochs, recipe.tokens, recipe.temperature, recipe.on_cap)
+    except FarspanError as error:
+        raise FarspanError(f"{file}: {error}") from error
+    return recipe
+
+
+def _refuse_idle(recipe: MixtureRecipe, file: str) -> None:
+    """Raise a ``FarspanError`` for what says how to make documents, where a recipe takes finished ones."""
+    if recipe.documents is None or any(source.input is not None for source in recipe.sources.values()):
+        return
+    cure = "drop it, or give every source an input to make the documents from"
+    for key in MAKING:
+        if getattr(recipe, key) != getattr(MixtureRecipe, key):
+            raise FarspanError(f"{file}: {key} has no effect with documents and no input; {cure}")
+    untouched = MixtureSource()
+    for name, source in recipe.sources.items():
+        for key in (one.name for one in fields(source) if one.name not in SHARES):
+            if getattr(source, key) != getattr(untouched, key):
+                raise FarspanError(f"{file}: [sources.{name}] {key} has no effect with documents and no input; {cure}")
 
 
 def nearest(name: str, known: list[str]) -> str:

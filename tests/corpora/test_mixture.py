@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.mixture import Source, mix, take
+from corpora.mixture import Source, check_request, mix, take
 
 names = st.sampled_from(["books", "news", "films", "talk"])
 sizes = st.dictionaries(names, st.integers(1_000, 10**12), min_size=1)
@@ -108,6 +108,7 @@ def test_the_reason_names_the_source_that_ended_the_mixture():
         ({"a": Source(10, math.nan)}, {}, "weight nan"),
         ({"a": Source(10, 1.0)}, {"temperature": 2.0}, "give one or the other"),
         ({"a": Source(10)}, {"temperature": 0.0}, r"temperature 0\.0: must be above 0"),
+        ({"a": Source(10)}, {"temperature": math.nan}, "temperature nan: must be above 0"),
         ({"a": Source(1), "b": Source(10**9)}, {"temperature": 0.001}, "so low that sources get nothing"),
         ({"a": Source(10, epochs=-1)}, {}, "'a': epochs -1"),
         ({"a": Source(10, epochs=math.inf)}, {}, "epochs inf"),
@@ -121,6 +122,27 @@ def test_the_reason_names_the_source_that_ended_the_mixture():
 def test_what_cannot_be_mixed_is_refused(sources, options, message):
     with pytest.raises(FarspanError, match=message):
         mix(sources, **options)
+
+
+@given(sizes, st.data())
+def test_what_is_wrong_at_every_size_is_refused_before_sizes_are_known(available, data):
+    weights = {name: data.draw(st.sampled_from([None, 1 / len(available), 0.7, -0.5])) for name in available}
+    epochs = {name: data.draw(st.sampled_from([1.0, 0.5, 0.0, math.nan])) for name in available}
+    asked = data.draw(st.tuples(st.sampled_from([None, 10**4, -5]), st.sampled_from([None, 2.0, -1.0])))
+    on_cap = data.draw(st.sampled_from(["stop", "redistribute"]))
+    sources = {name: Source(tokens, weights[name], epochs[name]) for name, tokens in available.items()}
+    early = refusal(check_request, weights, epochs, *asked, on_cap)
+    late = refusal(mix, sources, *asked, on_cap)
+    assert early == late or "less than one token" in late
+
+
+def refusal(function, *arguments):
+    """What is said against the arguments; empty where they are taken."""
+    try:
+        function(*arguments)
+    except FarspanError as error:
+        return str(error)
+    return ""
 
 
 def keys_of(count):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -293,6 +295,20 @@ def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
         ('tokenizer = "t"', {"books": 'input = "no/such/file"'}, r"books=no/such/file: matches no file"),
         ('tokenizer = "t"', {"books": 'input = "x"', "news": ""}, r"\[sources\.news\] has no input, others have"),
         ("= 3", {"books": ""}, "is no TOML"),
+        ('tokenizer = "t"', {"books": ""}, "tokenizer has no effect with documents and no input; drop it"),
+        ('sentences = "spacy"', {"books": ""}, "sentences has no effect"),
+        ("held_out = 0.1", {"books": ""}, "held_out has no effect"),
+        *(
+            ("", {"books": "", "news": line}, rf"\[sources\.news\] {line.split()[0]} has no effect with documents")
+            for line in (
+                "min_tokens = 5",
+                "min_characters = 5",
+                'preprocess = ["squeeze-blank"]',
+                'format = "text"',
+                'text_field = "body"',
+                'id_field = "id"',
+            )
+        ),
     ],
 )
 def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, sources, message):
@@ -301,6 +317,51 @@ def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, s
         build(recipe, tmp_path / "corpus")
     assert str(refused.value).startswith(recipe)
     assert not os.path.exists(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "options", "message"),
+    [
+        ("", "weight = 0.7", {}, r"sum to 1\.4"),
+        ("", "weight = -0.7", {}, r"'news': weight -0\.7"),
+        ("", "epochs = -1", {}, r"'news': epochs -1\.0"),
+        ("tokens = -5", "", {}, "tokens -5: give a positive budget"),
+        ("temperature = 0", "", {}, r"temperature 0\.0: must be above 0"),
+        (
+            "temperature = 2",
+            "weight = 0.5",
+            {},
+            r"temperature 2\.0 and weights \(of news, talk\): give one or the other",
+        ),
+        ('on_cap = "redistribute"', "", {}, "without a budget"),
+        ("", "", {"shards": -1}, "--shards -1"),
+        ("", "", {"split": "held-out"}, "--split held-out, but no document would be held out"),
+        ('documents = "{folder}/corpus"', "", {}, "is the folder of the recipe's documents"),
+    ],
+)
+def test_nothing_is_tokenised_for_a_corpus_that_cannot_be(tmp_path, run, text, line, options, message):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "text.txt").write_text("the quick brown fox")
+    table = f'input = "{tmp_path}/text.txt"\n{line}'
+    text = f'tokenizer = "{tmp_path}/tokenizer"\n' + text.format(folder=tmp_path)
+    recipe = write_recipe(tmp_path, None, text, news=table, talk=table)
+    flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    status, _, err = run("corpus", "long", recipe, "--output", tmp_path / "corpus", *flags)
+    assert status == 1
+    assert re.search(message, err)
+    assert not (tmp_path / "corpus").exists()
+    assert not (tmp_path / "corpus.documents").exists()
+
+
+def test_a_source_of_which_everything_was_filtered_says_so(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "news.jsonl").write_text('{"text": "the quick brown fox"}\n' * 3 + '{"title": "lazy dogs"}\n')
+    source = f'input = "{tmp_path}/news.jsonl"\nmin_characters = 100'
+    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', news=source)
+    options = LongCorpus(recipe, str(tmp_path / "corpus"))
+    run_job(replace(plan_documents(options), error_budget=1.0), Engine(workers=1))
+    with pytest.raises(FarspanError, match=r"no document of it: of 4 read, 3 were filtered .* and 1 rejected"):
+        plan(options)
 
 
 def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
