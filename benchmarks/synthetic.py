@@ -13,7 +13,7 @@ import os
 import numpy as np
 import pyarrow as pa
 
-from corpora.documents import documents_schema
+from corpora.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.files import LocalFiles
 from corpora.keyed import make_key
 from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, write_manifest
@@ -110,14 +110,8 @@ def make_documents(folder: str, count: int) -> None:
         path = os.path.join(folder, "shards", shard_name(block, len(blocks(count))))
         with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(batch)
-        totals = {
-            "documents": size,
-            "tokens": int(lengths.sum()),
-            "sentences": size,
-            "held_out_documents": 0,
-            "held_out_tokens": 0,
-            "max_tokens": int(lengths.max()),
-        }
+        totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
+        add_document_totals(totals, batch)
         receipts.append(Receipt(str(block), tuple(info), totals, {"synthetic": {"read": size, "written": size}}))
     _finish(folder, "farspan.documents", {"builder": "synthetic"}, tokenizer, receipts, None)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.coverage import gaps
-from corpora.documents import documents_schema
+from corpora.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.keyed import id_keys, make_key
 from corpora.manifest import Manifest
 from corpora.ragged import Ragged
@@ -43,15 +43,13 @@ class DocumentsCheck:
 
     def __init__(self, manifest: Manifest) -> None:
         self.schema = documents_schema(manifest.tokenizer["vocab_size"])
-        names = ("documents", "tokens", "sentences", "held_out_documents", "held_out_tokens", "max_tokens")
-        self.counted = dict.fromkeys(names, 0)
+        self.counted = dict.fromkeys(DOCUMENT_TOTALS, 0)
         self._keys: set[bytes] = set()  # of ids, since ids themselves are many times larger
 
     def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
         for number, batch in enumerate(batches):
             tokens = Ragged.from_arrow(batch.column("tokens"))
             sentences = Ragged.from_arrow(batch.column("sentence_starts"))
-            held = batch.column("held_out").to_numpy(zero_copy_only=False)
             place = f"{name} batch {number}"
             yield from token_range(place, tokens, manifest)
             yield from ascending(place, "sentence_starts", sentences, tokens.lengths)
@@ -60,13 +58,7 @@ class DocumentsCheck:
                 if key in self._keys:
                     yield f"{place}: document id {document!r} occurs twice"
                 self._keys.add(key)
-            counted = self.counted
-            counted["documents"] += len(batch)
-            counted["tokens"] += int(tokens.lengths.sum())
-            counted["sentences"] += int(sentences.lengths.sum())
-            counted["held_out_documents"] += int(held.sum())
-            counted["held_out_tokens"] += int(tokens.lengths[held].sum())
-            counted["max_tokens"] = max(counted["max_tokens"], int(tokens.lengths.max(initial=0)))
+            add_document_totals(self.counted, batch)
 
     def end(self) -> Problems:
         return iter(())

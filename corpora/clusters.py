@@ -197,23 +197,25 @@ def groups(
     neighbours: Ragged,
     similarities: np.ndarray,
     keys: np.ndarray,
+    min_documents: int,
     max_documents: int,
     min_similarity: float = -np.inf,
 ) -> Ragged:
     """Clusters from neighbour lists: documents that go through as seeds in key order take their nearest free ones.
 
-    A seed that finds no free neighbour stays free itself, for a later seed to take.
+    A seed that finds too few takes none, and stays free itself, for a later seed to take. Where one document is enough,
+    those that are free in the end are groups of their own.
 
     Args:
         neighbours: n rows of document numbers, best first.
         similarities: ``(edges,)``, beside ``neighbours.values``.
         keys: ``(n, 2)`` uint64.
-        max_documents: of a group, its seed included.
+        min_documents, max_documents: of a group, its seed included; 1 <= min <= max.
         min_similarity: to the seed.
 
     Returns:
-        A row of int64 a group, seed first, then by falling similarity; groups in the order of their seeds' keys; each
-        document at most once.
+        A row of int64 a group, seed first, then by falling similarity; groups in the order of their seeds' keys, those
+        of one document last; each document at most once.
     """
     seeds = np.lexsort((keys[:, 1], keys[:, 0]))
     documents, sizes = _groups(
@@ -221,9 +223,13 @@ def groups(
         neighbours.offsets,
         np.asarray(similarities, np.float32),
         seeds,
+        max(min_documents, 2),
         max_documents,
         min_similarity,
     )
+    if min_documents == 1:
+        alone = seeds[~np.isin(seeds, documents)]
+        documents, sizes = np.append(documents, alone), np.append(sizes, np.ones_like(alone))
     return Ragged.from_lengths(documents, sizes)
 
 
@@ -233,6 +239,7 @@ def _groups(
     offsets: np.ndarray,
     similarities: np.ndarray,
     seeds: np.ndarray,
+    least: int,
     most: int,
     least_similarity: float,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -252,8 +259,8 @@ def _groups(
                 free[other] = False
                 documents[used + size] = other
                 size += 1
-        if size == 1:
-            free[seed] = True
+        if size < least:
+            free[documents[used : used + size]] = True
             continue
         sizes[count] = size
         used += size

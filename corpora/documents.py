@@ -31,6 +31,33 @@ def documents_schema(vocab_size: int) -> pa.Schema:
     )
 
 
+DOCUMENT_TOTALS = (
+    "documents",
+    "clustered_documents",
+    "tokens",
+    "sentences",
+    "held_out_documents",
+    "held_out_clustered_documents",
+    "held_out_tokens",
+    "max_tokens",
+)
+
+
+def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
+    """Count the rows of a batch of ``documents_schema`` into ``totals``, which has all ``DOCUMENT_TOTALS``."""
+    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+    held = batch.column("held_out").to_numpy(zero_copy_only=False)
+    clustered = batch.column("cluster").is_valid().to_numpy(zero_copy_only=False)
+    totals["documents"] += len(batch)
+    totals["clustered_documents"] += int(clustered.sum())
+    totals["tokens"] += int(lengths.sum())
+    totals["sentences"] += int(Ragged.from_arrow(batch.column("sentence_starts")).lengths.sum())
+    totals["held_out_documents"] += int(held.sum())
+    totals["held_out_clustered_documents"] += int((held & clustered).sum())
+    totals["held_out_tokens"] += int(lengths[held].sum())
+    totals["max_tokens"] = max(totals["max_tokens"], int(lengths.max(initial=0)))
+
+
 @dataclass(frozen=True)
 class HeldOut:
     """Which documents are kept apart, decided by the document's id, or by its cluster where it has one.

@@ -44,7 +44,7 @@ class ClusterCorpus:
         min_similarity: of a neighbour to its seed.
         max_jaccard: neighbours whose word 5-grams are more like the seed's are near-duplicates and not taken.
         seed: of every keyed choice.
-        split: ``train`` or ``held-out`` documents; with neighbours, theirs.
+        split: ``train`` or ``held-out`` documents; None for those of the neighbours, without these ``train``.
         shards: number of shards; 0 gives each up to about 16 million tokens.
         compression: None, ``lz4`` or ``zstd``.
         fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
@@ -58,7 +58,7 @@ class ClusterCorpus:
     min_similarity: float | None = None
     max_jaccard: float | None = 0.8
     seed: int = 0
-    split: str = "train"
+    split: str | None = None
     shards: int = 0
     compression: str | None = None
     fan_in: int = FAN_IN
@@ -68,17 +68,29 @@ def plan(options: ClusterCorpus) -> Job:
     """Check the options and lay out the tasks.
 
     Raises:
-        FarspanError: an artefact is missing, the neighbours are of other documents, nothing in the split, or a number
-            is out of range.
+        FarspanError: an artefact is missing, the neighbours are of other documents or of another split, no document or
+            no cluster in the split, a number out of range, or a bound on neighbours without these.
     """
     documents, output = absolute(options.documents), absolute(options.output)
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
-    if options.neighbours is None and options.min_similarity is not None:
-        raise FarspanError(f"--min-similarity {options.min_similarity}: is that of neighbours; give --neighbours")
+    for name in ("min_similarity", "max_jaccard"):
+        if options.neighbours is None and getattr(options, name) != getattr(ClusterCorpus, name):
+            flag = name.replace("_", "-")
+            raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     graph = None if options.neighbours is None else read_neighbours(absolute(options.neighbours), documents)
-    split = options.split if graph is None else graph.config["split"]
+    split = options.split or ("train" if graph is None else graph.config["split"])
+    if graph is not None and split != graph.config["split"]:
+        raise FarspanError(
+            f"--split {split}: the neighbours are of {graph.config['split']} documents; leave it out, or give "
+            f"--neighbours made from vectors of the {split} documents"
+        )
     tokens = some_tokens(documents, parent, split)
+    if graph is None and not _clustered(parent, split):
+        raise FarspanError(
+            f"{documents}: none of its {split} documents names a cluster; give --neighbours, or make the documents "
+            "with --cluster-field, or from a format of clusters"
+        )
     shards = shard_count(options.shards, tokens)
     config = {
         "builder": "clusters",
@@ -93,13 +105,19 @@ def plan(options: ClusterCorpus) -> Job:
     stages: list[Stage] = []
     place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, split == "held-out", starts)
     if graph is not None:
-        stages, placements = _grouping(options, rows.max_documents, graph, output, starts)
+        stages, placements = _grouping(options, rows, graph, output, starts)
         place = ReadPlacements(placements, starts, shards, split == "held-out")
     spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
     order = make_key(options.seed, "order in clusters")
     work = PackClusters(spills, options.packing, rows, order, parent.tokenizer["vocab_size"], options.compression)
     stages += [*spilling, pack_stage(output, shards, tokens, work)]
     return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
+
+
+def _clustered(documents: Manifest, split: str) -> int:
+    """How many documents of the split are in a cluster."""
+    held_out = documents.totals["held_out_clustered_documents"]
+    return held_out if split == "held-out" else documents.totals["clustered_documents"] - held_out
 
 
 def _origin(options: ClusterCorpus, output: str) -> dict[str, object]:
@@ -133,7 +151,7 @@ class PlaceClusters:
 
 
 def _grouping(
-    options: ClusterCorpus, most: int, graph: Manifest, output: str, starts: tuple[int, ...]
+    options: ClusterCorpus, rows: ClusterRows, graph: Manifest, output: str, starts: tuple[int, ...]
 ) -> tuple[list[Stage], tuple[str, ...]]:
     """The stage that makes groups of neighbours, and the files that say where their documents go."""
     neighbours = absolute(options.neighbours or "")
@@ -148,7 +166,7 @@ def _grouping(
     ]
     # of linking only what it calls a near-duplicate
     near_duplicates = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
-    work = GroupShard(most, near_duplicates, make_key(options.seed, "groups"), starts)
+    work = GroupShard(rows, near_duplicates, make_key(options.seed, "groups"), starts)
     return [Stage("group", tasks, work, "documents")], tuple(placements)
 
 
@@ -156,7 +174,7 @@ def _grouping(
 class GroupShard:
     """Make groups of the clusters of one shard of neighbours; a group's number is its seed's row in the documents."""
 
-    max_documents: int
+    rows: ClusterRows
     linking: Linking
     key: bytes
     starts: tuple[int, ...]
@@ -181,7 +199,9 @@ class GroupShard:
         near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is not above any floor
         ids = cluster.rows.column("document_id").to_pylist()
         keys = id_keys(self.key, ids)
-        made = groups(graph.neighbours, near, keys, self.max_documents, self.linking.floor)
+        made = groups(
+            graph.neighbours, near, keys, self.rows.min_documents, self.rows.max_documents, self.linking.floor
+        )
         rows = cluster.rows.column("document_row").to_numpy()
         documents, heads, sizes = made.values, made.offsets[:-1], made.lengths
         zeros = np.zeros(len(documents), np.int64)

@@ -10,7 +10,7 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
-from corpora.documents import documents_schema
+from corpora.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.files import Files
 from corpora.manifest import ShardInfo
 from corpora.readers import Reject
@@ -25,7 +25,7 @@ class DocumentsShard:
     """Counts what it writes.
 
     Attributes:
-        totals: documents, tokens, sentences, the held-out ones among them, and the longest document.
+        totals: ``corpora.documents.DOCUMENT_TOTALS``.
         counts: source -> documents ``written``, their ``tokens``, and the ``held_out_tokens`` among these.
         ids: document ids in row order, where they are kept.
         info: the shard, once the ``with`` block has ended.
@@ -39,8 +39,7 @@ class DocumentsShard:
         self._place = (files, path, documents_schema(vocab_size), self.ROWS_PER_BATCH, compression)
         self._keep_ids = keep_ids
         self._stack = ExitStack()
-        names = ("documents", "tokens", "sentences", "held_out_documents", "held_out_tokens", "max_tokens")
-        self.totals = dict.fromkeys(names, 0)
+        self.totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
         self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.ids: list[str] = []
         self._info: list[ShardInfo] = []
@@ -60,17 +59,10 @@ class DocumentsShard:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)
+        add_document_totals(self.totals, batch)
         # (documents,) tokens of each, and whether it is held out
         lengths = np.diff(batch.column("tokens").offsets.to_numpy())
         held = batch.column("held_out").to_numpy(zero_copy_only=False)
-        sentences = batch.column("sentence_starts").offsets
-        totals = self.totals
-        totals["documents"] += len(batch)
-        totals["tokens"] += int(lengths.sum())
-        totals["sentences"] += sentences[-1].as_py() - sentences[0].as_py() if len(batch) else 0
-        totals["held_out_documents"] += int(held.sum())
-        totals["held_out_tokens"] += int(lengths[held].sum())
-        totals["max_tokens"] = max(totals["max_tokens"], int(lengths.max(initial=0)))
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources):
             own = sources == source

@@ -80,11 +80,12 @@ def make_documents(
         held = rows % held_out == 0
         source = np.array(sources)[rows % len(sources)]
         cluster = rows % clusters if clusters else rows
+        clustered = (rows % 7 > 0) & (clusters > 0)
         batch = pa.record_batch(
             [
                 pa.array([f"{source[row]}:{shard}:{row}" for row in range(documents)]),
                 pa.array(source),
-                pa.array(cluster, pa.int64(), mask=(rows % 7 == 0) | (clusters == 0)),
+                pa.array(cluster, pa.int64(), mask=~clustered),
                 pa.array(held),
                 tokens.to_arrow(schema.field("tokens").type),
                 sentences.to_arrow(pa.list_(pa.int32())),
@@ -96,9 +97,11 @@ def make_documents(
             writer.write(batch)
         totals = {
             "documents": documents,
+            "clustered_documents": int(clustered.sum()),
             "tokens": int(lengths.sum()),
             "sentences": len(sentences.values),
             "held_out_documents": int(held.sum()),
+            "held_out_clustered_documents": int((clustered & held).sum()),
             "held_out_tokens": int(lengths[held].sum()),
             "max_tokens": int(lengths.max()),
         }

@@ -44,9 +44,12 @@ seeds with their nearest neighbours, of any documents:
     )
     parser.add_argument("--min-similarity", type=float, help="of a neighbour to its seed (default: none)")
     parser.add_argument(
-        "--max-jaccard", type=float, default=0.8, help="neighbours with more word 5-grams of the seed are not taken"
+        "--max-jaccard",
+        type=float,
+        default=0.8,
+        help="neighbours with more word 5-grams of the seed are not taken (default .8)",
     )
-    split_flag(parser)
+    split_flag(parser, None, "default: train, or that of the neighbours")
     job_flags(parser)
 
 

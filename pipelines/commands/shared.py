@@ -36,8 +36,8 @@ def documents_flag(parser: Any) -> None:
     parser.add_argument("--documents", required=True, metavar="DIR", help="folder made by `farspan documents`")
 
 
-def split_flag(parser: Any) -> Any:
-    return parser.add_argument("--split", choices=["train", "held-out"], default="train", help="default: train")
+def split_flag(parser: Any, default: str | None = "train", explained: str = "default: train") -> Any:
+    return parser.add_argument("--split", choices=["train", "held-out"], default=default, help=explained)
 
 
 def sequence_flags(parser: Any) -> None:

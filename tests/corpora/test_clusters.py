@@ -179,22 +179,42 @@ def graphs(draw):
     return Ragged.from_rows(rows, np.int32), np.array([one for row in similarities for one in row], np.float32)
 
 
-@given(graphs(), st.integers(2, 5), st.sampled_from([-np.inf, 0.5]))
-def test_groups_are_seeds_with_their_nearest_free_neighbours(graph, most, least):
+sizes = st.integers(1, 5).flatmap(lambda least: st.tuples(st.just(least), st.integers(least, 6)))
+
+
+@given(graphs(), sizes, st.sampled_from([-np.inf, 0.5]))
+def test_groups_are_seeds_with_their_nearest_free_neighbours(graph, sizes, floor):
     neighbours, similarities = graph
+    least, most = sizes
     keys = keys_of(len(neighbours))
-    made = groups(neighbours, similarities, keys, most, least)
+    made = groups(neighbours, similarities, keys, least, most, floor)
     found = [made[row].tolist() for row in range(len(made))]
+    near = Ragged(similarities, neighbours.offsets)
     free = set(range(len(neighbours)))
+
+    def group_of(seed):
+        pairs = zip(neighbours[seed].tolist(), near[seed], strict=True)
+        return [seed, *(other for other, value in pairs if other in free and value >= np.float32(floor))][:most]
+
     expected = []
-    for seed in sorted(free, key=lambda document: tuple(keys[document])):
-        if seed in free:
-            lists = zip(neighbours[seed], Ragged(similarities, neighbours.offsets)[seed], strict=True)
-            group = [seed, *(int(other) for other, near in lists if other in free and near >= np.float32(least))][:most]
-            if len(group) > 1:
-                expected.append(group)
-                free -= set(group)
+    seeds = sorted(free, key=lambda document: tuple(keys[document]))
+    for seed in seeds:
+        if seed in free and len(group := group_of(seed)) >= max(least, 2):
+            expected.append(group)
+            free -= set(group)
+    assert all(len(group_of(seed)) < max(least, 2) for seed in free)  # nothing more could be made of the others
+    expected += [[seed] for seed in seeds if least == 1 and seed in free]
     assert found == expected
+
+
+def test_a_group_that_stays_too_small_leaves_its_documents_to_later_seeds():
+    first, *others = sorted(range(4), key=lambda document: tuple(keys_of(4)[document]))
+    rows = [[other for other in range(4) if other != own] if own != first else others[:1] for own in range(4)]
+    near = np.concatenate([np.linspace(1, 0.5, len(row)) for row in rows])
+    found = groups(Ragged.from_rows(rows, np.int32), near, keys_of(4), 4, 4)
+    assert len(found) == 1
+    assert sorted(found[0].tolist()) == [0, 1, 2, 3]
+    assert found[0][0] == others[0]
 
 
 def test_groups_do_not_depend_on_how_documents_are_numbered():
@@ -203,11 +223,11 @@ def test_groups_do_not_depend_on_how_documents_are_numbered():
     rows = [rng.permutation(np.delete(np.arange(count), own))[:5] for own in range(count)]
     near = np.sort(rng.random((count, 5)).astype(np.float32))[:, ::-1]
     keys = keys_of(count)
-    found = groups(Ragged.from_rows(rows, np.int32), near.ravel(), keys, 4)
+    found = groups(Ragged.from_rows(rows, np.int32), near.ravel(), keys, 3, 4)
     names = rng.permutation(count)  # new number -> old number
     number = np.argsort(names)
     turned = groups(
-        Ragged.from_rows([number[rows[old]] for old in names], np.int32), near[names].ravel(), keys[names], 4
+        Ragged.from_rows([number[rows[old]] for old in names], np.int32), near[names].ravel(), keys[names], 3, 4
     )
     assert [names[turned[row]].tolist() for row in range(len(turned))] == [
         found[row].tolist() for row in range(len(found))

@@ -201,12 +201,40 @@ def test_clusters_of_a_file_of_lists_become_rows(tmp_path):
     assert "1 of 8 documents left out (in no cluster, in a small one" in summary(manifest)
 
 
-def test_documents_without_clusters_give_an_empty_corpus(tmp_path):
+def test_documents_without_clusters_are_refused(tmp_path):
     plain = make_documents(str(tmp_path / "plain"), shards=1, documents=10)
-    manifest = build(plain, tmp_path / "corpus")
+    with pytest.raises(FarspanError, match="none of its train documents names a cluster; give --neighbours, or make"):
+        job(plain, tmp_path / "corpus")
+    # rows 0 and 7 are held out and in no cluster
+    mixed = make_documents(str(tmp_path / "mixed"), shards=1, documents=10, held_out=7, clusters=3)
+    job(mixed, tmp_path / "corpus")
+    with pytest.raises(FarspanError, match="none of its held-out documents names a cluster"):
+        job(mixed, tmp_path / "corpus", split="held-out")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_the_split_of_neighbours_is_theirs(documents, neighbours, tmp_path):
+    with pytest.raises(FarspanError, match="--split held-out: the neighbours are of train documents; leave it out"):
+        job(documents, tmp_path / "corpus", neighbours, split="held-out")
+    given, left_out = (
+        job(documents, tmp_path / "corpus", neighbours, split=split).head.config["split"] for split in ("train", None)
+    )
+    assert given == left_out == "train"
+    assert job(documents, tmp_path / "corpus", split="held-out").head.config["split"] == "held-out"
+
+
+@pytest.mark.parametrize("least", [1, 4])
+def test_a_least_number_of_documents_is_met_by_every_group(documents, neighbours, tmp_path, least):
+    manifest = build(documents, tmp_path / "corpus", neighbours, rows={"min_documents": least, "max_documents": 4})
     assert verify(str(tmp_path / "corpus")) == []
-    assert manifest.totals["sequences"] == 0
-    assert manifest.counts["made"]["filtered"] == manifest.counts["made"]["read"] == 8
+    totals = manifest.totals
+    alone = sum(not row["held_out"] for row in known_documents(documents).values())
+    if least == 1:
+        assert totals["grouped_documents"] == alone
+        assert totals["groups"] > totals["grouped_documents"] / 4
+    else:
+        assert totals["grouped_documents"] == 4 * totals["groups"] > 0
+        assert totals["clusters_left_out"] < totals["groups"]  # only where first sentences do not fit
 
 
 def test_workers_and_the_merge_level_change_no_byte(documents, neighbours, reference, grouped, tmp_path):
@@ -262,4 +290,6 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, neighbours, t
         job(documents, output, neighbours, min_similarity=float("nan"))
     with pytest.raises(FarspanError, match=r"--min-similarity 0\.5: is that of neighbours; give --neighbours"):
         job(documents, output, min_similarity=0.5)
+    with pytest.raises(FarspanError, match=r"--max-jaccard 0\.5: is that of neighbours; give --neighbours"):
+        job(documents, output, max_jaccard=0.5)
     assert not output.exists()
