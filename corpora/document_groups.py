@@ -39,21 +39,20 @@ class Groups:
         documents: a row a group, int64, in the order of adding; the seed is first.
         similarities: float32 beside ``documents.values``, to the document whose neighbour it was; nan for seeds.
         uses: ``(n,)`` int32, in how many groups each document is.
-        met: ``(pairs,)`` bool: a group, perhaps one that was given up, had one document of the pair and would else have
-            taken the other.
+        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps one that was given up, had the first document and
+            would else have taken the second, which is of the same family.
     """
 
     documents: Ragged
     similarities: np.ndarray
     uses: np.ndarray
-    met: np.ndarray
+    refused: np.ndarray
 
 
 def document_groups(
     neighbours: Ragged,
     similarities: np.ndarray,
-    apart: Ragged,
-    pair_numbers: np.ndarray,
+    families: np.ndarray,
     sizes: np.ndarray,
     seeds: np.ndarray,
     candidates: np.ndarray,
@@ -61,32 +60,22 @@ def document_groups(
 ) -> Groups:
     """Grow a group from every seed that is in no earlier group.
 
-    A group takes the first neighbour of its query that fits, has uses left and is ``apart`` from none of its documents;
-    then the next. The query is the seed; in a chain it is, of the documents whose list still has one to give, the one
-    added last.
+    A group takes the first neighbour of its query that fits, has uses left and is of no family that the group has a
+    document of; then the next. The query is the seed; in a chain it is, of the documents whose list still has one to
+    give, the one added last.
 
     Args:
         neighbours: n rows of int32, in the order in which they are to be tried.
         similarities: float32 beside ``neighbours.values``, falling in every row.
-        apart: n rows of document numbers, those that are not to meet the row's; of each pair, both are in the other's.
-        pair_numbers: beside ``apart.values``, the number of the pair.
+        families: ``(n,)`` int64 below n; documents of one family are not to meet.
         sizes: ``(n,)`` int64, tokens of a document in its group; each fits into a sequence by itself.
         seeds: documents, in the order in which they are to be tried.
         candidates: ``(n,)`` bool, documents that may be added to a seed.
     """
-    documents, chosen, ends, uses, met = _grow(
-        neighbours.values,
-        neighbours.offsets,
-        similarities,
-        apart.values,
-        apart.offsets,
-        pair_numbers,
-        sizes,
-        seeds,
-        candidates,
-        limits,
+    documents, chosen, ends, uses, refused = _grow(
+        neighbours.values, neighbours.offsets, similarities, families, sizes, seeds, candidates, limits
     )
-    return Groups(Ragged(documents, ends), chosen, uses, met)
+    return Groups(Ragged(documents, ends), chosen, uses, refused)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -94,9 +83,7 @@ def _grow(
     values: np.ndarray,
     offsets: np.ndarray,
     similarities: np.ndarray,
-    apart: np.ndarray,
-    apart_offsets: np.ndarray,
-    pair_numbers: np.ndarray,
+    families: np.ndarray,
     sizes: np.ndarray,
     seeds: np.ndarray,
     candidates: np.ndarray,
@@ -104,9 +91,10 @@ def _grow(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     capacity, room = limits.capacity, limits.room_per_document
     n = len(sizes)
-    uses, met = np.zeros(n, np.int32), np.zeros(len(pair_numbers) // 2, np.bool_)
-    # stamps: the seed of the last group that a document was put into, or kept out of for the pair in `reason`
-    inside, outside, reason = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
+    uses = np.zeros(n, np.int32)
+    refused, refusals = np.empty((16, 2), np.int64), 0
+    # stamps: the seed of the last group that a document was put into, that a family has a document in, and which
+    inside, taken, member = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
     # the group that is growing: its documents, and its queries with the next edge of each
     most = min(n, capacity // (1 + room)) + 1
     group, steps = np.empty(most, np.int64), np.empty(most, np.float32)
@@ -124,10 +112,7 @@ def _grow(
             group[count], steps[count], inside[added] = added, step, seed
             count += 1
             free -= sizes[added] + room
-            for place in range(apart_offsets[added], apart_offsets[added + 1]):
-                other = apart[place]
-                if outside[other] != seed:
-                    outside[other], reason[other] = seed, pair_numbers[place]
+            taken[families[added]], member[families[added]] = seed, added
             if limits.chain or count == 1:
                 top += 1
                 queries[top], edges[top] = added, offsets[added]
@@ -146,10 +131,13 @@ def _grow(
                     or sizes[other] + room > free
                 ):
                     continue
-                if outside[other] == seed:
-                    met[reason[other]] = True
-                else:
+                if taken[families[other]] != seed:
                     added, step = other, similarities[edge]
+                    continue
+                if refusals == len(refused):
+                    refused = np.concatenate((refused, np.empty_like(refused)))
+                refused[refusals, 0], refused[refusals, 1] = member[families[other]], other
+                refusals += 1
         if capacity - free < limits.least:
             continue
         end = ends[groups] + count
@@ -162,4 +150,4 @@ def _grow(
         groups += 1
         ends[groups] = end
     total = ends[groups]
-    return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), uses, met
+    return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), uses, refused[:refusals].copy()

@@ -19,7 +19,7 @@ from corpora.ragged import Ragged
 def document_path(
     neighbours: Ragged,
     similarities: np.ndarray,
-    apart: Ragged,
+    families: np.ndarray,
     kept: np.ndarray,
     ranks: np.ndarray,
     min_similarity: float = -np.inf,
@@ -30,7 +30,7 @@ def document_path(
         neighbours: n rows of int32, best first, no document twice in a row.
         similarities: float32 beside ``neighbours.values``. A step weighs what the row of the document that it is taken
             from says; where that row has no such link, what the other one's says.
-        apart: n rows of document numbers, those that no step may join with the row's; of two, both are in the other's.
+        families: ``(n,)`` int64; no step joins two documents of one family.
         kept: ``(n,)`` bool.
         ranks: ``(n,)`` int32, distinct: the lowest comes first among equals.
         min_similarity: where a row says less, it has no link.
@@ -40,7 +40,7 @@ def document_path(
         where there is no link between them.
     """
     values, offsets = neighbours.values, neighbours.offsets
-    links = _links(values, offsets, similarities, apart.values, apart.offsets, kept, min_similarity)
+    links = _links(values, offsets, similarities, families, kept, min_similarity)
     forward = values, offsets, similarities, links
     sources, begins, degrees = _sources(values, offsets, links)
     weights = _weights(*forward, sources, begins)
@@ -53,23 +53,18 @@ def _links(
     values: np.ndarray,
     offsets: np.ndarray,
     similarities: np.ndarray,
-    apart: np.ndarray,
-    apart_offsets: np.ndarray,
+    families: np.ndarray,
     kept: np.ndarray,
     min_similarity: float,
 ) -> np.ndarray:
     """``(edges,)`` bool: where a step may be taken."""
     links = np.zeros(len(values), np.bool_)
-    barred = np.full(len(kept), -1, np.int64)  # stamps: the last document that this one is kept apart from
     for row in range(len(kept)):
         if not kept[row]:
             continue
-        barred[row] = row
-        for place in range(apart_offsets[row], apart_offsets[row + 1]):
-            barred[apart[place]] = row
         for edge in range(offsets[row], offsets[row + 1]):
             other = values[edge]
-            links[edge] = kept[other] and barred[other] != row and similarities[edge] >= min_similarity
+            links[edge] = kept[other] and families[other] != families[row] and similarities[edge] >= min_similarity
     return links
 
 

@@ -12,7 +12,7 @@ sequence fills whole ones by itself; its rest begins the last one, which is fill
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numba
@@ -39,7 +39,7 @@ class Linking:
         order: of documents inside a sequence. ``seed``: by falling similarity to the seed, those that are not in its
             list last; ``chain``: as they were added; ``shuffle``: by keys. A path has no seeds: ``seed`` is ``chain``.
         max_uses: sequences that a document may be in. ``path`` uses each document once.
-        min_similarity: neighbours below it are not taken.
+        min_similarity: neighbours below it are not taken; an inner product, as the neighbours' similarities are.
         max_cosine, max_jaccard: a pair above either is a near-duplicate (``Graph.near_duplicates``).
         min_fill: least share of a sequence's capacity taken by text and the room beside it. Emptier sequences are
             taken apart again: their documents count as unused; those of a long document stand and fall together.
@@ -69,6 +69,13 @@ class Linking:
                 raise FarspanError(f"{flag} {share}: must lie between 0 and 1")
 
     @property
+    def resolved(self) -> Linking:
+        """The same policy with neutral values where it does not look at an option: equal ones make equal sequences."""
+        if self.policy != "path":
+            return self
+        return replace(self, order="chain" if self.order == "seed" else self.order, max_uses=1, min_fill=0.0)
+
+    @property
     def floor(self) -> float:
         """Least similarity of neighbours that are taken."""
         return -math.inf if self.min_similarity is None else self.min_similarity
@@ -85,10 +92,14 @@ class Linked:
         sizes: ``(parts,)`` int32, tokens of the piece.
         similarities: ``(parts,)`` float32, to the document it was chosen for, if the sequence has it; nan for seeds,
             for continuations, and where a sequence or a walk begins.
-        leftovers: ``(l,)`` int64, documents in no sequence, ascending.
+        leftovers: ``(l,)`` int64, documents in no sequence and of no family that has one there, and the first by key of
+            families without, ascending.
+        repeated: ``(r,)`` int64, the other documents in no sequence, ascending: near-duplicates of one that is in a
+            sequence or a leftover.
         uses: ``(n,)`` int32, how often each document is used, as a whole.
         refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. ``nearest``, ``chain``:
-            one was in a sequence that would else have taken the other; ``path``: all pairs, none is a step.
+            one was in a sequence that would else have taken the other; ``path``: all pairs of neighbours, none is a
+            step. And each of ``repeated`` with the document that it repeats.
     """
 
     parts: Ragged
@@ -96,6 +107,7 @@ class Linked:
     sizes: np.ndarray
     similarities: np.ndarray
     leftovers: np.ndarray
+    repeated: np.ndarray
     uses: np.ndarray
     refused: np.ndarray
 
@@ -120,19 +132,24 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
         raise FarspanError(f"{n} documents have neighbours, {len(lengths)} have lengths and {len(keys)} have keys")
     graph.check()
     lengths = lengths.astype(np.int64)
+    order, families = np.lexsort((keys[:, 1], keys[:, 0])), graph.families()
     build = _walked if linking.policy == "path" else _grown
-    pieces, refused = build(graph, lengths, np.lexsort((keys[:, 1], keys[:, 0])), packing, linking)
+    pieces, refused = build(graph, families, lengths, order, packing, linking)
     if linking.order == "shuffle":
         pieces = pieces.sorted_by(_draws(keys[pieces.documents.values], pieces.documents.offsets))
     uses = np.bincount(pieces.documents.values[pieces.offsets == 0], minlength=len(lengths))
+    repeated = _repeated(families, uses, order)  # (r, 2)
+    left = uses == 0
+    left[repeated[:, 0]] = False
     return Linked(
         parts=pieces.documents,
         offsets=pieces.offsets.astype(np.int32),
         sizes=pieces.sizes.astype(np.int32),
         similarities=pieces.similarities,
-        leftovers=np.flatnonzero(uses == 0),
+        leftovers=np.flatnonzero(left),
+        repeated=repeated[:, 0],
         uses=uses.astype(np.int32),
-        refused=refused,
+        refused=np.unique(np.sort(np.concatenate([refused, repeated]), axis=1), axis=0),
     )
 
 
@@ -153,15 +170,13 @@ class _Pieces(NamedTuple):
 
 
 def _grown(
-    graph: Graph, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
+    graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
     """Sequences of ``nearest`` and ``chain``, and the near-duplicates that met."""
     kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
     whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; what is left is never empty
     values, row_offsets = graph.neighbours.values, graph.neighbours.offsets
     lists = Ragged(_ties_by_rank(values, row_offsets, graph.similarities, _ranks(order)), row_offsets)
-    pairs = graph.near_duplicate_pairs()
-    apart, pair_numbers = _both_ways(pairs, len(lengths))
     limits = Limits(
         capacity=packing.capacity,
         room_per_document=packing.room_per_document,
@@ -173,8 +188,7 @@ def _grown(
     groups = document_groups(
         lists,
         graph.similarities,
-        apart,
-        pair_numbers,
+        families,
         sizes=lengths - whole * piece,
         seeds=order[kept[order]],
         candidates=kept & (whole == 0),
@@ -196,23 +210,22 @@ def _grown(
         pieces = pieces.sorted_by(
             _places(lists.values, lists.offsets, pieces.documents.values, pieces.documents.offsets)
         )
-    return pieces, pairs[groups.met]
+    return pieces, groups.refused
 
 
 def _walked(
-    graph: Graph, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
+    graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
     """Sequences of ``path``, and all near-duplicates."""
-    kept, pairs = packing.keeps(lengths), graph.near_duplicate_pairs()
-    apart, _ = _both_ways(pairs, len(lengths))
-    path, steps = document_path(graph.neighbours, graph.similarities, apart, kept, _ranks(order), linking.floor)
+    kept = packing.keeps(lengths)
+    path, steps = document_path(graph.neighbours, graph.similarities, families, kept, _ranks(order), linking.floor)
     rows, places, offsets, sizes = greedy_parts(
         lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
     )
     documents = Ragged.from_lengths(path[places], np.bincount(rows))
     similarities = np.where(offsets == 0, steps[places], np.float32(np.nan))
     similarities[documents.offsets[:-1]] = np.nan  # the one before is in another sequence
-    return _Pieces(documents, offsets, sizes, similarities), pairs
+    return _Pieces(documents, offsets, sizes, similarities), graph.near_duplicate_pairs()
 
 
 def _ranks(order: np.ndarray) -> np.ndarray:
@@ -222,11 +235,19 @@ def _ranks(order: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def _both_ways(pairs: np.ndarray, n: int) -> tuple[Ragged, np.ndarray]:
-    """Row i: the partners of document i. Beside them, the numbers of the pairs."""
-    sources, partners = pairs.T.reshape(-1), pairs[:, ::-1].T.reshape(-1)
-    by = np.argsort(sources, kind="stable")
-    return Ragged.from_lengths(partners[by], np.bincount(sources, minlength=n)), by % max(len(pairs), 1)
+def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """``(r, 2)`` int64: unused documents that another of their family stands for, ascending, and that one.
+
+    It is the first used one by key or, where none is used, the first of all.
+    """
+    ranks = _ranks(order).astype(np.int64) + len(order) * (uses == 0)
+    by = np.lexsort((ranks, families))
+    heads = np.ones(len(by), bool)
+    heads[1:] = families[by][1:] != families[by][:-1]
+    stands = np.empty(len(by), np.int64)
+    stands[by] = by[heads][np.cumsum(heads) - 1]
+    unused = np.flatnonzero((uses == 0) & (stands != np.arange(len(by))))
+    return np.stack([unused, stands[unused]], axis=1)
 
 
 @numba.njit(cache=True, nogil=True)

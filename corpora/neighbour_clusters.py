@@ -89,7 +89,10 @@ def edge_graph(cluster: Cluster, linking: Linking) -> Graph:
 
 
 def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.RecordBatch:
-    """``(m, 2)`` pairs of documents as rows of ``NEAR_DUPLICATES``, with what the list of either says of them."""
+    """``(m, 2)`` pairs of documents as rows of ``NEAR_DUPLICATES``, with what the list of either says of them.
+
+    Null where neither lists the other: near-duplicates of near-duplicates.
+    """
     count = len(cluster.rows)
     edges = np.flatnonzero(graph.near_duplicates)
     own = np.searchsorted(graph.neighbours.offsets, edges, side="right") - 1
@@ -104,6 +107,7 @@ def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.Rec
             place = np.minimum(np.searchsorted(names, asked), max(len(names) - 1, 0))
             there = names[place] == asked if len(names) else np.zeros(len(asked), bool)
             row[there] = column[edges[place[there]]]
-        values.append(pa.array(np.where(np.isnan(found[0]), found[1], found[0])))
+        either = np.where(np.isnan(found[0]), found[1], found[0])
+        values.append(pa.array(either, mask=np.isnan(either)))
     ids = cluster.rows.column("document_id").combine_chunks()
     return pa.record_batch([*(ids.take(pa.array(pairs[:, side])) for side in (0, 1)), *values], schema=NEAR_DUPLICATES)

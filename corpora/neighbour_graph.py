@@ -18,8 +18,7 @@ class Graph:
     Attributes:
         neighbours: n rows of int32, document numbers, best first, none twice in a row.
         similarities: ``(edges,)`` float32, beside ``neighbours.values``.
-        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other. They never
-            meet in a sequence of ``nearest`` and ``chain``, and are never one step of a ``path``.
+        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other.
     """
 
     neighbours: Ragged
@@ -53,6 +52,36 @@ class Graph:
         others = self.neighbours.values[edges].astype(np.int64)
         low, high = np.minimum(rows, others), np.maximum(rows, others)
         return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
+
+    def families(self) -> np.ndarray:
+        """``(n,)`` int64, equal for documents that near-duplicates of near-duplicates connect.
+
+        Of a text in more copies than a list has places, few copies are in each other's lists; they still are a family.
+        """
+        return _families(self.neighbours.values, self.neighbours.offsets, self.near_duplicates)
+
+
+@numba.njit(cache=True, nogil=True)
+def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarray) -> np.ndarray:
+    """Connected components, each named by one of its documents."""
+    families = np.arange(len(offsets) - 1)
+    for row in range(len(families)):
+        for edge in range(offsets[row], offsets[row + 1]):
+            if near_duplicates[edge]:
+                one, other = _family(families, np.int64(row)), _family(families, np.int64(values[edge]))
+                families[max(one, other)] = min(one, other)
+    for row in range(len(families)):
+        families[row] = _family(families, np.int64(row))
+    return families
+
+
+@numba.njit(cache=True, nogil=True)
+def _family(families: np.ndarray, document: np.int64) -> np.int64:
+    """The name of a document's family so far; the way to it is halved."""
+    while families[document] != document:
+        families[document] = families[families[document]]
+        document = families[document]
+    return document
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,6 +7,7 @@ bring the tokens there. Sequences keep their borders; a bucket of them, in keyed
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -41,7 +42,8 @@ class LinkedCorpus:
         output: folder of the corpus.
         packing: room in a sequence, and how leftovers are concatenated.
         linking: the policy.
-        leftovers: documents in no linked sequence: ``concatenate`` them at random, or ``leave-out``.
+        leftovers: documents in no linked sequence: ``concatenate`` them at random, or ``leave-out``. Near-duplicates of
+            a document that is used stay out in either case.
         seed: of every keyed choice.
         shards: number of shards; 0 gives each about 16 million tokens.
         compression: None, ``lz4`` or ``zstd``.
@@ -72,13 +74,12 @@ def plan(options: LinkedCorpus) -> Job:
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     graph = read_neighbours(neighbours, documents)
     tokens = graph.totals["tokens"]
-    most = 1 if options.linking.policy == "path" else options.linking.max_uses
-    shards = shard_count(options.shards, -(-tokens * (1 + most) // 2))
+    linking = options.linking.resolved
+    shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))
     config = {
         "builder": "linked",
         **asdict(options.packing),
-        **asdict(options.linking),
-        "max_uses": most,
+        **asdict(linking),
         "leftovers": options.leftovers,
         "split": graph.config["split"],
         "neighbours": parent_entry(output, neighbours),
@@ -87,7 +88,7 @@ def plan(options: LinkedCorpus) -> Job:
     }
     starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
     placements = [os.path.join(output, WORK, f"link-{index:05d}.arrow") for index in range(len(graph.shards))]
-    linking = Stage(
+    planning = Stage(
         "link",
         [
             Task(
@@ -101,13 +102,13 @@ def plan(options: LinkedCorpus) -> Job:
             )
             for index, shard in enumerate(graph.shards)
         ],
-        LinkShard(options.packing, options.linking, options.leftovers, options.seed, starts),
+        LinkShard(options.packing, linking, options.leftovers, options.seed, starts),
         "documents",
     )
     place = ReadPlacements(tuple(placements), starts, shards, graph.config["split"] == "held-out")
     spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
     work = PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
-    stages = [linking, *spilling, pack_stage(output, shards, tokens, work)]
+    stages = [planning, *spilling, pack_stage(output, shards, tokens, work)]
     return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
 
 
@@ -123,10 +124,10 @@ class LinkShard:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         path = task.payload["shard"]
-        choices = make_key(self.seed, "link", asdict(self.linking))
+        choices = make_key(self.seed, "link")
         order = make_key(self.seed, "link order")
         placed, refused = [], []
-        totals = {"linked_sequences": 0, "linked_documents": 0, "left_over_documents": 0, "near_duplicate_pairs": 0}
+        totals: Counter[str] = Counter()
         done = 0
         for cluster in clusters_of_shard(files_for(path), path):
             ids = cluster.rows.column("document_id").to_pylist()
@@ -136,10 +137,14 @@ class LinkShard:
             rows = cluster.rows.column("document_row").to_numpy()
             placed.append(_place(linked, lengths, rows, ids, order, cluster.number, self.leftovers))
             refused.append(near_duplicates(cluster, graph, linked.refused))
-            totals["linked_sequences"] += len(linked.parts)
-            totals["linked_documents"] += int((linked.uses > 0).sum())
-            totals["left_over_documents"] += len(linked.leftovers)
-            totals["near_duplicate_pairs"] += len(linked.refused)
+            totals.update(
+                linked_sequences=len(linked.parts),
+                linked_documents=int((linked.uses > 0).sum()),
+                links=int((~np.isnan(linked.similarities)).sum()),
+                left_over_documents=len(linked.leftovers),
+                repeated_documents=len(linked.repeated),
+                near_duplicate_pairs=len(linked.refused),
+            )
             done += len(ids)
             report(done)
         files = files_for(task.payload["placements"])
@@ -148,7 +153,7 @@ class LinkShard:
             with write_shard(files, task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
                 for batch in refused:
                     writer.write(batch)
-        return Receipt(task.name, totals=totals)
+        return Receipt(task.name, totals=dict(totals))
 
 
 def _place(

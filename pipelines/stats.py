@@ -14,6 +14,8 @@ from corpora.manifest import Manifest, read_manifest
 from pipelines.distributions import Distribution
 
 _LEFT_OUT = {
+    "documents": "too short",
+    "linked": "without a vector, in no linked sequence, or repeating another",
     "long": "beyond their source's share",
     "clusters": "in no cluster, in a small one, or with a first sentence longer than their room",
 }

@@ -45,7 +45,9 @@ another policy from the same neighbours:
         help="in a sequence: by similarity to the seed (default), as added, or by keyed shuffle",
     )
     parser.add_argument("--max-uses", type=int, default=2, help="sequences that a document may be in (default 2)")
-    parser.add_argument("--min-similarity", type=float, help="neighbours below are not taken (default: none)")
+    parser.add_argument(
+        "--min-similarity", type=float, help="neighbours of a lower inner product are not taken (default: none)"
+    )
     parser.add_argument("--max-cosine", type=float, help="two documents above are kept apart (default: none)")
     parser.add_argument(
         "--max-jaccard",
@@ -60,7 +62,8 @@ another policy from the same neighbours:
         "--leftovers",
         choices=["concatenate", "leave-out"],
         default="concatenate",
-        help="documents in no linked sequence are concatenated at random (default), or left out",
+        help="documents in no linked sequence are concatenated at random (default), or left out; near-duplicates of a "
+        "document that is used always are",
     )
     job_flags(parser)
     earlier = parser.add_argument_group("earlier stages", "see farspan embed, cluster and neighbours")

@@ -26,8 +26,24 @@ class Plain:
         self.piece = self.capacity - self.room
         self.by_key = sorted(range(len(self.lists)), key=self.keys.__getitem__)
 
+        self.families = {document: {document} for document in range(len(self.lists))}
+        for pair in self.near_duplicates:
+            whole = set.union(*(self.families[document] for document in pair))
+            for document in whole:
+                self.families[document] = whole
+
     def near(self, one, other):
-        return frozenset((one, other)) in self.near_duplicates
+        return one in self.families[other]
+
+    def repeated(self, used):
+        """Unused documents that another one of their family stands for."""
+        found = set()
+        for document in set(range(len(self.lists))) - used:
+            family = sorted(self.families[document], key=lambda other: (other not in used, self.keys[other]))
+            if family[0] != document:
+                found.add(document)
+                self.refused.add(frozenset((document, family[0])))
+        return found
 
     def grow(self, linking):
         """Policies nearest and chain."""
@@ -117,7 +133,7 @@ class Plain:
             ]
             path += zip(documents, steps, strict=True)
         self.cut(path)
-        self.refused = self.near_duplicates
+        self.refused = set(self.near_duplicates)
         return self
 
     def cut(self, path):

@@ -10,15 +10,13 @@ from corpora.ragged import Ragged
 LIMITS = Limits(capacity=12, room_per_document=1, least=0, max_uses=1, min_similarity=-math.inf, chain=False)
 
 
-def grown(rows, limits=LIMITS, sizes=None, pairs=(), seeds=None, candidates=None):
+def grown(rows, limits=LIMITS, sizes=None, families=None, seeds=None, candidates=None):
     """Groups of documents of 3 tokens, of which three fit; neighbours of falling similarity."""
     n = len(rows)
-    partners = [[(two[1 - two.index(i)], number) for number, two in enumerate(pairs) if i in two] for i in range(n)]
     groups = document_groups(
         Ragged.from_rows(rows, np.int32),
         np.array([1 - place / 10 for row in rows for place in range(len(row))], np.float32),
-        Ragged.from_rows([[document for document, _ in row] for row in partners], np.int64),
-        np.array([number for row in partners for _, number in row], np.int64),
+        np.arange(n) if families is None else np.array(families),
         np.full(n, 3) if sizes is None else np.array(sizes),
         np.arange(n) if seeds is None else np.array(seeds),
         np.ones(n, bool) if candidates is None else np.array(candidates),
@@ -30,7 +28,7 @@ def grown(rows, limits=LIMITS, sizes=None, pairs=(), seeds=None, candidates=None
 def test_no_documents_no_groups():
     rows, groups = grown([])
     assert rows == []
-    assert len(groups.uses) == len(groups.met) == len(groups.similarities) == 0
+    assert len(groups.uses) == len(groups.refused) == len(groups.similarities) == 0
 
 
 def test_seed_takes_its_neighbours_while_they_fit():
@@ -61,10 +59,10 @@ def test_uses_are_limited_and_given_back_with_the_group():
     assert groups.uses.tolist() == [0, 1, 1, 1]
 
 
-def test_pairs_that_met_are_told():
-    rows, groups = grown([[1, 2, 3], [], [], []], pairs=[(0, 1), (2, 3), (1, 3)])
+def test_families_do_not_meet_and_it_is_told():
+    rows, groups = grown([[1, 2, 3], [], [], []], families=[1, 1, 3, 3])
     assert rows == [[0, 2], [1], [3]]
-    assert groups.met.tolist() == [True, True, False]
+    assert groups.refused.tolist() == [[0, 1], [2, 3]]
 
 
 def test_more_documents_in_groups_than_seeds():

@@ -6,14 +6,14 @@ from corpora.document_path import document_path
 from corpora.ragged import Ragged
 
 
-def walked(rows, ranks=None, apart=(), kept=None, **options):
+def walked(rows, ranks=None, families=None, kept=None, **options):
     """Path and steps from rows of (neighbour, similarity)."""
     n = len(rows)
     neighbours = Ragged.from_rows([[other for other, _ in row] for row in rows], np.int32)
     path, steps = document_path(
         neighbours,
         np.array([similarity for row in rows for _, similarity in row], np.float32),
-        Ragged.from_rows([[two[1 - two.index(i)] for two in apart if i in two] for i in range(n)], np.int64),
+        np.arange(n) if families is None else np.array(families),
         np.ones(n, bool) if kept is None else np.array(kept),
         np.arange(n, dtype=np.int32) if ranks is None else np.array(ranks, np.int32),
         **options,
@@ -65,9 +65,9 @@ def test_among_equals_the_lowest_rank_comes_first():
     assert walked(rows, ranks=[3, 1, 0, 2])[0] == [1, 2, 0, 3]
 
 
-def test_links_of_documents_kept_apart_weak_links_and_other_documents_do_not_count():
+def test_links_inside_families_weak_links_and_other_documents_do_not_count():
     rows = [[(1, 0.9), (2, 0.8)], [(0, 0.9)], [(0, 0.8)]]
     assert walked(rows) == ([2, 0, 1], [None, 0.8, 0.9])
-    assert walked(rows, apart=[(0, 1)]) == ([1, 2, 0], [None, None, 0.8])
+    assert walked(rows, families=[0, 0, 2]) == ([1, 2, 0], [None, None, 0.8])
     assert walked(rows, min_similarity=0.85) == ([2, 1, 0], [None, None, 0.9])
     assert walked(rows, kept=[True, True, False]) == ([1, 0], [None, 0.9])

@@ -116,6 +116,8 @@ def test_sequences_are_those_of_the_plain_policies(cluster, packing, linking):
         assert [sorted(map(str, row)) for row in pieces(made)] == [sorted(map(str, row)) for row in plain.rows]
     else:
         assert pieces(made) == plain.rows
+    used = {document for row in plain.rows for document, *_ in row}
+    assert set(made.repeated.tolist()) == plain.repeated(used)
     assert {frozenset(pair) for pair in made.refused.tolist()} == plain.refused
 
 
@@ -130,12 +132,13 @@ def test_every_document_is_used_whole_or_left_over(cluster, packing, linking):
             covered[document][offset : offset + size] += 1
     for document, counts in enumerate(covered):
         assert (counts == made.uses[document]).all()
-        assert (made.uses[document] == 0) == (document in made.leftovers)
+        assert [made.uses[document] > 0, document in made.leftovers, document in made.repeated].count(True) == 1
         assert made.uses[document] <= (1 if linking.policy == "path" else linking.max_uses)
         assert made.uses[document] == 0 or cluster.lengths[document]
         if linking.policy == "path":
             assert made.uses[document] == (cluster.lengths[document] > 0)
     assert (np.diff(made.leftovers) > 0).all()
+    assert (np.diff(made.repeated) > 0).all()
 
 
 @given(clusters(), packings, linkings)
@@ -151,15 +154,17 @@ def test_sequences_are_full_enough_and_never_overfull(cluster, packing, linking)
 
 @given(clusters(), packings, linkings)
 def test_near_duplicates_are_kept_apart(cluster, packing, linking):
-    made, near = cluster.link(packing, linking), cluster.plain(packing, linking).near_duplicates
+    made, plain = cluster.link(packing, linking), cluster.plain(packing, linking)
     assert (made.refused[:, 0] < made.refused[:, 1]).all()
     for row in pieces(made):
         documents = [document for document, *_ in row]
         for place, (document, _, _, similarity) in enumerate(row):
             if linking.policy != "path":
-                assert not any(frozenset((document, other)) in near for other in documents)
+                assert not any(plain.near(document, other) for other in documents if other != document)
             elif similarity is not NAN and linking.order != "shuffle":
-                assert frozenset((document, documents[place - 1])) not in near
+                assert not plain.near(document, documents[place - 1])
+    left = made.leftovers.tolist()
+    assert not any(plain.near(one, other) for one in left for other in left if one != other)
 
 
 @given(clusters(), packings, linkings)
@@ -229,6 +234,27 @@ def test_near_duplicates_meet_in_no_sequence_whoever_knows():
     made = cluster_of(rows, [10] * 4, near={(1, 2)}).link(THREE_OF_TEN, Linking("nearest", min_fill=0))
     assert documents(made) == [[0, 1], [2], [3]]
     assert made.refused.tolist() == [[1, 2]]
+
+
+def test_copies_that_are_not_in_each_others_lists_are_a_family():
+    rows = [[(1, 0.9), (3, 0.8), (4, 0.7)], [(2, 0.99)], [(3, 0.99)], [], []]  # 1, 2, 3: 1 and 3 know of 2 alone
+    five = cluster_of(rows, [10] * 5, near={(1, 2), (2, 3)})
+    made = five.link(THREE_OF_TEN, Linking("nearest"))
+    assert documents(made) == [[0, 1, 4]]
+    assert made.leftovers.tolist() == []
+    assert made.repeated.tolist() == [2, 3]  # 1 stands for them
+    assert made.refused.tolist() == [[1, 2], [1, 3], [2, 3]]  # 2 sought 3 in vain
+
+
+def test_options_that_a_policy_does_not_look_at_are_resolved():
+    assert Linking("path", "seed", 5, min_fill=0.3).resolved == Linking("path", "chain", 1, min_fill=0.0).resolved
+    assert Linking("nearest", "seed", 5, min_fill=0.3).resolved == Linking("nearest", "seed", 5, min_fill=0.3)
+
+
+def test_of_a_family_that_is_left_over_one_is_a_leftover():
+    made = cluster_of([[(1, 0.9)], [], []], [10] * 3, near={(0, 1)}).link(THREE_OF_TEN, Linking("nearest"))
+    assert made.leftovers.tolist() == [0, 2]
+    assert made.repeated.tolist() == [1]
 
 
 def test_long_document_fills_sequences_and_its_rest_is_filled_on():

@@ -22,7 +22,7 @@ from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.linked import LinkedCorpus, plan
 from pipelines.placements import use_numbers
-from tests.artefacts import digests, make_documents
+from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours, training_documents
 
@@ -131,13 +131,37 @@ def test_near_duplicates_are_kept_apart_and_written_down(inputs, tmp_path):
         for row in batch.to_pylist()
     ]
     assert len(recorded) == manifest.totals["near_duplicate_pairs"] > 0
-    assert all(abs(row["jaccard"] - 0.9) < 0.01 and row["similarity"] <= 1.001 for row in recorded)
+    said = [row for row in recorded if row["jaccard"] is not None]
+    assert all(abs(row["jaccard"] - 0.9) < 0.01 and row["similarity"] <= 1.001 for row in said)
+    assert 0 < len(said) < len(recorded)  # others are near-duplicates of near-duplicates
     together = {}
     for name, _, _, row, cluster in parts(str(tmp_path / "c")):
         if cluster >= 0:
             together.setdefault(row, set()).add(name)
     for row in recorded:
         assert not any({row["document_id"], row["near_duplicate"]} <= names for names in together.values())
+
+
+def test_what_repeats_a_used_document_is_left_out_and_counted(inputs, tmp_path):
+    """All neighbours are near-duplicates: each cluster is one family, of which one document is left over."""
+    near = make_neighbours(str(tmp_path / "near"), inputs[0], jaccard=0.9)
+    manifest = run_job(job(inputs[0], near, str(tmp_path / "c")), Engine(workers=1))
+    totals, count = manifest.totals, manifest.counts["made"]
+    clusters = {row["cluster_id"] for row in all_rows(near, "farspan.neighbours")}
+    assert totals["linked_documents"] == totals["links"] == 0
+    assert totals["left_over_documents"] == len(clusters)
+    assert totals["repeated_documents"] == count["filtered"] == count["read"] - len(clusters)
+    assert verify(str(tmp_path / "c")) == []
+
+
+def test_options_without_effect_make_no_other_corpus(inputs, tmp_path):
+    made = [str(tmp_path / name) for name in ("two", "five")]
+    for folder, uses in zip(made, (2, 5), strict=True):
+        run_job(job(*inputs, folder, "path", max_uses=uses, min_fill=uses / 10), Engine(workers=1))
+    first, second = (read_manifest(LocalFiles(), folder) for folder in made)
+    assert first.config == second.config
+    assert first.config["max_uses"] == 1
+    assert digests(made[0]) == digests(made[1])
 
 
 def test_neighbours_of_other_documents_are_refused(inputs, tmp_path):
