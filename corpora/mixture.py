@@ -1,17 +1,15 @@
-"""Mixtures: how many tokens a corpus takes of each source, and which documents of a shard those are.
+"""Mixtures: how many tokens a corpus takes of each source.
 
 All shares are exact fractions, so that every shard can do its part alone: it takes of each source the same number of
-passes over what it has of it, the last pass up to the token where the share ends.
+passes over what it has of it (``corpora.windows.take``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-
-import numpy as np
 
 from corpora.errors import FarspanError
 
@@ -24,7 +22,7 @@ class Source:
     """What is there of a source, and what is wanted of it.
 
     Attributes:
-        available: tokens of one pass over the source.
+        available: tokens of one pass over the source, as they are written: what windows share, in each of them.
         weight: share of the mixture; None in every source of a mixture by temperature.
         epochs: cap, in passes.
     """
@@ -222,61 +220,3 @@ def _reason(sources: Mapping[str, Source], shares: Mapping[str, Share], tokens: 
     if len(capped) < len(shares):
         return f"{text}; the other sources make up for it, so that the proportions are not those asked for"
     return f"{taken:,} of {tokens:,} tokens: {text}; raise the epochs or lower the budget"
-
-
-@dataclass(frozen=True)
-class Taken:
-    """Documents of a shard as often as they are read, pass by pass; arrays are ``(m,)``.
-
-    Attributes:
-        documents: int64, number of the document in the shard.
-        passes: int64, ascending.
-        sizes: int64, tokens taken from the document's beginning; all of them but for one document a source.
-    """
-
-    documents: np.ndarray
-    passes: np.ndarray
-    sizes: np.ndarray
-
-
-def take(
-    lengths: np.ndarray,
-    sources: np.ndarray,
-    epochs: Sequence[Fraction],
-    pass_keys: Callable[[int], np.ndarray],
-) -> Taken:
-    """Take of n documents ``floor(epochs * tokens)`` of each source's tokens: whole passes, then part of one.
-
-    Args:
-        lengths: ``(n,)`` tokens of each document.
-        sources: ``(n,)`` number of each document's source.
-        epochs: passes over each source.
-        pass_keys: pass -> ``(n, 2)`` uint64, the keys by which documents are ordered in that pass.
-
-    Returns:
-        The documents of a pass in the order of its keys, whatever their source. The last pass over a source takes
-        documents in that order until its tokens are reached, and of the last one what is missing.
-    """
-    lengths = np.asarray(lengths, np.int64)
-    rounds = [
-        _one_pass(lengths, sources, epochs, number, pass_keys(number)) for number in range(math.ceil(max(epochs)))
-    ]
-    documents, sizes = (np.concatenate(column) for column in zip(*rounds, strict=True))
-    return Taken(documents, np.repeat(np.arange(len(rounds)), [len(round[0]) for round in rounds]), sizes)
-
-
-def _one_pass(
-    lengths: np.ndarray, sources: np.ndarray, epochs: Sequence[Fraction], number: int, keys: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and sizes of one pass, in key order."""
-    order = np.lexsort((keys[:, 1], keys[:, 0]))  # (n,)
-    sizes = np.zeros(len(lengths), np.int64)
-    for source, passes in enumerate(epochs):
-        own = order[sources[order] == source]
-        ends = np.cumsum(lengths[own])
-        available = int(ends[-1]) if len(own) else 0
-        # whole passes are exact, so only this pass's floor counts
-        target = math.floor(min(max(passes - number, Fraction(0)), Fraction(1)) * available)
-        sizes[own] = np.clip(target - (ends - lengths[own]), 0, lengths[own])
-    order = order[sizes[order] > 0]
-    return order, sizes[order]

@@ -2,12 +2,13 @@
 
 Stage *spill* deals documents out to buckets by keyed hash; stage *pack* takes of each source what is the bucket's part
 of its share, pass by pass, and writes one shard. The shares are settled before work starts, from the counts of the
-documents artefact.
+documents artefact; where windows overlap, from the documents' lengths, since long ones are then written more often.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -20,8 +21,9 @@ from corpora.concatenation import Packing
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
-from corpora.mixture import Mixture, Source, mix, take
-from corpora.windows import arrange
+from corpora.mixture import Mixture, Source, mix
+from corpora.shards import read_shard
+from corpora.windows import Windows, arrange, take
 from pipelines import documents as documents_job
 from pipelines.artefacts import absolute, tokens_of_split
 from pipelines.beam_files import files_for
@@ -108,7 +110,10 @@ def plan(options: LongCorpus) -> Job:
     recipe.inputs(options.recipe)
     documents, output = _documents_folder(options, recipe), absolute(options.output)
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
-    available = {name: _tokens(options, documents, parent, name) for name in recipe.sources}
+    held_out = options.split == "held-out"
+    windows = recipe.windows
+    read = {name: _tokens(options, documents, parent, name) for name in recipe.sources}
+    available = _written(documents, parent, held_out, tuple(recipe.sources), windows) if windows.overlap else read
     try:
         mixture = mix(
             {name: Source(available[name], s.weight, s.epochs) for name, s in recipe.sources.items()},
@@ -119,36 +124,33 @@ def plan(options: LongCorpus) -> Job:
     except FarspanError as error:
         raise FarspanError(f"{options.recipe}: {error}") from error
     packing = recipe.packing
-    window = packing.capacity - packing.room_per_document
-    stride = recipe.stride or window
-    written = mixture.tokens * window // stride  # at most, with every overlap
-    shards = shard_count(options.shards, max(written, sum(available.values()) // DEALT_OUT))
+    shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // DEALT_OUT))
     config = {
         "builder": "long",
         **asdict(packing),
         "mixture": _described(mixture, recipe),
         "short_documents": recipe.short_documents,
-        "stride": stride,
-        "overlap": window - stride,
+        "stride": windows.stride,
+        "overlap": windows.overlap,
         "split": options.split,
         "shards": shards,
         "compression": options.compression,
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
-    place = PlaceSources(key, shards, options.split == "held-out", tuple(recipe.sources))
+    place = PlaceSources(key, shards, held_out, tuple(recipe.sources))
     stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
     work = PackLong(
         spills,
         {name: share.epochs for name, share in mixture.shares.items()},
         packing,
-        stride,
+        windows,
         recipe.short_documents == "across",
         key,
         parent.tokenizer["vocab_size"],
         options.compression,
     )
     stages.append(pack_stage(output, shards, mixture.tokens, work))
-    work_bytes = 2 * (sum(available.values()) + written)
+    work_bytes = 2 * (sum(read.values()) + mixture.tokens)
     return corpus_job(output, documents, parent, config, options.seed, stages, work_bytes)
 
 
@@ -174,6 +176,22 @@ def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) 
             "leave the source out, or make the documents again with another held-out share"
         )
     return tokens
+
+
+def _written(
+    documents: str, parent: Manifest, held_out: bool, sources: tuple[str, ...], windows: Windows
+) -> dict[str, int]:
+    """Tokens that one pass over each source writes, with every overlap."""
+    written = dict.fromkeys(sources, 0)
+    for shard in parent.shards:
+        path = os.path.join(documents, "shards", shard.name)
+        for batch in read_shard(files_for(path), path):
+            names = np.asarray(batch.column("source").to_pylist(), object)
+            of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == held_out
+            tokens = windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
+            for name in sources:
+                written[name] += int(tokens[of_split & (names == name)].sum())
+    return written
 
 
 def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
@@ -219,7 +237,7 @@ class PackLong:
 
     Attributes:
         epochs: passes over each source.
-        stride: tokens from window to window.
+        windows: how long documents are cut.
         across: concatenate short pieces across sources.
         key: of the corpus; passes and the order of rows have keys of their own.
     """
@@ -227,7 +245,7 @@ class PackLong:
     spills: tuple[str, ...]
     epochs: Mapping[str, Fraction]
     packing: Packing
-    stride: int
+    windows: Windows
     across: bool
     key: bytes
     vocab_size: int
@@ -244,8 +262,9 @@ class PackLong:
             sources,
             [self.epochs[name] for name in names],
             lambda number: id_keys(self._key("pass", number), ids),
+            self.windows,
         )
-        cuts = arrange(taken, sources, self.packing, self.stride, self.across)
+        cuts = arrange(taken, sources, self.packing, self.windows, self.across)
         cuts = cuts.take(self._order(cuts, ids))
         rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
         return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)

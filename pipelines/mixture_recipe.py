@@ -11,7 +11,7 @@ from corpora.concatenation import Packing
 from corpora.errors import FarspanError
 from corpora.mixture import check_request
 from corpora.readers import ReadOptions
-from corpora.windows import check_stride
+from corpora.windows import Windows
 from pipelines.inputs import Input
 from trainer.settings import parse
 
@@ -68,8 +68,8 @@ class MixtureRecipe:
         temperature: instead of weights: shares in proportion to ``tokens ** (1 / temperature)``.
         on_cap: ``stop`` where the first source has had its epochs, or ``redistribute`` to the others.
         short_documents: concatenated ``within`` their source or ``across`` sources.
-        stride: tokens from one window of a long document to the next; 0 for no overlap. Budget, weights and epochs
-            count text as it is read, so that what windows share counts once.
+        stride: tokens from one window of a long document to the next; 0 for no overlap. Budget and weights
+            count tokens as they are written: what windows share, in each of them.
         room_per_sequence, room_per_document: positions kept for what rendering adds.
     """
 
@@ -88,11 +88,15 @@ class MixtureRecipe:
     room_per_document: int = 1
 
     def __post_init__(self) -> None:
-        check_stride(self.packing, self.stride)
+        Windows.of(self.packing, self.stride)  # refuses what leaves gaps
 
     @property
     def packing(self) -> Packing:
         return Packing(self.sequence_length, self.room_per_sequence, self.room_per_document)
+
+    @property
+    def windows(self) -> Windows:
+        return Windows.of(self.packing, self.stride)
 
     def inputs(self, file: str) -> tuple[Input, ...]:
         """The raw files of all sources; none where the documents are there already.

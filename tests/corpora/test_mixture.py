@@ -1,17 +1,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.keyed import id_keys, make_key
-from corpora.mixture import Source, check_request, mix, take
+from corpora.mixture import Source, check_request, mix
 
 names = st.sampled_from(["books", "news", "films", "talk"])
 sizes = st.dictionaries(names, st.integers(1_000, 10**12), min_size=1)
@@ -143,63 +140,3 @@ def refusal(function, *arguments):
     except FarspanError as error:
         return str(error)
     return ""
-
-
-def keys_of(count):
-    ids = [f"d{i}" for i in range(count)]
-    return lambda number: id_keys(make_key(0, "pass", {"pass": number}), ids)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 2)), max_size=40),
-    st.lists(st.fractions(Fraction(1, 10**6), 4), min_size=3, max_size=3),
-)
-def test_each_source_gives_its_passes_to_the_token(documents, epochs):
-    lengths = np.array([length for length, _ in documents], np.int64)
-    sources = np.array([source for _, source in documents], np.int64)
-    taken = take(lengths, sources, epochs, keys_of(len(documents)))
-    assert (np.diff(taken.passes) >= 0).all()
-    for source, passes in enumerate(epochs):
-        own = sources[taken.documents] == source
-        assert taken.sizes[own].sum() == math.floor(passes * int(lengths[sources == source].sum()))
-        for number in range(math.ceil(passes)):
-            now = own & (taken.passes == number)
-            found = taken.documents[now]
-            assert len(np.unique(found)) == len(found)
-            if number + 1 <= passes:
-                assert set(found) == set(np.flatnonzero(sources == source))
-            # all but the last one are whole, and that one is cut at its end
-            assert (taken.sizes[now][:-1] == lengths[found][:-1]).all()
-            assert (taken.sizes[now] <= lengths[found]).all()
-
-
-@given(mixtures(), st.integers(1, 4), st.integers(0, 2**31))
-def test_shards_that_know_nothing_of_each_other_make_the_mixture_together(sources, shards, seed):
-    rng = np.random.default_rng(seed)
-    names = sorted(sources)
-    source = rng.integers(0, len(names), 60)
-    lengths = rng.integers(1, 50, 60)
-    lengths[rng.integers(0, 60)] = 5_000  # longer than any sequence
-    here = {name: int(lengths[source == number].sum()) for number, name in enumerate(names)}
-    assume(min(here.values()) > 0)
-    made = mix({name: replace(sources[name], available=here[name]) for name in names})
-    epochs = [made.shares[name].epochs for name in names]
-    shard = rng.integers(0, shards, 60)
-    keys = keys_of(60)
-    tokens = np.zeros(len(names), np.int64)
-    for number in range(shards):
-        own = np.flatnonzero(shard == number)
-        taken = take(lengths[own], source[own], epochs, lambda count, own=own: keys(count)[own])
-        np.add.at(tokens, source[own][taken.documents], taken.sizes)
-    for name, realised in zip(names, tokens, strict=True):
-        assert made.shares[name].tokens - shards < realised <= made.shares[name].tokens
-
-
-def test_each_pass_has_an_order_of_its_own_and_a_part_of_one_follows_it():
-    lengths, sources = np.full(50, 10), np.zeros(50, np.int64)
-    taken = take(lengths, sources, [Fraction(5, 2)], keys_of(50))
-    first, second, third = (taken.documents[taken.passes == number].tolist() for number in range(3))
-    assert sorted(first) == sorted(second) == list(range(50))
-    assert first != second
-    whole = take(lengths, sources, [Fraction(3)], keys_of(50))
-    assert third == whole.documents[whole.passes == 2][:25].tolist()

@@ -190,6 +190,30 @@ def test_a_stride_makes_windows_overlap(documents, tmp_path):
     assert longest.max() == 3  # 253 tokens a window, 100 from window to window
 
 
+def test_proportions_are_those_of_what_overlapping_windows_write(tmp_path):
+    """Of long documents windows write more than twice their tokens, of short ones hardly more than these."""
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    tables = {}
+    for name, count, sentences, line in (("long", 30, 60, "weight = 0.7"), ("short", 300, 6, "weight = 0.3")):
+        texts = ["the quick brown fox jumps over lazy dogs. " * (1 + number % sentences) for number in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        tables[name] = f'input = "{tmp_path}/{name}.jsonl"\n{line}'
+    recipe = write_recipe(
+        tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"\nstride = 20', sequence_length=64, **tables
+    )
+    read = run_job(plan_documents(LongCorpus(recipe, str(tmp_path / "corpus"))), Engine(workers=1)).counts
+    manifest = build(recipe, tmp_path / "corpus")
+    assert verify(str(tmp_path / "corpus")) == []
+    mixture = manifest.config["mixture"]
+    assert mixture["reason"] is None
+    assert mixture["sources"]["long"]["available"] > 2 * read["long"]["tokens"]
+    assert mixture["sources"]["short"]["available"] < 1.2 * read["short"]["tokens"]
+    for source, weight in (("long", 0.7), ("short", 0.3)):
+        share, written = mixture["sources"][source]["tokens"], manifest.counts[source]["tokens"]
+        assert 0 <= share - written <= SHARDS * 61
+        assert written == pytest.approx(weight * manifest.totals["tokens"], abs=SHARDS * 61)
+
+
 def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path):
     manifest = build(recipe, tmp_path / "corpus", split="held-out")
     assert verify(str(tmp_path / "corpus")) == []
