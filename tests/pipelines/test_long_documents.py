@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,7 +21,7 @@ from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.long_documents import LongCorpus, plan, plan_documents
-from pipelines.mixture_recipe import read_recipe
+from pipelines.mixture_recipe import MixtureRecipe, MixtureSource, read_recipe
 from pipelines.stats import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
@@ -400,8 +400,33 @@ def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
         build(write_recipe(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")
 
 
+EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "long_mixture.toml")
+
+
+def test_the_example_recipe_explains_every_key():
+    with open(EXAMPLE) as file:
+        lines = file.read().split("\n[sources.books3]")
+    for text, kind in zip(lines, (MixtureRecipe, MixtureSource), strict=True):
+        keys = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
+        assert keys == {one.name for one in fields(kind)} - {"sources"}
+
+
+@pytest.mark.parametrize("instead", [{}, {"weight": "# weight", "# temperature": "temperature"}])
+def test_what_the_example_shows_in_comments_can_be_said(tmp_path, instead):
+    with open(EXAMPLE) as file:
+        text = file.read()
+    text = re.sub(r"^# (?!temperature)(\w+ = )", r"\1", text, flags=re.MULTILINE)
+    for before, after in instead.items():
+        text = re.sub(rf"^{before} = ", f"{after} = ", text, flags=re.MULTILINE)
+    (tmp_path / "recipe.toml").write_text(text)
+    recipe = read_recipe(str(tmp_path / "recipe.toml"))
+    assert recipe.tokens == 2_000_000_000
+    assert recipe.sources["stories"].separator == "-----"
+    assert (recipe.temperature is None) == (not instead)
+
+
 def test_the_example_recipe_has_the_published_shares():
-    recipe = read_recipe(os.path.join(os.path.dirname(__file__), "..", "..", "examples", "long_mixture.toml"))
+    recipe = read_recipe(EXAMPLE)
     millions = {"books3": 26_293, "stories": 7_958, "realnews": 6_834, "opensubtitles": 3_839, "mediasum": 974}
     mixture = mix({name: Source(millions[name] * 10**6, s.weight, s.epochs) for name, s in recipe.sources.items()})
     assert {name: float(share.epochs) for name, share in mixture.shares.items()} == pytest.approx(
