@@ -29,6 +29,8 @@ from pipelines.lock import locked
 from pipelines.progress import ProgressBars, Reporter
 
 WORK = "_work"
+_MEND = "finished tasks are kept; the others stop there again until that is mended"
+_REPEAT = "finished tasks are kept: run the same command again to resume"
 Report = Callable[[int], None]
 
 
@@ -179,7 +181,7 @@ class RunTask(beam.DoFn):
                 write_bytes(files, f"{place}.json", receipt.to_json())
             except Exception as error:
                 # runners wrap an exception in their own words; the file keeps ours
-                text = str(error) if isinstance(error, FarspanError) else traceback.format_exc()
+                text = f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{_REPEAT}"
                 write_bytes(files, f"{place}.failed", text.encode())
                 raise
             finally:
@@ -252,4 +254,4 @@ def _explain(files: Files, work: str, error: Exception) -> FarspanError:
         return FarspanError(f"the runner stopped: {last}; finished tasks are kept")
     reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
     task = os.path.basename(failed[0]).removesuffix(".failed")
-    return FarspanError(f"task {task} failed: {reason}\nfinished tasks are kept: run the same command again to resume")
+    return FarspanError(f"task {task} failed: {reason}")

@@ -180,7 +180,7 @@ def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run,
     assert status == 1
     assert err.splitlines() == [
         "farspan: task pack-00001 failed: the disk of dreams is full",
-        "finished tasks are kept: run the same command again to resume",
+        "finished tasks are kept; the others stop there again until that is mended",
     ]
     shards = [name for name in files_of(f"{bucket}/corpus") if name.startswith("shards/")]
     assert "shards/part-00001-of-00004.arrow" not in shards
