@@ -89,7 +89,8 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
         yield str(error)
         return
     if not reader.schema.equals(schema):
-        yield f"{name}: schema is not that of {manifest.format} with this manifest"
+        fault = _difference(reader.schema, schema)
+        yield f"{name}: schema is not that of {manifest.format} with this manifest: {fault}"
         return
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
     sizes = [batch.num_rows for batch in batches]
@@ -100,6 +101,16 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
         yield f"{name}: {tokens} tokens, the manifest says {shard.tokens}"
     if any(size != manifest.rows_per_batch for size in sizes[:-1]) or sizes[-1:] > [manifest.rows_per_batch]:
         yield f"{name}: batches of {sorted(set(sizes))} rows, the manifest says {manifest.rows_per_batch}"
+
+
+def _difference(found: pa.Schema, expected: pa.Schema) -> str:
+    """The first column that is not as it should be; of vectors the type tells the dimension, in brackets."""
+    for column in expected:
+        if column.name not in found.names:
+            return f"there is no column {column.name!r}"
+        if not found.field(column.name).equals(column):
+            return f"column {column.name!r} is {found.field(column.name).type}, not {column.type}"
+    return f"columns {', '.join(found.names)}, not {', '.join(expected.names)}"
 
 
 def _tokenizer(folder: str, manifest: Manifest) -> Problems:

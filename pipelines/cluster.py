@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from corpora.clustering import assign, centroid_count, split, train_centroids
+from corpora.clustering import POINTS_PER_CENTROID, assign, centroid_count, split, train_centroids
 from corpora.errors import FarspanError
 from corpora.keyed import drawn, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
@@ -42,8 +42,8 @@ class Clustering:
     Attributes:
         vectors: folder of a ``farspan.vectors`` artefact.
         output: folder of the clusters.
-        centroids: first-level clusters, fewer where there are not 39 vectors for each; 0 takes 256, or fewer so that
-            each has 20,000 vectors on average: such a cluster is searched exactly in no time, and every border loses
+        centroids: first-level clusters, for each of which k-means needs 39 vectors; 0 takes 256, or fewer so that each
+            has 20,000 vectors on average: such a cluster is searched exactly in no time, and every border loses
             neighbours.
         spherical: compare directions alone.
         iterations: of k-means.
@@ -81,20 +81,34 @@ class Clustering:
                 flag = name.replace("_", "-")
                 raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {value}")
 
+    def clusters(self, documents: int) -> int:
+        """First-level clusters of so many vectors.
+
+        Raises:
+            FarspanError: these cannot carry as many as asked for.
+        """
+        points = min(documents, self.sample)
+        clusters = centroid_count(self.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS)), points)
+        if clusters < self.centroids:
+            raise FarspanError(
+                f"--centroids {self.centroids}: k-means has {points:,} vectors to learn from and needs "
+                f"{POINTS_PER_CENTROID} for each; give at most {clusters}, or leave the choice to the job"
+            )
+        return clusters
+
 
 def plan(options: Clustering) -> Job:
     """Check the options and lay out the tasks.
 
     Raises:
-        FarspanError: no finished vectors there, none in them, or a number out of range.
+        FarspanError: no finished vectors there, none in them, or too few for the clusters asked for.
     """
     vectors, output = absolute(options.vectors), absolute(options.output)
     parent = read_manifest(files_for(vectors), vectors, "farspan.vectors")
     documents, dimension = sum(shard.rows for shard in parent.shards), parent.config["dimension"]
     if not documents:
         raise FarspanError(f"{vectors}: holds no vector; embed documents that have tokens in the split")
-    wanted = options.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS))
-    clusters = centroid_count(wanted, min(documents, options.sample))
+    clusters = options.clusters(documents)
     head = Manifest(
         format="farspan.clusters",
         config={

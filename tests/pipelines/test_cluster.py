@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ def test_tasks_take_whole_shards_up_to_their_size(vectors, tmp_path):
     assert tasks(10**6) == [320]
 
 
-@pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 4, 1), (100, 256, 2), (100, 0, 1)])
+@pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 1, 1), (100, 2, 2), (100, 0, 1)])
 def test_few_documents_have_few_clusters(tmp_path, count, wanted, clusters):
     vectors = make_vectors(str(tmp_path / "vectors"), count)
     totals = build(vectors, tmp_path / "clusters", centroids=wanted).totals
@@ -166,6 +167,8 @@ def test_vectors_of_another_dimension_are_refused(tmp_path):
         json.dump(values, file)
     with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
         build(vectors, tmp_path / "clusters")
+    problems = "\n".join(verify(vectors))
+    assert re.search(r"part-00000-of-00003.*column 'vector' is fixed_size_list<.*>\[16\], not .*\[8\]", problems)
 
 
 def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
@@ -177,5 +180,9 @@ def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
     for name, value in least.items():
         with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least"):
             Clustering(vectors, str(tmp_path / "clusters"), **{name: value})
+    with pytest.raises(FarspanError, match=r"--centroids 9: .* 320 vectors to learn from .* give at most 8, or leave"):
+        plan(Clustering(vectors, str(tmp_path / "clusters"), centroids=9))
+    with pytest.raises(FarspanError, match=r"--centroids 26: .* 1,000 vectors .* give at most 25,"):
+        Clustering(vectors, str(tmp_path / "clusters"), centroids=26, sample=1000).clusters(5000)
     with pytest.raises(FarspanError, match="is the folder that the job reads"):
         plan(Clustering(vectors, vectors))
