@@ -48,9 +48,10 @@ class Search:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("k", "exact_up_to", "probes"):
-            if getattr(self, name) < 1:
-                raise FarspanError(f"--{name.replace('_', '-')} {getattr(self, name)}: give a positive number")
+        for name, least in (("k", 1), ("exact_up_to", 0), ("probes", 1)):
+            if getattr(self, name) < least:
+                flag = name.replace("_", "-")
+                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {least}")
 
     @property
     def on_gpu(self) -> bool:
@@ -59,7 +60,7 @@ class Search:
 
     def lists(self, count: int) -> int:
         """Lists of a cluster; 1 is an exact search. Training them costs as their square, which bounds their number."""
-        return 1 if count <= self.exact_up_to or self.on_gpu else max(2, round(1.5 * count**0.5))
+        return 1 if count <= max(self.exact_up_to, 1) or self.on_gpu else max(2, round(1.5 * count**0.5))
 
     def memory(self, count: int, dimension: int) -> int:
         """Bytes that the search of a cluster of ``count`` vectors takes, mapped pages of its shard included."""

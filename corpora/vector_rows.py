@@ -95,14 +95,26 @@ def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndar
             "the shard belongs to another artefact: copy the right one, or embed the documents again"
         )
     vectors = vector_rows(batch.column("vector"))
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        document = batch.column("document_id")[int(bad[0])].as_py()
-        raise FarspanError(
-            f"{shard}: the vector of document {document!r} holds NaN or infinity ({len(bad)} such vectors in its "
-            "batch); embed the documents again, with an encoder that gives numbers for every text"
-        )
+    refuse_not_finite(np.isfinite(vectors).all(axis=1), batch.column("document_id"), shard)
     return vectors
+
+
+def refuse_not_finite(finite: np.ndarray, document_ids: pa.Array, shard: str) -> None:
+    """Let nothing pass but ``(n,)`` True.
+
+    Args:
+        document_ids: of these n vectors and perhaps more.
+
+    Raises:
+        FarspanError: names the shard and the first document whose vector is not finite.
+    """
+    bad = np.flatnonzero(~finite)
+    if len(bad):
+        raise FarspanError(
+            f"{shard}: the vector of document {document_ids[int(bad[0])].as_py()!r} holds NaN or infinity "
+            f"({len(bad):,} of {len(finite):,} vectors here); embed the documents again, with an encoder that gives "
+            "numbers for every text"
+        )
 
 
 def _inside(block: np.ndarray, whole: pa.Buffer) -> bool:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.shards import map_shard, read_shard
-from corpora.vector_rows import VectorRows, norms
+from corpora.vector_rows import VectorRows, norms, refuse_not_finite
 from corpora.vectors import clusters_schema
 from pipelines.beam_files import files_for
 
@@ -77,7 +77,8 @@ class ClusterShard:
             FarspanError: one is not finite, or so long that products do not fit float16.
         """
         lengths = norms(self.vectors[first:last])
-        bad = np.flatnonzero(~(lengths * lengths <= _LARGEST))
+        refuse_not_finite(np.isfinite(lengths), self.column("document_id").slice(first), self.path)
+        bad = np.flatnonzero(lengths * lengths > _LARGEST)
         if len(bad):
             document = self.column("document_id")[first + int(bad[0])].as_py()
             raise FarspanError(

@@ -50,13 +50,15 @@ class NeighbourSearch:
     clusters: str
     output: str
     search: Search = field(default_factory=Search)
-    memory: int = 8 << 30
+    memory: float = 8 * 2.0**30
     threads: int = 1
     compression: str | None = None
 
     def __post_init__(self) -> None:
         if self.threads < 1:
             raise FarspanError(f"--threads {self.threads}: give a positive number")
+        if not self.memory > 0:  # nan too
+            raise FarspanError(f"--memory {self.memory / 2**30:g}: give a positive number of GiB")
 
 
 def plan(options: NeighbourSearch) -> Job:
@@ -121,10 +123,14 @@ def _check_memory(options: NeighbourSearch, parent: Manifest) -> None:
     needed = options.search.memory(largest, dimension)
     if needed > options.memory:
         raise FarspanError(
-            f"--memory {options.memory / 2**30:.1f} GiB: {options.search.k} neighbours of each document in a cluster "
-            f"of {largest:,} take {needed / 2**30:.1f} GiB a worker; lower --k, give more --memory, or make the "
+            f"--memory {_size(options.memory)}: {options.search.k} neighbours of each document in a cluster "
+            f"of {largest:,} take {_size(needed)} a worker; lower --k, give more --memory, or make the "
             "clusters again with a smaller --max-documents"
         )
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
 
 
 @dataclass(frozen=True)

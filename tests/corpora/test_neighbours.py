@@ -120,10 +120,17 @@ def test_memory_grows_with_depth_and_cluster():
     assert Search(k=100).memory(100, 768) < 64 << 20
 
 
-@pytest.mark.parametrize("name", ["k", "exact_up_to", "probes"])
-def test_numbers_out_of_range_are_refused(name):
-    with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} 0: give a positive number"):
-        Search(**{name: 0})
+def test_no_cluster_needs_to_be_searched_exactly_but_one_of_a_single_vector():
+    assert [Search(exact_up_to=0).lists(count) for count in (1, 2, 3)] == [1, 2, 3]
+    for count in (1, 2, 3):
+        found = search(VectorRows.from_array(np.eye(3, dtype=np.float16)[:count]), Search(k=2, exact_up_to=0))
+        assert found.counts.tolist() == [count - 1] * count
+
+
+@pytest.mark.parametrize(("name", "value", "least"), [("k", 0, 1), ("exact_up_to", -1, 0), ("probes", 0, 1)])
+def test_numbers_out_of_range_are_refused(name, value, least):
+    with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least {least}"):
+        Search(**{name: value})
 
 
 def test_on_a_gpu_all_clusters_are_searched_exactly(monkeypatch):

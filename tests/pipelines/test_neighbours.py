@@ -228,13 +228,16 @@ def spoilt(folder, change):
     return copy
 
 
-@pytest.mark.parametrize("value", [np.nan, 300.0])
-def test_a_vector_too_long_or_no_number_is_named(tmp_path, value):
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [(np.nan, r"holds NaN or infinity \(2 of 20 vectors here\)"), (-np.inf, "holds NaN"), (300.0, "has length 300")],
+)
+def test_a_vector_too_long_or_no_number_is_named(tmp_path, value, fault):
     def change(values):
         values[3, 2] = value
 
     clusters = spoilt(clustered(tmp_path, 20), change)
-    with pytest.raises(FarspanError, match=r"part-00000-of-00001.*document 'made:0:3' has length"):
+    with pytest.raises(FarspanError, match=rf"part-00000-of-00001.*document 'made:0:3' {fault}"):
         build(clusters, tmp_path / "neighbours")
 
 
@@ -251,8 +254,11 @@ def test_vectors_of_another_dimension_are_refused(tmp_path):
 
 
 def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):
-    with pytest.raises(FarspanError, match=r"--memory 0\.0 GiB: 12 neighbours .* lower --k"):
+    with pytest.raises(FarspanError, match=r"--memory 1 MiB: 12 neighbours .* take \d\d MiB a worker; lower --k"):
         build(clusters, tmp_path / "neighbours", memory=1 << 20)
+    for memory in (0, -1.0, float("nan")):
+        with pytest.raises(FarspanError, match=r"--memory .* give a positive number of GiB"):
+            NeighbourSearch(clusters, str(tmp_path / "neighbours"), memory=memory)
     with pytest.raises(FarspanError, match="--threads 0"):
         NeighbourSearch(clusters, str(tmp_path / "neighbours"), threads=0)
     with pytest.raises(FarspanError, match=r"farspan\.clusters"):
