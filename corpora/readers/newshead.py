@@ -7,6 +7,7 @@ Source: Gu et al. 2020, "Generating Representative Headlines for News Stories"; 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,7 +52,8 @@ def _load(path: str, files: Files) -> list[Any]:
     import torch  # no other part of corpora needs it
 
     try:
-        with files.open(path) as file:
+        with files.open(path) as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a hostile file: the user can only be told that it is refused
             clusters = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError):
         raise

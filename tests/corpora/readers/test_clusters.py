@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import warnings
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -187,8 +188,13 @@ def test_nothing_in_a_file_is_executed(tmp_path, monkeypatch):
     torch.save([Evil()], "old.pt", _use_new_zipfile_serialization=False)
     with open("plain.pt", "wb") as file:
         pickle.dump([Evil()], file, protocol=2)
-    for name in ("new.pt", "old.pt", "plain.pt"):
-        block = read_all(tmp_path / name, NEWSHEAD)
+    with open("newer.pt", "wb") as file:
+        pickle.dump([Evil()], file, protocol=4)  # of which torch warns
+    for name in ("new.pt", "old.pt", "plain.pt", "newer.pt"):
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("always")
+            block = read_all(tmp_path / name, NEWSHEAD)
+        assert shown == []
         assert reasons(block) == [("0", "unreadable_file")]
         assert "only lists, dicts, strings and numbers are loaded" in block.rejects[0].detail
     assert not os.path.exists("executed")
