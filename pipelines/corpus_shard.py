@@ -23,14 +23,23 @@ ROWS_PER_BATCH = 64
 SHARD_TOKENS = 16 << 20
 
 
+def check_shards(asked: int) -> None:
+    """Refuse a negative number of shards.
+
+    Raises:
+        FarspanError: it is one.
+    """
+    if asked < 0:
+        raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")
+
+
 def shard_count(asked: int, tokens: int) -> int:
     """Shards of a corpus of about so many tokens: as many as asked for; where that is 0, ``SHARD_TOKENS`` in each.
 
     Raises:
         FarspanError: a negative number.
     """
-    if asked < 0:
-        raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")
+    check_shards(asked)
     return asked or max(1, -(-tokens // SHARD_TOKENS))
 
 

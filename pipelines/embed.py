@@ -31,7 +31,7 @@ from pipelines.artefacts import (
 )
 from pipelines.beam_files import files_for
 from pipelines.condensing import LONG_DOCUMENTS, condense
-from pipelines.embedding import Encoder, EncoderOptions, load_encoder, resolved_precision
+from pipelines.embedding import Encoder, EncoderOptions, load_encoder, resolve
 from pipelines.encoder_files import find_encoder
 from pipelines.job import Job, Report, Stage, Task
 
@@ -54,7 +54,7 @@ class Embed:
             ``first`` tokens.
         split: ``train`` or ``held-out`` documents.
         min_document_tokens: shorter documents, in the corpus tokenizer's tokens, have no vector.
-        block: documents a task, rounded up to whole record batches.
+        block: documents a task, rounded up to whole record batches of the documents.
         compression: None, ``lz4`` or ``zstd``.
     """
 
@@ -67,20 +67,22 @@ class Embed:
     block: int = 4096
     compression: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.long_documents not in LONG_DOCUMENTS:
+            raise FarspanError(f"--long-documents {self.long_documents!r}: give {' or '.join(LONG_DOCUMENTS)}")
+        for option, number in (("min-document-tokens", self.min_document_tokens), ("block", self.block)):
+            if number < 1:
+                raise FarspanError(f"--{option} {number}: give a positive number")
+
 
 def plan(options: Embed) -> Job:
     """Check the options and lay out the tasks; the encoder's files are found and hashed, its weights not yet loaded.
 
     Raises:
         FarspanError: no finished documents there, none of the split or as long as asked, a corpus tokenizer that cannot
-            decode, no such encoder, or an option out of range.
+            decode, no such encoder, or one that has no room for text.
     """
     documents, output = absolute(options.documents), absolute(options.output)
-    if options.long_documents not in LONG_DOCUMENTS:
-        raise FarspanError(f"--long-documents {options.long_documents!r}: give {' or '.join(LONG_DOCUMENTS)}")
-    for option, number in (("min-document-tokens", options.min_document_tokens), ("block", options.block)):
-        if number < 1:
-            raise FarspanError(f"--{option} {number}: give a positive number")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     tokens = some_tokens(documents, parent, options.split)
     if options.min_document_tokens > parent.totals["max_tokens"]:
@@ -90,12 +92,10 @@ def plan(options: Embed) -> Job:
         )
     artefact_tokenizer(documents).decode_with_offsets([])
     files = find_encoder(options.encoder.name)
-    local = os.path.isdir(options.encoder.name)
-    encoder = replace(
-        options.encoder,
-        name=files.folder if local else options.encoder.name,
-        precision=resolved_precision(options.encoder.precision),
-    )
+    encoder = resolve(options.encoder, files)
+    if os.path.isdir(encoder.name):
+        encoder = replace(encoder, name=files.folder)
+    batches = -(-options.block // parent.rows_per_batch)  # of documents, a task
     config = {
         "builder": "embed",
         **asdict(encoder),
@@ -105,7 +105,7 @@ def plan(options: Embed) -> Job:
         "long_documents": options.long_documents,
         "split": options.split,
         "min_document_tokens": options.min_document_tokens,
-        "block": options.block,
+        "block": batches * parent.rows_per_batch,
         "compression": options.compression,
     }
     head = Manifest(
@@ -125,13 +125,20 @@ def plan(options: Embed) -> Job:
         options.min_document_tokens,
         options.compression,
     )
-    stage = Stage("embed", list(_tasks(documents, output, parent, options.block)), work, "documents")
+    stage = Stage("embed", list(_tasks(documents, output, parent, batches)), work, "documents")
     copy = partial(copy_tokenizer, tokenizer_folder(documents))
     return Job(output, head, [stage], copy, _BYTES_A_TOKEN * tokens)
 
 
-def _tasks(documents: str, output: str, parent: Manifest, block: int) -> Iterator[Task]:
-    batches = -(-block // parent.rows_per_batch)
+def most_documents(options: Embed) -> int:
+    """Vectors that there will be, or more, where short documents have none."""
+    folder = absolute(options.documents)
+    totals = read_manifest(files_for(folder), folder, "farspan.documents").totals
+    held_out = totals["held_out_documents"]
+    return held_out if options.split == "held-out" else totals["documents"] - held_out
+
+
+def _tasks(documents: str, output: str, parent: Manifest, batches: int) -> Iterator[Task]:
     rows = batches * parent.rows_per_batch
     count = sum(-(-shard.rows // rows) for shard in parent.shards)
     index = before = 0

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -77,11 +77,48 @@ def load_encoder(options: EncoderOptions) -> Encoder:
     return Encoder(find_encoder(options.name), options)
 
 
-def resolved_precision(precision: str) -> str:
+def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
+    """What the options come to: the encoder's own limit, where that is smaller, and this machine's precision.
+
+    No weight is loaded.
+
+    Raises:
+        FarspanError: a configuration of no model, a tokenizer that cannot be loaded, or special tokens that leave no
+            room for text.
+    """
+    from transformers import AutoConfig, AutoModel  # slow to import
+
+    try:
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
+        with torch.device("meta"):  # shapes alone
+            positions = _positions(AutoModel.from_config(config, trust_remote_code=False))
+    except Exception as error:  # whatever a model's code makes of an odd configuration
+        reason = str(error).strip().partition("\n")[0]
+        raise FarspanError(
+            f"encoder {files.folder}: config.json describes no model that can be built ({reason}); give another"
+        ) from error
+    _, before, after, _ = _load_tokenizer(files)
+    most = min(options.max_length, positions)
+    _room(files, most, before, after)
+    return replace(options, max_length=most, precision=_resolved_precision(options.precision))
+
+
+def _resolved_precision(precision: str) -> str:
     """What ``auto`` means on this machine."""
     if precision != "auto":
         return precision
     return "float16" if torch.cuda.is_available() else "float32"
+
+
+def _room(files: EncoderFiles, most: int, before: np.ndarray, after: np.ndarray) -> int:
+    """Text tokens among ``most``, the others being the special ones ``before`` and ``after`` a text."""
+    special = len(before) + len(after)
+    if most <= special:
+        raise FarspanError(
+            f"--max-length {most}: the {special} special tokens of encoder {files.name} leave no room for text; give "
+            f"at least {special + 1}"
+        )
+    return most - special
 
 
 class Encoder:
@@ -95,25 +132,20 @@ class Encoder:
 
     def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
         self.files, self._options = files, options
-        precision = resolved_precision(options.precision)
+        precision = _resolved_precision(options.precision)
         on_cuda = torch.cuda.is_available() and precision != "int8"
         # worker processes spread over the devices
         self._device = f"cuda:{os.getpid() % torch.cuda.device_count()}" if on_cuda else "cpu"
         self._batch_tokens = _BATCH_TOKENS["cuda" if on_cuda else "cpu"]
         model = _load_model(files)
-        positions = _positions(model)
+        most = min(options.max_length, _positions(model))
         if precision == "int8":
             _quantize(model)
         else:
             model = model.to(getattr(torch, precision))
         self._model = model.to(self._device)
         self.tokenizer, self._before, self._after, self._pad = _load_tokenizer(files)
-        self.room = min(options.max_length, positions) - len(self._before) - len(self._after)
-        if self.room < 1:
-            raise FarspanError(
-                f"--max-length {options.max_length}: the special tokens of encoder {files.name} leave no room for "
-                "text; give more"
-            )
+        self.room = _room(files, most, self._before, self._after)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """``(n, d)`` float32 vectors of n texts, each cut to its first ``room`` tokens."""

@@ -24,7 +24,7 @@ from corpora.sequences import SequenceBatch
 from corpora.shards import write_shard
 from pipelines.artefacts import absolute, parent_entry, read_neighbours
 from pipelines.beam_files import files_for
-from pipelines.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.corpus_shard import check_shards, corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.job import WORK, Job, Report, Stage, Task
 from pipelines.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
 from pipelines.spill import FAN_IN, Bucket, first_of_key, read_bucket, spill_stages
@@ -61,6 +61,11 @@ class LinkedCorpus:
     compression: str | None = None
     fan_in: int = FAN_IN
 
+    def __post_init__(self) -> None:
+        if self.leftovers not in LEFTOVERS:
+            raise FarspanError(f"--leftovers {self.leftovers!r}: choose one of {', '.join(LEFTOVERS)}")
+        check_shards(self.shards)
+
 
 def plan(options: LinkedCorpus) -> Job:
     """Check the options and lay out the tasks.
@@ -69,8 +74,6 @@ def plan(options: LinkedCorpus) -> Job:
         FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
     """
     documents, neighbours, output = (absolute(p) for p in (options.documents, options.neighbours, options.output))
-    if options.leftovers not in LEFTOVERS:
-        raise FarspanError(f"--leftovers {options.leftovers!r}: choose one of {', '.join(LEFTOVERS)}")
     parent = read_manifest(files_for(documents), documents, "farspan.documents")
     graph = read_neighbours(neighbours, documents)
     tokens = graph.totals["tokens"]

@@ -9,11 +9,11 @@ from pipelines.commands.shared import command, documents_flag, job_flags, sequen
 from pipelines.commands.stages import (
     THREADS,
     cluster_flags,
-    cluster_job,
+    clustering,
     embed_flags,
-    embed_job,
+    embedding,
     neighbour_flags,
-    neighbour_job,
+    neighbour_search,
 )
 
 
@@ -91,30 +91,36 @@ def _run_linked(options: Any) -> None:
         options.max_jaccard,
         options.min_fill,
     )
-    job = linked.plan(
-        linked.LinkedCorpus(
-            options.documents,
-            options.neighbours or _earlier_stages(options),
-            options.output,
-            packing,
-            linking,
-            options.leftovers,
-            options.seed,
-            options.shards,
-            options.compression,
-        )
-    )
-    start(options, job)
-
-
-def _earlier_stages(options: Any) -> str:
-    """Run what comes before the neighbours, and they themselves; their folder."""
     folder = options.stages or options.output.rstrip("/") + ".stages"
-    vectors, clusters, neighbours = (f"{folder}/{name}" for name in ("vectors", "clusters", "neighbours"))
-    start(options, embed_job(options, vectors), vectors)
-    start(options, cluster_job(options, vectors, clusters), clusters)
-    start(options, neighbour_job(options, clusters, neighbours), neighbours)
-    return neighbours
+    corpus = linked.LinkedCorpus(
+        options.documents,
+        options.neighbours or f"{folder}/neighbours",
+        options.output,
+        packing,
+        linking,
+        options.leftovers,
+        options.seed,
+        options.shards,
+        options.compression,
+    )
+    if not options.neighbours:
+        _earlier_stages(options, folder)
+    start(options, linked.plan(corpus))
+
+
+def _earlier_stages(options: Any, folder: str) -> None:
+    """Run what comes before the neighbours, and they themselves; first the options of all are checked."""
+    from pipelines import cluster, embed, neighbours
+
+    vectors, clusters, found = (f"{folder}/{name}" for name in ("vectors", "clusters", "neighbours"))
+    embed_options = embedding(options, vectors)
+    cluster_options = clustering(options, vectors, clusters)
+    search_options = neighbour_search(options, clusters, found)
+    job = embed.plan(embed_options)
+    cluster_options.clusters(embed.most_documents(embed_options))
+    start(options, job, vectors)
+    start(options, cluster.plan(cluster_options), clusters)
+    start(options, neighbours.plan(search_options), found)
 
 
 def _refuse_unused(options: Any) -> None:

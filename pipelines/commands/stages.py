@@ -61,7 +61,12 @@ def embed_flags(parser: Any) -> list[str]:
             "--pooling", choices=["mean", "cls"], default="mean", help="of token states (default: masked mean)"
         ),
         parser.add_argument("--normalize", action="store_true", help="scale vectors to length 1 (Contriever has none)"),
-        parser.add_argument("--max-length", type=int, default=512, help="positions the encoder sees (default 512)"),
+        parser.add_argument(
+            "--max-length",
+            type=int,
+            default=512,
+            help="positions the encoder sees, or as many as it has (default 512)",
+        ),
         parser.add_argument(
             "--precision",
             choices=["auto", "float32", "float16", "bfloat16", "int8"],
@@ -79,7 +84,12 @@ def embed_flags(parser: Any) -> list[str]:
         parser.add_argument(
             "--min-document-tokens", type=int, default=1, help="shorter documents get no vector (default 1)"
         ),
-        parser.add_argument("--block", type=int, default=4096, help="documents a task and shard (default 4096)"),
+        parser.add_argument(
+            "--block",
+            type=int,
+            default=4096,
+            help="documents a task and shard, rounded up to multiples of 1,024 (default 4096)",
+        ),
     )
 
 
@@ -110,7 +120,10 @@ def neighbour_flags(parser: Any) -> list[str]:
         parser,
         parser.add_argument("--k", type=int, default=100, help="neighbours of a document (default 100)"),
         parser.add_argument(
-            "--exact-up-to", type=int, default=20_000, help="clusters up to this size are searched exactly"
+            "--exact-up-to",
+            type=int,
+            default=20_000,
+            help="clusters up to this size are searched exactly (default 20,000)",
         ),
         parser.add_argument(
             "--probes", type=int, default=32, help="lists a document visits in larger ones (default 32)"
@@ -125,8 +138,9 @@ def _added(parser: Any, *actions: Any) -> list[str]:
     return [action.dest for action in actions]
 
 
-def embed_job(options: Any, output: str) -> Any:
-    from pipelines import embed
+def embedding(options: Any, output: str) -> Any:
+    """What the flags say, all of it checked that can be before the documents are known."""
+    from pipelines.embed import Embed
     from pipelines.embedding import EncoderOptions
 
     encoder = EncoderOptions(
@@ -137,57 +151,58 @@ def embed_job(options: Any, output: str) -> Any:
         options.precision,
         options.threads,
     )
-    return embed.plan(
-        embed.Embed(
-            options.documents,
-            output,
-            encoder,
-            options.long_documents,
-            options.split,
-            options.min_document_tokens,
-            options.block,
-            options.compression,
-        )
+    return Embed(
+        options.documents,
+        output,
+        encoder,
+        options.long_documents,
+        options.split,
+        options.min_document_tokens,
+        options.block,
+        options.compression,
     )
 
 
-def cluster_job(options: Any, vectors: str, output: str) -> Any:
-    from pipelines import cluster
+def clustering(options: Any, vectors: str, output: str) -> Any:
+    """What the flags say, checked but for the number of vectors."""
+    from pipelines.cluster import Clustering
 
-    return cluster.plan(
-        cluster.Clustering(
-            vectors,
-            output,
-            options.centroids,
-            not options.euclidean,
-            options.iterations,
-            options.sample,
-            options.max_documents,
-            options.threads,
-            options.seed,
-            options.compression,
-        )
+    return Clustering(
+        vectors,
+        output,
+        options.centroids,
+        not options.euclidean,
+        options.iterations,
+        options.sample,
+        options.max_documents,
+        options.threads,
+        options.seed,
+        options.compression,
     )
 
 
-def neighbour_job(options: Any, clusters: str, output: str) -> Any:
+def neighbour_search(options: Any, clusters: str, output: str) -> Any:
+    """What the flags say, checked but for the memory that the largest cluster needs."""
     from corpora.neighbours import Search
-    from pipelines import neighbours
+    from pipelines.neighbours import NeighbourSearch
 
     search = Search(options.k, options.exact_up_to, options.probes, options.seed)
-    memory = int(options.memory * (1 << 30))
-    return neighbours.plan(
-        neighbours.NeighbourSearch(clusters, output, search, memory, options.threads, options.compression)
-    )
+    return NeighbourSearch(clusters, output, search, options.memory * 2**30, options.threads, options.compression)
 
 
 def _run_embed(options: Any) -> None:
-    start(options, embed_job(options, options.output))
+    from pipelines import embed
+
+    start(options, embed.plan(embedding(options, options.output)))
 
 
 def _run_cluster(options: Any) -> None:
-    start(options, cluster_job(options, options.vectors, options.output))
+    from pipelines import cluster
+
+    start(options, cluster.plan(clustering(options, options.vectors, options.output)))
 
 
 def _run_neighbours(options: Any) -> None:
-    start(options, neighbour_job(options, options.clusters, options.output))
+    from pipelines import neighbours
+
+    start(options, neighbours.plan(neighbour_search(options, options.clusters, options.output)))

@@ -139,7 +139,7 @@ def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
         "dimension": 32,
         "pooling": "mean",
         "normalize": False,
-        "max_length": 512,
+        "max_length": 32,
         "precision": "float32",
         "threads": 1,
         "long_documents": "principal",
@@ -148,6 +148,14 @@ def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
         "block": BLOCK,
         "compression": None,
     }
+
+
+def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
+    for block, length in ((1, 32), (BLOCK - 1, 512), (BLOCK, 33)):
+        started = plan(Embed(documents, reference, EncoderOptions(encoder, max_length=length), block=block))
+        run_job(started, Engine(workers=1))  # finished
+    with pytest.raises(FarspanError, match=r"config\.block was 16, is 32; config\.max_length was 32, is 31"):
+        run_job(plan(Embed(documents, reference, EncoderOptions(encoder, max_length=31), block=BLOCK + 1)), Engine())
 
 
 def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference, tmp_path):
@@ -277,6 +285,8 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_
     refused("--block 0: give a positive number", block=0)
     refused("--min-document-tokens 0", min_document_tokens=0)
     refused("the longest document of .* has 1", min_document_tokens=10_000)
+    with pytest.raises(FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny .* give at least 3"):
+        plan(Embed(documents, output, EncoderOptions(encoder, max_length=2)))
     refused("no such folder", encoder=str(tmp_path / "nothing"))
     refused("has no config.json", encoder=documents)
 

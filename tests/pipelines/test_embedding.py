@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from pipelines.embedding import Encoder, EncoderOptions, batches
+from pipelines.embedding import Encoder, EncoderOptions, batches, resolve
 from pipelines.encoder_files import find_encoder
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
 
@@ -137,8 +137,23 @@ def test_the_limit_is_the_model_s_or_the_user_s(tiny):
     np.testing.assert_allclose(encoder(tiny).encode(long), plain(tiny, long, 64), atol=1e-5)
     assert encoder(tiny, max_length=9).room == 7
     np.testing.assert_allclose(encoder(tiny, max_length=9).encode(long), plain(tiny, long, 9), atol=1e-5)
-    with pytest.raises(FarspanError, match="--max-length 2: the special tokens of encoder tiny leave no room"):
+    with pytest.raises(
+        FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny leave no room .* at least 3"
+    ):
         encoder(tiny, max_length=2)
+    for asked, comes_to in ((3, 3), (64, 64), (512, 64)):
+        assert resolve(EncoderOptions(tiny, max_length=asked), find_encoder(tiny)).max_length == comes_to
+
+
+def test_a_configuration_of_no_model_is_refused_before_weights_are_read(tiny, tmp_path):
+    broken = shutil.copytree(tiny, str(tmp_path / "broken"))
+    path = os.path.join(broken, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    with open(path, "w") as file:
+        json.dump(config | {"hidden_act": "wave"}, file)
+    with pytest.raises(FarspanError, match=r"config\.json describes no model that can be built"):
+        resolve(EncoderOptions(broken), find_encoder(broken))
 
 
 def test_roberta_counts_positions_behind_padding(tmp_path):
@@ -157,6 +172,7 @@ def test_roberta_counts_positions_behind_padding(tmp_path):
     RobertaModel(config).save_pretrained(folder)
     model = encoder(folder)
     assert model.room == 40 - 1 - 2
+    assert resolve(EncoderOptions(folder), find_encoder(folder)).max_length == 40 - 1
     assert np.isfinite(model.encode(["the fox " * 100])).all()
 
 
