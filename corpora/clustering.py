@@ -31,6 +31,11 @@ def centroid_count(wanted: int, points: int) -> int:
     return max(1, min(wanted, points // POINTS_PER_CENTROID))
 
 
+def kmeans_seed(seed: int, purpose: str) -> int:
+    """31 bits, as FAISS wants them, from a seed of any size."""
+    return int.from_bytes(make_key(seed, purpose)[:4], "little") >> 1
+
+
 def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:
     """K-means by FAISS, on a GPU where FAISS has one.
 

@@ -16,7 +16,7 @@ import faiss
 import numba
 import numpy as np
 
-from corpora.clustering import train_centroids
+from corpora.clustering import kmeans_seed, train_centroids
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.vector_rows import VectorRows
@@ -155,7 +155,9 @@ def probed_lists(vectors: VectorRows, lists: int, probes: int, seed: int) -> np.
     # every (n / size)-th: neither order nor clusters of documents have such a period
     size = min(count, lists * _POINTS_PER_LIST)
     sample = vectors.floats(np.arange(size) * count // size)
-    centroids = VectorRows.from_array(train_centroids(sample, lists, True, _ITERATIONS, seed).astype(np.float16))
+    centroids = VectorRows.from_array(
+        train_centroids(sample, lists, True, _ITERATIONS, kmeans_seed(seed, "lists")).astype(np.float16)
+    )
     probed = np.empty((count, probes), np.uint16 if lists < 1 << 16 else np.int32)
     for first in range(0, count, _QUERIES):
         rows = np.arange(first, min(first + _QUERIES, count))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from corpora.clustering import POINTS_PER_CENTROID, assign, centroid_count, split, train_centroids
+from corpora.clustering import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split, train_centroids
 from corpora.errors import FarspanError
 from corpora.keyed import drawn, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
@@ -297,8 +297,3 @@ class Gather:
             "max_first_level": len(vectors),
         }
         return Receipt(task.name, tuple(info), totals)
-
-
-def kmeans_seed(seed: int, purpose: str) -> int:
-    """31 bits, as FAISS wants them."""
-    return int.from_bytes(make_key(seed, purpose)[:4], "little") >> 1
