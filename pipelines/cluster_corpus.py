@@ -116,8 +116,8 @@ def plan(options: ClusterCorpus) -> Job:
 
 def _clustered(documents: Manifest, split: str) -> int:
     """How many documents of the split are in a cluster."""
-    held_out = documents.totals["held_out_clustered_documents"]
-    return held_out if split == "held-out" else documents.totals["clustered_documents"] - held_out
+    held_out = documents.totals.get("held_out_clustered_documents", 0)
+    return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
 
 
 def _origin(options: ClusterCorpus, output: str) -> dict[str, object]:

@@ -92,6 +92,18 @@ def run_job(job: Job, engine: Engine) -> Manifest:
         return _run_locked(job, engine)
 
 
+def check_output(output: str) -> None:
+    """See that a job may work in a folder: it is empty, or holds an artefact, finished or not.
+
+    Raises:
+        FarspanError: it holds something else.
+    """
+    files = files_for(output)
+    held = (NAME, os.path.join(WORK, "job.json"))
+    if not any(files.exists(os.path.join(output, name)) for name in held) and any(files.walk(output)):
+        raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
+
+
 def _run_locked(job: Job, engine: Engine) -> Manifest:
     files = files_for(job.output)
     work = os.path.join(job.output, WORK)
@@ -107,8 +119,8 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
         _refuse_changes(job.output, Manifest(**started["head"]).job, job.head.job)
         sweep(files, job.output)
         files.delete(_ending(files, work, ".failed"))
-    elif any(files.walk(job.output)):
-        raise FarspanError(f"{job.output}: not empty and no farspan artefact; give --output a new or empty folder")
+    else:
+        check_output(job.output)
     write_bytes(files, opened, json_bytes({"head": json.loads(job.head.to_json()), "tasks": tasks}))
     job.tokenizer(files, os.path.join(job.output, "tokenizer"))
 

@@ -79,6 +79,8 @@ def _run_linked(options: Any) -> None:
     from corpora.concatenation import Packing
     from corpora.linking import Linking
     from pipelines import linked
+    from pipelines.artefacts import absolute
+    from pipelines.job import check_output
 
     _refuse_unused(options)
     packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
@@ -103,6 +105,7 @@ def _run_linked(options: Any) -> None:
         options.shards,
         options.compression,
     )
+    check_output(absolute(options.output))
     if not options.neighbours:
         _earlier_stages(options, folder)
     start(options, linked.plan(corpus))

@@ -86,6 +86,16 @@ def test_options_of_late_stages_are_refused_before_the_first(run, capsys, tmp_pa
     assert sorted(os.listdir(tmp_path)) == ["documents", "tiny"]
 
 
+def test_an_output_that_holds_something_else_is_seen_before_the_first_stage(run, tmp_path):
+    documents = make_documents(str(tmp_path / "documents"))
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "mine.txt").write_text("mine")
+    command = ["corpus", "linked", "--documents", documents, "--encoder", "nowhere", "--sequence-length", "256"]
+    status, _, err = run(*command, "--output", tmp_path / "corpus")
+    assert status == 1
+    assert "corpus: not empty and no farspan artefact" in err
+
+
 def test_beams_own_flags_pass():
     check_flags(["--job_endpoint=localhost:1", "--environment_type=LOOPBACK", "--s3_endpoint_url=http://x"])
     with pytest.raises(FarspanError, match="neither farspan nor Beam"):
