@@ -10,7 +10,14 @@ import os
 import subprocess
 import sys
 
-SCRIPTS = ("reading.py", "span_masking.py", "documents.py", "memory.py", "chain_building.py")
+SCRIPTS = (
+    "reading.py",
+    "span_masking.py",
+    "documents.py",
+    "memory.py",
+    "chain_building.py",
+    "neighbour_search.py",
+)
 
 
 def main() -> None:
