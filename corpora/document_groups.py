@@ -38,14 +38,12 @@ class Groups:
     Attributes:
         documents: a row a group, int64, in the order of adding; the seed is first.
         similarities: float32 beside ``documents.values``, to the document whose neighbour it was; nan for seeds.
-        uses: ``(n,)`` int32, in how many groups each document is.
         refused: ``(m, 2)`` int64, with repetitions: a group, perhaps one that was given up, had the first document and
             would else have taken the second, which is of the same family.
     """
 
     documents: Ragged
     similarities: np.ndarray
-    uses: np.ndarray
     refused: np.ndarray
 
 
@@ -72,10 +70,10 @@ def document_groups(
         seeds: documents, in the order in which they are to be tried.
         candidates: ``(n,)`` bool, documents that may be added to a seed.
     """
-    documents, chosen, ends, uses, refused = _grow(
+    documents, chosen, ends, refused = _grow(
         neighbours.values, neighbours.offsets, similarities, families, sizes, seeds, candidates, limits
     )
-    return Groups(Ragged(documents, ends), chosen, uses, refused)
+    return Groups(Ragged(documents, ends), chosen, refused)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -88,7 +86,7 @@ def _grow(
     seeds: np.ndarray,
     candidates: np.ndarray,
     limits: Limits,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     capacity, room = limits.capacity, limits.room_per_document
     n = len(sizes)
     uses = np.zeros(n, np.int32)
@@ -150,4 +148,4 @@ def _grow(
         groups += 1
         ends[groups] = end
     total = ends[groups]
-    return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), uses, refused[:refusals].copy()
+    return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), refused[:refusals].copy()

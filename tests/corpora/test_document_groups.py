@@ -28,13 +28,12 @@ def grown(rows, limits=LIMITS, sizes=None, families=None, seeds=None, candidates
 def test_no_documents_no_groups():
     rows, groups = grown([])
     assert rows == []
-    assert len(groups.uses) == len(groups.refused) == len(groups.similarities) == 0
+    assert len(groups.refused) == len(groups.similarities) == 0
 
 
 def test_seed_takes_its_neighbours_while_they_fit():
     rows, groups = grown([[2, 1, 3], [], [], []])
     assert rows == [[0, 2, 1], [3]]
-    assert groups.uses.tolist() == [1, 1, 1, 1]
     assert np.array_equal(groups.similarities, np.float32([np.nan, 1, 0.9, np.nan]), equal_nan=True)
     assert grown([[1, 2], [], []], sizes=[6, 9, 3])[0] == [[0, 2], [1]]  # 1 is passed over
 
@@ -54,9 +53,8 @@ def test_uses_are_limited_and_given_back_with_the_group():
     rows = [[2], [2], []]
     assert grown(rows)[0] == [[0, 2], [1]]
     assert grown(rows, LIMITS._replace(max_uses=2))[0] == [[0, 2], [1, 2]]
-    given_up, groups = grown([[2], [2, 3], [], []], LIMITS._replace(least=12))  # 0 has one neighbour: not enough
+    given_up, _ = grown([[2], [2, 3], [], []], LIMITS._replace(least=12))  # 0 has one neighbour: not enough
     assert given_up == [[1, 2, 3]]
-    assert groups.uses.tolist() == [0, 1, 1, 1]
 
 
 def test_families_do_not_meet_and_it_is_told():
