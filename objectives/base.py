@@ -20,6 +20,7 @@ from corpora.sequences import SequenceBatch
 from objectives.examples import Examples
 from objectives.masks import MaskBatch
 from objectives.special_tokens import SpecialTokens
+from objectives.tools import Tools
 
 GROUP = "farspan.objectives"
 
@@ -35,6 +36,7 @@ class CorpusFacts:
             begin and end but without any mask, is longer.
         max_tokens: text tokens in the longest row.
         max_documents: parts in the row that has most.
+        room_per_sequence, room_per_document: positions that every row keeps for begin and end, and for each part.
     """
 
     vocab_size: int
@@ -42,6 +44,8 @@ class CorpusFacts:
     sequence_length: int
     max_tokens: int
     max_documents: int
+    room_per_sequence: int = 2
+    room_per_document: int = 1
 
     @classmethod
     def of(cls, manifest: Manifest) -> CorpusFacts:
@@ -52,6 +56,8 @@ class CorpusFacts:
             sequence_length=manifest.config["sequence_length"],
             max_tokens=manifest.totals["max_tokens"],
             max_documents=manifest.totals["max_documents"],
+            room_per_sequence=manifest.config["room_per_sequence"],
+            room_per_document=manifest.config["room_per_document"],
         )
 
 
@@ -59,8 +65,14 @@ class CorpusFacts:
 class Objective(Protocol):
     """Decides what to hide and how it is shown.
 
-    An objective may also offer ``reconstruct(examples, masks, special) -> Ragged``, the text tokens again from what
-    ``render`` gave; checks use it where it is there.
+    An objective may offer more, and is then asked for it:
+
+    - ``with_tools(tools: Tools) -> Objective``: itself, able to read text or to ask a model; called before
+      ``validate`` and ``mask``, and raises ``FarspanError`` for a tool that is missing or does not fit.
+    - ``tools: Mapping[str, str]``: name and version of each tool that decides its masks; recorded beside its options.
+    - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens again from what ``render`` gave.
+    - ``adjustable: tuple[str, ...]`` and ``select(batch, masks) -> MaskBatch``: options that may differ from those of
+      stored masks, and these masks as its own options choose among their candidates.
 
     Attributes:
         name: the entry point's name.
@@ -95,6 +107,16 @@ class Objective(Protocol):
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """What encoder and decoder see of the rows."""
+
+
+def equip(objective: Objective, tools: Tools) -> Objective:
+    """The objective with ``tools``, where it takes any.
+
+    Raises:
+        FarspanError: a tool that it needs is missing or does not fit.
+    """
+    with_tools = getattr(objective, "with_tools", None)
+    return with_tools(tools) if with_tools else objective
 
 
 def mask_key(seed: int, objective: Objective) -> bytes:

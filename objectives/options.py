@@ -1,0 +1,75 @@
+"""Options of objectives: frozen dataclasses whose fields are checked when they are made, and are JSON values."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from corpora.errors import FarspanError
+from objectives.tools import Tools
+
+Equipped = TypeVar("Equipped")
+
+
+def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
+    """Refuse the value of an option.
+
+    Args:
+        objective: has ``name`` and the option as an attribute.
+        wanted: what to give instead, after "give".
+
+    Raises:
+        FarspanError: not ``valid``.
+    """
+    if not valid:
+        raise FarspanError(f"{objective.name}: option {option} is {getattr(objective, option)!r}; give {wanted}")
+
+
+def check_choice(objective: Any, option: str, *choices: str | None) -> None:
+    """One of ``choices``; None is spelt null, as in JSON."""
+    spelled = [choice or "null" for choice in choices]
+    wanted = ", ".join(spelled[:-1]) + " or " * (len(spelled) > 1) + spelled[-1]
+    check(objective, option, getattr(objective, option) in choices, wanted)
+
+
+def check_flag(objective: Any, *options: str) -> None:
+    """True or false, each."""
+    for option in options:
+        check(objective, option, isinstance(getattr(objective, option), bool), "true or false")
+
+
+def check_whole(objective: Any, option: str, least: int, null: bool = False) -> None:
+    """A whole number from ``least`` up, or with ``null`` None."""
+    value = getattr(objective, option)
+    valid = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    check(objective, option, valid or (null and value is None), f"a whole number from {least} up{', or null' * null}")
+
+
+def check_share(objective: Any, option: str, value: object = None) -> None:
+    """A number from 0 to 1; ``value`` where it is not the option as a whole."""
+    value = getattr(objective, option) if value is None else value
+    check(objective, option, is_number(value) and 0 <= value <= 1, "a number from 0 to 1")  # type: ignore[operator]
+
+
+def is_number(value: object) -> bool:
+    """A finite int or float, no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def options_of(objective: Any) -> dict[str, Any]:
+    """Every option of a dataclass as a JSON value; tuples become lists."""
+    values = {field.name: getattr(objective, field.name) for field in fields(objective) if field.init}
+    return {name: _listed(value) for name, value in values.items()}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def equipped(objective: Equipped, tools: Tools) -> Equipped:
+    """A copy of a frozen dataclass that holds ``tools`` in its field ``_tools``, which is no option."""
+    held = copy(objective)
+    object.__setattr__(held, "_tools", tools)
+    return held
