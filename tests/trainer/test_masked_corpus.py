@@ -47,10 +47,11 @@ def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
 def folders(tmp_path) -> tuple[str, str]:
     """A corpus of two shards with 5 and 4 rows, and span masks of it."""
     blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n], 3, seed=n) for n in range(2)]
-    facts = {"sequence_length": 96, "max_tokens": 80, "max_documents": 3}
+    facts = {"max_tokens": 80, "max_documents": 3}
+    config = {"sequence_length": 96, "room_per_sequence": 2, "room_per_document": 1}
     corpus, masks = tmp_path / "corpus", tmp_path / "masks"
     manifest = Manifest(
-        "farspan.corpus", {"sequence_length": facts.pop("sequence_length")}, 0, 2,
+        "farspan.corpus", config, 0, 2,
         {"fingerprint": "f", "vocab_size": VOCAB, "owned_tokens": OWNED}, totals=facts,
     )  # fmt: skip
     schema = corpus_schema(VOCAB)
