@@ -129,18 +129,27 @@ def installed() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
-def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:
-    """Build the objective ``name`` from a preset, overridden by ``options``.
+def objective_factory(name: str) -> Any:
+    """What makes the objective ``name`` from its options.
 
     Raises:
-        FarspanError: unknown objective, preset or option, with the nearest known name.
+        FarspanError: no such objective, with the nearest known name.
     """
     known = installed()
     if name not in known:
         raise FarspanError(
             f"no objective is called {name!r}{_nearest(name, known)}; installed: {', '.join(sorted(known))}"
         )
-    factory = known[name].load()
+    return known[name].load()
+
+
+def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:
+    """Build the objective ``name`` from a preset, overridden by ``options``.
+
+    Raises:
+        FarspanError: unknown objective, preset or option, with the nearest known name.
+    """
+    factory = objective_factory(name)
     presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
     if preset is not None and preset not in presets:
         names = ", ".join(presets) or "none"

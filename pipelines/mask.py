@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.sequences import SequenceBatch
 from corpora.shards import read_shard, write_shard
-from objectives.base import CorpusFacts, load_objective, mask_key
-from objectives.masks import MASK_SCHEMA
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
+from objectives.base import CorpusFacts, Objective, equip, load_objective, mask_key
+from objectives.masks import CANDIDATE, IN_TARGET, MASK_SCHEMA, MaskBatch
+from objectives.tools import Tools
+from pipelines.artefacts import absolute, artefact_tokenizer, copy_tokenizer, parent_entry, tokenizer_folder
 from pipelines.beam_files import files_for
 from pipelines.job import Job, Report, Stage, Task
 
@@ -29,6 +33,7 @@ class Masking:
         objective: entry-point name.
         preset: one of the objective's presets, or None.
         options: override the preset's.
+        scorer: folder or name of the masked language model that the objective asks, or None.
         seed: of the draws.
         compression: None, ``lz4`` or ``zstd``.
     """
@@ -38,8 +43,31 @@ class Masking:
     objective: str
     preset: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    scorer: str | None = None
     seed: int = 0
     compression: str | None = None
+
+
+def equipped_objective(
+    corpus: str, name: str, preset: str | None, options: Mapping[str, Any], scorer: str | None = None
+) -> Objective:
+    """An objective with the tools it needs to mask ``corpus``; tokenizer and models are loaded once a process.
+
+    Raises:
+        FarspanError: no such objective, preset, option or scorer, or a scorer that the objective has no use for.
+    """
+    objective = load_objective(name, preset, options)
+    if hasattr(objective, "with_tools"):
+        model = None
+        if scorer is not None:
+            from trainer.scoring import load_scorer  # brings torch, which no other objective needs
+
+            # One thread a process: the order of float additions must not depend on the machine's cores.
+            model = load_scorer(scorer, threads=1)
+        objective = equip(objective, Tools(artefact_tokenizer(corpus), model))
+    if scorer is not None and "scorer" not in getattr(objective, "tools", {}):
+        raise FarspanError(f"--scorer {scorer}: objective {name} asks no model; leave the flag out")
+    return objective
 
 
 def plan(options: Masking) -> Job:
@@ -50,7 +78,7 @@ def plan(options: Masking) -> Job:
     """
     corpus, output = absolute(options.corpus), absolute(options.output)
     parent = read_manifest(files_for(corpus), corpus, "farspan.corpus")
-    objective = load_objective(options.objective, options.preset, options.options)
+    objective = equipped_objective(corpus, options.objective, options.preset, options.options, options.scorer)
     special = objective.validate(CorpusFacts.of(parent))
     head = Manifest(
         format="farspan.masks",
@@ -58,6 +86,7 @@ def plan(options: Masking) -> Job:
             "objective": options.objective,
             "options": dict(objective.options),
             "global_attention": objective.global_attention,
+            "tools": dict(getattr(objective, "tools", {})),
             "compression": options.compression,
         },
         seed=options.seed,
@@ -78,7 +107,13 @@ def plan(options: Masking) -> Job:
         for index, shard in enumerate(parent.shards)
     ]
     work = MaskShard(
-        options.objective, dict(objective.options), options.seed, parent.rows_per_batch, options.compression
+        corpus,
+        options.objective,
+        dict(objective.options),
+        options.scorer,
+        options.seed,
+        parent.rows_per_batch,
+        options.compression,
     )
     size = sum(shard.bytes for shard in parent.shards)
     copy = partial(copy_tokenizer, tokenizer_folder(corpus))
@@ -89,17 +124,19 @@ def plan(options: Masking) -> Job:
 class MaskShard:
     """Mask one corpus shard, record batch by record batch."""
 
+    corpus: str
     objective: str
     options: Mapping[str, Any]
+    scorer: str | None
     seed: int
     rows_per_batch: int
     compression: str | None
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        objective = load_objective(self.objective, options=self.options)
+        objective = equipped_objective(self.corpus, self.objective, None, self.options, self.scorer)
         key = mask_key(self.seed, objective)
         source, target = task.payload["corpus"], task.payload["shard"]
-        totals = dict.fromkeys(("sequences", "spans", "hidden_tokens", "max_source_length", "max_target_length"), 0)
+        totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
         with write_shard(files_for(target), target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (
             writer,
             info,
@@ -107,15 +144,33 @@ class MaskShard:
             for record_batch in read_shard(files_for(source), source):
                 batch = SequenceBatch.from_arrow(record_batch)
                 masks = objective.mask(batch, key)
-                if not (masks.sequence_ids == batch.sequence_ids).all():
+                if not np.array_equal(masks.sequence_ids, batch.sequence_ids):
                     raise FarspanError(
                         f"objective {self.objective} returned masks for other sequences than it was given"
                     )
                 writer.write(masks.to_arrow())
-                totals["sequences"] += len(masks)
-                totals["spans"] += len(masks.span_starts.values)
-                totals["hidden_tokens"] += int(masks.span_lengths.values.sum())
-                totals["max_source_length"] = max(totals["max_source_length"], int(masks.source_lengths.max(initial=0)))
-                totals["max_target_length"] = max(totals["max_target_length"], int(masks.target_lengths.max(initial=0)))
+                for name, number in _totals(masks).items():
+                    totals[name] = max(totals[name], number) if name.startswith("max_") else totals[name] + number
                 report(totals["sequences"])
-        return Receipt(task.name, tuple(info), totals)
+        return Receipt(task.name, tuple(info), dict(totals))
+
+
+TOTALS = ("sequences", "unmasked", "spans", "candidates", "hidden_tokens", "max_source_length", "max_target_length")
+
+
+def _totals(masks: MaskBatch) -> dict[str, int]:
+    """What a block adds to the manifest's totals (docs/formats.md)."""
+    flags, sizes = masks.span_flags.compact(), masks.span_lengths.compact().values
+    asked = flags.values & IN_TARGET != 0
+    rows = np.repeat(np.arange(len(masks)), flags.lengths)  # (spans,)
+    candidates = int((flags.values == CANDIDATE).sum())
+    numbers = (
+        len(masks),
+        len(masks) - len(np.unique(rows[asked])),
+        len(flags.values) - candidates,
+        candidates,
+        int(sizes[asked].sum()),
+        int(masks.source_lengths.max(initial=0)),
+        int(masks.target_lengths.max(initial=0)),
+    )
+    return dict(zip(TOTALS, numbers, strict=True))

@@ -2,35 +2,95 @@
 
 from __future__ import annotations
 
+import argparse
+import inspect
+import json
 from typing import Any
 
 from pipelines.commands.shared import assignment, command, job_flags, start
 
+_EXAMPLES = """\
+objectives: span, principal_sentences, entity_pyramid, model_based, cross_document, and those of other packages;
+`farspan mask OBJECTIVE --options` explains one, with its options and presets
+
+examples:
+  farspan mask span --preset bart_ls_mixed --corpus corpus --output masks
+  farspan mask principal_sentences --preset longt5_code --set target_length=910 --corpus corpus --output masks
+  farspan mask model_based --preset bart_ls --scorer runs/scorer --corpus corpus --output masks"""
+
 
 def add_mask(commands: Any) -> None:
-    parser = command(commands, "mask", "Choose what an objective hides in each sequence.", _run_mask)
+    parser = command(commands, "mask", "Choose what an objective hides in each sequence.", _run_mask, _EXAMPLES)
     parser.add_argument("objective", help="an installed objective, e.g. span")
+    parser.add_argument("--options", action=_Explain, help="explain the objective, its options and presets, and stop")
     parser.add_argument("--corpus", required=True, metavar="DIR", help="folder made by `farspan corpus`")
-    parser.add_argument("--preset", help="options of a published system, e.g. t5, bart_ls, bart_ls_mixed")
+    objective_flags(parser)
+    job_flags(parser)
+
+
+def objective_flags(parser: Any) -> None:
+    """How an objective is set up."""
+    parser.add_argument("--preset", help="options of a published system, e.g. t5, bart_ls, pegasus, primera")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override an option; repeatable"
     )
-    job_flags(parser)
+    parser.add_argument(
+        "--scorer",
+        metavar="MODEL",
+        help="masked language model for model_based: a run of `farspan train`, or a Hugging Face folder or name",
+    )
+
+
+class _Explain(argparse.Action):
+    """Like ``--help``, of the objective named before it."""
+
+    def __init__(self, option_strings: Any, dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        from corpora.errors import FarspanError
+
+        name = getattr(namespace, "objective", None)
+        try:
+            print(explain(name) if name else "name the objective first: farspan mask span --options")
+        except FarspanError as error:
+            parser.exit(1, f"farspan: {error}\n")
+        parser.exit()
+
+
+def explain(name: str) -> str:
+    """What an objective says of itself: its description, options with their defaults, and presets.
+
+    Raises:
+        FarspanError: no such objective.
+    """
+    from objectives.base import objective_factory
+
+    factory = objective_factory(name)
+    told = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
+    lines = [told.replace("``", "").replace("Attributes:", "options:"), "", "defaults:"]
+    for option, parameter in inspect.signature(factory).parameters.items():
+        if parameter.default is not parameter.empty:
+            lines.append(f"  {option} = {json.dumps(parameter.default)}")
+    lines += ["", "presets:"]
+    for preset, options in getattr(factory, "presets", {}).items():
+        lines.append(f"  {preset}: {', '.join(f'{key}={json.dumps(value)}' for key, value in options.items())}")
+    return "\n".join(lines)
 
 
 def _run_mask(options: Any) -> None:
     from pipelines import mask
 
-    chosen = dict(assignment(text) for text in options.set)
     job = mask.plan(
         mask.Masking(
             options.corpus,
             options.output,
             options.objective,
-            options.preset,
-            chosen,
-            options.seed,
-            options.compression,
+            preset=options.preset,
+            options=dict(assignment(text) for text in options.set),
+            scorer=options.scorer,
+            seed=options.seed,
+            compression=options.compression,
         )
     )
     start(options, job)
