@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.files import LocalFiles
+from corpora.manifest import manifest_sha256
+from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
-from objectives.base import Objective, load_objective
+from objectives.base import CorpusFacts, Objective, load_objective
 from objectives.masks import MaskBatch
 from objectives.special_tokens import SpecialTokens
 
@@ -20,20 +25,43 @@ class MaskSet(ShardedRows):
     Attributes:
         objective: rebuilt from the manifest's name and options; renders the rows.
         special_tokens: the table that rendering uses.
+        adjusted: whether some options differ from those that the masks were made with.
     """
 
-    def __init__(self, folder: str, format: str = "farspan.masks") -> None:
-        super().__init__(folder, format)
+    def __init__(self, folder: str, options: Mapping[str, Any] | None = None) -> None:
+        """
+        Args:
+            options: over those of the manifest: of the objective's ``adjustable`` ones, those that choose anew among
+                what is stored.
+
+        Raises:
+            FarspanError: no finished mask set, an objective that is not installed, an option that cannot be adjusted.
+        """
+        super().__init__(folder, "farspan.masks")
         config = self.manifest.config
-        self.objective: Objective = load_objective(config["objective"], options=config["options"])
+        chosen = {**config["options"], **(options or {})}
+        self.objective: Objective = load_objective(config["objective"], options=chosen)
+        self.adjusted = bool(options)
+        adjustable = getattr(self.objective, "adjustable", ())
+        for option in options or {}:
+            if option not in adjustable:
+                raise FarspanError(
+                    f"{folder}: option {option} of objective {self.objective.name} cannot be changed on stored masks "
+                    f"(can be: {', '.join(adjustable) or 'none'}); run `farspan mask` with it"
+                )
         vocab_size = 1 + max([self.manifest.tokenizer["vocab_size"] - 1, *self.manifest.special_tokens.values()])
         self.special_tokens = SpecialTokens(self.manifest.special_tokens, vocab_size)
         self._view = lru_cache(maxsize=1 << 16)(lambda shard, batch: MaskBatch.from_arrow(self.batch(shard, batch)))
 
     def take(self, rows: np.ndarray) -> MaskBatch:
-        """The given ``(n,)`` rows, in the given order."""
+        """The given ``(n,)`` rows as they are stored, in the given order."""
         places = zip(*(column.tolist() for column in self.locate(rows)), strict=True)
         return MaskBatch.gather([(self._view(shard, batch), row) for shard, batch, row in places])
+
+    def masks(self, batch: SequenceBatch, rows: np.ndarray) -> MaskBatch:
+        """The masks of corpus rows ``batch``, which are rows ``(n,)`` of the corpus, by the options in force."""
+        stored = self.take(rows)
+        return self.objective.select(batch, stored) if self.adjusted else stored  # type: ignore[attr-defined]
 
     @property
     def parent_folder(self) -> str:
@@ -50,18 +78,23 @@ class MaskSet(ShardedRows):
             )
         return folder
 
-    def check_parent(self, corpus_sha256: str) -> None:
-        """Refuse a corpus that this mask set was not made from.
-
-        Args:
-            corpus_sha256: of the corpus's ``manifest.json``.
+    def check_parent(self, corpus: ShardedRows) -> None:
+        """Refuse a corpus that this mask set was not made from, and options that its special tokens do not cover.
 
         Raises:
-            FarspanError: naming both fingerprints.
+            FarspanError: naming both fingerprints, or the tokens that are missing.
         """
+        found = manifest_sha256(LocalFiles(), corpus.folder)
         expected = (self.manifest.parent or {}).get("manifest_sha256")
-        if expected != corpus_sha256:
+        if expected != found:
             raise FarspanError(
-                f"{self.folder}: masks of the corpus with manifest sha256 {expected}, not {corpus_sha256}; "
+                f"{self.folder}: masks of the corpus with manifest sha256 {expected}, not {found}; "
                 "give the corpus it was made from, or run `farspan mask` on this corpus"
             )
+        if self.adjusted:
+            needed = self.objective.validate(CorpusFacts.of(corpus.manifest)).ids
+            if lacking := len(needed.keys() - self.special_tokens.ids.keys()):
+                raise FarspanError(
+                    f"{self.folder}: these options may need {lacking} special tokens more than its manifest numbers; "
+                    "hide less, or run `farspan mask` with room for them"
+                )

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, manifest_sha256
+from corpora.manifest import Manifest
 from corpora.sequences import SequenceBatch
 from corpora.verification import shards
 from objectives.mask_set import MaskSet
@@ -31,7 +30,7 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
     where = corpus_folder or masks.parent_folder
     corpus = Corpus(where)
     try:
-        masks.check_parent(manifest_sha256(LocalFiles(), where))
+        masks.check_parent(corpus)
     except FarspanError as error:
         return [str(error)]
     names = [shard.name for shard in corpus.manifest.shards]

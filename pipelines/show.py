@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -12,17 +14,56 @@ from rich.text import Text
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.manifest import manifest_sha256, read_manifest
+from corpora.manifest import read_manifest
 from corpora.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers import Tokenizer, load_tokenizer
+from objectives.base import CorpusFacts, Objective, mask_key
+from objectives.examples import IGNORED, Examples
 from objectives.mask_set import MaskSet
-from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from objectives.special_tokens import SpecialTokens
+from pipelines.mask import equipped_objective
+
+# style of a span's text, by what happens to it
+_HIDDEN, _SHOWN, _REPLACED, _CANDIDATE = "black on yellow", "black on green", "black on magenta", "underline"
+_LEGEND = (("hidden", _HIDDEN), ("visible and asked", _SHOWN), ("replaced", _REPLACED), ("candidate", _CANDIDATE))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to put over a row: an objective by name on a corpus, or options over those of a mask set.
+
+    Attributes:
+        objective: entry-point name; None for a mask set's own.
+        preset, scorer, seed: as of ``farspan mask``.
+        options: over the preset's, or over the mask set's.
+    """
+
+    objective: str | None = None
+    preset: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    scorer: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Masked:
+    """One masked row and how it is shown."""
+
+    objective: Objective
+    special: SpecialTokens
+    masks: MaskBatch
 
 
 def show(
-    folder: str, row: int, corpus_folder: str | None = None, width: int = 0, console: Console | None = None
+    folder: str,
+    row: int,
+    corpus_folder: str | None = None,
+    width: int = 0,
+    choice: Choice = Choice(),
+    console: Console | None = None,
 ) -> None:
-    """Print a row of a corpus; of a mask set also what is hidden, the source and the target.
+    """Print a row of a corpus; of a mask set, or under an objective, also what is hidden and what the model sees.
 
     Args:
         row: its number in the artefact.
@@ -30,52 +71,84 @@ def show(
         width: characters of each text, 0 for all.
 
     Raises:
-        FarspanError: no such row, or masks of another corpus.
+        FarspanError: no such row, masks of another corpus, or a choice that does not fit.
     """
     console = console or Console(highlight=False, soft_wrap=True)
-    masks = None
+    stored = None
     if read_manifest(LocalFiles(), folder).format == "farspan.masks":
-        masks = MaskSet(folder)
-        corpus_folder = corpus_folder or masks.parent_folder
+        if choice.objective:
+            raise FarspanError(f"--objective {choice.objective}: {folder} holds masks; show the corpus instead")
+        stored = MaskSet(folder, choice.options)
+        corpus_folder = corpus_folder or stored.parent_folder
+    elif choice.options and not choice.objective:
+        raise FarspanError(f"--set: {folder} holds no masks; name what hides: --objective NAME")
     corpus = Corpus(corpus_folder or folder)
-    if masks is not None:
-        masks.check_parent(manifest_sha256(LocalFiles(), corpus.folder))
+    if stored is not None:
+        stored.check_parent(corpus)
     if not len(corpus):
         raise FarspanError(f"{corpus.folder}: holds no sequence; there is nothing to show")
     if not 0 <= row < len(corpus):
         raise FarspanError(f"--row {row}: {corpus.folder} has rows 0 to {len(corpus) - 1}")
-    batch = corpus.take(np.array([row]))
+    rows = np.array([row])
+    batch = corpus.take(rows)
     tokenizer = load_tokenizer(os.path.join(corpus.folder, "tokenizer"))
+    masked = None
+    if stored is not None:
+        masked = Masked(stored.objective, stored.special_tokens, stored.masks(batch, rows))
+    elif choice.objective:
+        masked = _draw(corpus, batch, choice)
     console.print(f"[bold]row {row}[/] of {corpus.folder}, sequence {batch.sequence_id(0).hex()}")
-    if masks is None:
-        _parts(console, batch, tokenizer, width)
-        return
-    _parts(console, batch)
-    mask = masks.take(np.array([row]))
-    _hidden(console, batch, mask, tokenizer, width)
-    examples = masks.objective.render(batch, mask, masks.special_tokens)
-    for name, ids, length in (
-        ("source", examples.source_ids[0], examples.source_lengths[0]),
-        ("target", examples.target_ids[0], examples.target_lengths[0]),
-    ):
-        if length:
-            _heading(console, f"{name}, {length} positions")
-            console.print(_cut(as_seen(ids[:length], tokenizer, masks.special_tokens.ids), width))
+    _parts(console, batch, None if masked else tokenizer, width)
+    if masked:
+        _spans(console, batch, masked.masks, tokenizer, width)
+        examples = masked.objective.render(batch, masked.masks, masked.special)
+        _seen(console, examples, tokenizer, masked.special.ids, width)
 
 
-def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int]) -> Text:
-    """Rendered ids as text, special tokens by name and in colour."""
+def _draw(corpus: Corpus, batch: SequenceBatch, choice: Choice) -> Masked:
+    """The masks that ``farspan mask`` would store for these rows."""
+    assert choice.objective
+    objective = equipped_objective(corpus.folder, choice.objective, choice.preset, choice.options, choice.scorer)
+    special = objective.validate(CorpusFacts.of(corpus.manifest))
+    return Masked(objective, special, objective.mask(batch, mask_key(choice.seed, objective)))
+
+
+def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], marked: np.ndarray) -> Text:
+    """Rendered ids as text, special tokens by name and in colour, text at ``marked`` positions on a ground."""
     names = {value: name for name, value in special.items()}
+    is_name = np.isin(ids, np.array(list(names), ids.dtype))
     text = Text()
-    marked = np.flatnonzero(np.isin(ids, np.array(list(names), ids.dtype)))
-    start = 0
-    for place in [*marked.tolist(), len(ids)]:
-        if place > start:
-            text.append(tokenizer.decode(ids[start:place]))
-        if place < len(ids):
-            text.append(names[int(ids[place])], style="bold cyan")
-        start = place + 1
+    edges = np.flatnonzero(np.diff(is_name * 2 + (marked & ~is_name)) | is_name[1:]) + 1
+    for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(ids)], strict=True):
+        if start == stop:
+            continue
+        if is_name[start]:
+            text.append(names[int(ids[start])], style="bold magenta" if marked[start] else "bold cyan")
+        else:
+            text.append(tokenizer.decode(ids[start:stop]), style=_SHOWN if marked[start] else "")
     return text
+
+
+def _seen(console: Console, examples: Examples, tokenizer: Tokenizer, special: Mapping[str, int], width: int) -> None:
+    """Source, and target or labels, of the only row; positions with global attention are counted and marked."""
+    length = int(examples.source_lengths[0])
+    globally = np.zeros(length, bool)
+    note = ""
+    if examples.global_positions is not None:
+        globally = examples.global_positions[0, :length]
+        note = f", {int(globally.sum())} with global attention"
+    _heading(console, f"source, {length} positions{note}")
+    console.print(_cut(as_seen(examples.source_ids[0, :length], tokenizer, special, globally), width))
+    if examples.labels is not None:
+        labels = examples.labels[0, :length]
+        asked = np.flatnonzero(labels != IGNORED)
+        _heading(console, f"labels, {len(asked)} positions asked")
+        words = [f"{place}:{tokenizer.decode(labels[place : place + 1]).strip()}" for place in asked.tolist()]
+        console.print(_cut(Text(" ".join(words)), width))
+    elif length := int(examples.target_lengths[0]):
+        _heading(console, f"target, {length} positions")
+        ids = examples.target_ids[0, :length]
+        console.print(_cut(as_seen(ids, tokenizer, special, np.zeros(length, bool)), width))
 
 
 def _parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None = None, width: int = 0) -> None:
@@ -92,35 +165,62 @@ def _parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None =
             console.print(_cut(Text(tokenizer.decode(piece)), width))
 
 
-def _hidden(console: Console, batch: SequenceBatch, mask: MaskBatch, tokenizer: Tokenizer, width: int) -> None:
-    spans = list(_spans(batch, mask, tokenizer))
-    hidden = int(mask.span_lengths[0].sum())
-    _heading(console, f"text, {len(spans)} spans with {hidden} tokens marked")
-    text = Text()
-    place = 0
-    tokens = batch.tokens[0]
-    for start, size, _, style in spans:
+def _spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer, width: int) -> None:
+    """The text with its spans in colour, and why each was chosen, best first."""
+    starts, sizes, flags = masks.span_starts[0], masks.span_lengths[0], masks.span_flags[0]
+    asked = flags & IN_TARGET != 0
+    heading = Text(f"\ntext, {int(asked.sum())} spans with {int(sizes[asked].sum())} tokens asked", style="bold")
+    present = {_style(int(flag)) for flag in np.unique(flags)}
+    for name, style in _LEGEND:
+        if style in present:
+            heading.append("  ").append(f" {name} ", style=style)
+    console.print(heading)
+    text, place, tokens = Text(), 0, batch.tokens[0]
+    for start, size, flag in zip(starts.tolist(), sizes.tolist(), flags.tolist(), strict=True):
         text.append(tokenizer.decode(tokens[place:start]))
-        text.append(tokenizer.decode(tokens[start : start + size]), style=style)
+        text.append(tokenizer.decode(tokens[start : start + size]), style=_style(flag))
         place = start + size
     text.append(tokenizer.decode(tokens[place:]))
     console.print(_cut(text, width))
-    reasons = [(start, why) for start, _, why, _ in spans if why]
+    reasons = list(_reasons(batch, masks, tokenizer))
     if reasons:
         _heading(console, "why")
-        for start, why in reasons:
-            console.print(f"  token {start}: {why}", markup=False)
+        # about a line for each 100 characters shown, so that a cut text has not thousands of reasons
+        most = max(width // 100, 3) if width else len(reasons)
+        for line in reasons[:most]:
+            console.print(line)
+        if len(reasons) > most:
+            console.print(Text(f"  ... and {len(reasons) - most} more", style="dim"))
 
 
-def _spans(batch: SequenceBatch, mask: MaskBatch, tokenizer: Tokenizer) -> Iterator[tuple[int, int, str, str]]:
-    """(start, size, why, style) of each span: why is its score and label, where the objective has them."""
-    labels = mask.span_labels[0].as_py() if mask.span_labels is not None else None
-    for index in range(len(mask.span_starts[0])):
-        why = [f"score {mask.span_scores[0][index]:.4f}"] if mask.span_scores is not None else []
-        why += [labels[index]] if labels else []
-        flags = int(mask.span_flags[0][index])
-        style = "black on yellow" if flags & IN_SOURCE and flags & IN_TARGET else "underline" if flags else "dim"
-        yield int(mask.span_starts[0][index]), int(mask.span_lengths[0][index]), ", ".join(why), style
+def _reasons(batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer) -> Iterator[Text]:
+    """A line for each span with a score, rank or label, in order of rank where there are ranks."""
+    columns = (masks.span_ranks, masks.span_scores, masks.span_labels)
+    ranks, scores, labels = (None if column is None else column[0] for column in columns)
+    if ranks is None and scores is None and labels is None:
+        return
+    starts, sizes = masks.span_starts[0], masks.span_lengths[0]
+    order = range(len(starts)) if ranks is None else np.argsort(ranks, kind="stable").tolist()
+    for span in order:
+        line = Text("  ")
+        if ranks is not None:
+            line.append(f"#{int(ranks[span]) + 1} ")
+        if scores is not None:
+            line.append(f"score {float(scores[span]):.4f} ", style="bold")
+        if labels is not None and (label := labels[span].as_py()):
+            line.append(f"[{label}] ", style="cyan")
+        start, size = int(starts[span]), int(sizes[span])
+        line.append(f"tokens {start} to {start + size}: ", style="dim")
+        said = " ".join(tokenizer.decode(batch.tokens[0][start : start + size]).split())
+        yield line.append(said if len(said) <= 80 else said[:80] + " ...", style=_style(int(masks.span_flags[0][span])))
+
+
+def _style(flag: int) -> str:
+    if flag & REPLACED:
+        return _REPLACED
+    if flag & VISIBLE:
+        return _SHOWN
+    return _HIDDEN if flag & (IN_SOURCE | IN_TARGET) else _CANDIDATE
 
 
 def _heading(console: Console, text: str) -> None:

@@ -34,11 +34,19 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
-    """Masks drawn while training instead of read: an objective by name, a preset of it, options over the preset."""
+    """Masks drawn while training instead of read.
+
+    Attributes:
+        name: of the objective.
+        preset: one of its presets.
+        options: over the preset's.
+        scorer: the masked language model it asks, as ``farspan mask --scorer`` takes it.
+    """
 
     name: str
     preset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    scorer: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +57,7 @@ class DataConfig:
         corpus: folder of a corpus.
         masks: folder of a mask set of it; or
         objective: what draws masks on the fly.
+        masks_options: options over the mask set's own, of those that can be adjusted on stored masks.
         source_length, target_length: the widest batch; a longer example is an error, never cut.
         source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
             batch has the same width, with the attention block there is no block that is partly padding.
@@ -60,6 +69,7 @@ class DataConfig:
 
     corpus: str = ""
     masks: str | None = None
+    masks_options: dict[str, Any] = field(default_factory=dict)
     objective: ObjectiveConfig | None = None
     source_length: int
     target_length: int = 1024

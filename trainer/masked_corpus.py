@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
-from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
@@ -12,15 +12,16 @@ import numpy as np
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, manifest_sha256
+from corpora.manifest import Manifest
 from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts, Objective, load_objective, mask_key
+from corpora.tokenizers import load_tokenizer
+from objectives.base import CorpusFacts, Objective, equip, load_objective, mask_key
 from objectives.examples import Examples
 from objectives.mask_set import MaskSet
 from objectives.masks import MaskBatch
 from objectives.special_tokens import SpecialTokens
-from trainer.data import DataConfig
+from objectives.tools import Tools
+from trainer.data import DataConfig, ObjectiveConfig
 
 
 class MaskedCorpus:
@@ -42,7 +43,8 @@ class MaskedCorpus:
         self._corpus, self._objective, self._masks = corpus, objective, masks
         self.special = special
         shards = [shard.sha256 for shard in corpus.manifest.shards]
-        text = json.dumps([shards, objective.name, dict(objective.options), dict(special.ids), masks_identity])
+        tools = dict(getattr(objective, "tools", {}))
+        text = json.dumps([shards, objective.name, dict(objective.options), dict(special.ids), tools, masks_identity])
         self.fingerprint = sha256(text.encode()).hexdigest()
 
     @classmethod
@@ -52,9 +54,9 @@ class MaskedCorpus:
         Raises:
             FarspanError: masks of another corpus.
         """
-        masks.check_parent(manifest_sha256(LocalFiles(), corpus.folder))
+        masks.check_parent(corpus)
         identity = [shard.sha256 for shard in masks.manifest.shards]
-        return cls(corpus, masks.objective, masks.special_tokens, lambda _, rows: masks.take(rows), identity)
+        return cls(corpus, masks.objective, masks.special_tokens, masks.masks, identity)
 
     @classmethod
     def drawn(cls, corpus: Corpus, objective: Objective, seed: int) -> MaskedCorpus:
@@ -92,12 +94,23 @@ def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
         )
     corpus = Corpus(data.corpus)
     if data.masks is not None:
-        masks = MaskSet(data.masks)
-        _check_lengths(masks.manifest, data)
+        masks = MaskSet(data.masks, data.masks_options)
+        if not masks.adjusted:  # else the lengths of no row are known before it is read
+            _check_lengths(masks.manifest, data)
         return MaskedCorpus.stored(corpus, masks)
     assert data.objective is not None
-    objective = load_objective(**asdict(data.objective))
-    return MaskedCorpus.drawn(corpus, objective, seed)
+    return MaskedCorpus.drawn(corpus, _equipped(data.objective, corpus), seed)
+
+
+def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
+    """The objective with the tools it needs to mask ``corpus``."""
+    objective = load_objective(config.name, config.preset, config.options)
+    if not hasattr(objective, "with_tools"):
+        return objective
+    from trainer.scoring import load_scorer
+
+    scorer = load_scorer(config.scorer) if config.scorer else None
+    return equip(objective, Tools(load_tokenizer(os.path.join(corpus.folder, "tokenizer")), scorer))
 
 
 def _check_lengths(masks: Manifest, data: DataConfig) -> None:

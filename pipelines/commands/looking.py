@@ -6,15 +6,27 @@ import json
 from typing import Any
 
 from corpora.errors import FarspanError
-from pipelines.commands.shared import command
+from pipelines.commands.masks import objective_flags
+from pipelines.commands.shared import assignment, command
+
+_SHOW_EXAMPLES = """\
+examples:
+  farspan show masks --row 3 --width 2000
+  farspan show corpus --objective principal_sentences --preset pegasus
+  farspan show masks --set hidden_tokens=512"""
 
 
 def add_looking(commands: Any) -> None:
-    parser = command(commands, "show", "Show one row: documents, hidden text, source and target.", _run_show)
+    parser = command(
+        commands, "show", "Show one row: documents, hidden text and why, source and target.", _run_show, _SHOW_EXAMPLES
+    )
     parser.add_argument("artefact", help="folder of a corpus or mask set")
     parser.add_argument("--row", type=int, default=0, help="default 0")
     parser.add_argument("--corpus", help="where a mask set's corpus lies now (default: where its manifest says)")
     parser.add_argument("--width", type=int, default=0, help="characters to show of each text, 0 for all (default)")
+    parser.add_argument("--objective", help="on a corpus: what this objective would hide, without a mask set")
+    parser.add_argument("--seed", type=int, default=0, help="of its random choices (default 0)")
+    objective_flags(parser)
 
     parser = command(commands, "stats", "Sizes, waste and lengths of an artefact.", _run_stats)
     parser.add_argument("artefact", nargs="+", help="folder of any artefact")
@@ -35,9 +47,11 @@ def add_looking(commands: Any) -> None:
 
 
 def _run_show(options: Any) -> None:
-    from pipelines.show import show
+    from pipelines.show import Choice, show
 
-    show(options.artefact, options.row, options.corpus, options.width)
+    chosen = dict(assignment(text) for text in options.set)
+    choice = Choice(options.objective, options.preset, chosen, options.scorer, options.seed)
+    show(options.artefact, options.row, options.corpus, options.width, choice)
 
 
 def _run_stats(options: Any) -> None:
