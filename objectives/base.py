@@ -120,8 +120,13 @@ def equip(objective: Objective, tools: Tools) -> Objective:
 
 
 def mask_key(seed: int, objective: Objective) -> bytes:
-    """The key of every draw of an objective: stored masks and masks drawn on the fly are the same."""
-    return make_key(seed, "mask", {"objective": objective.name, **objective.options})
+    """The key of every draw of an objective: stored masks and masks drawn on the fly are the same.
+
+    Options that stored masks can be adjusted by decide no draw, so that adjusting gives what masking anew would.
+    """
+    adjustable = getattr(objective, "adjustable", ())
+    options = {name: value for name, value in objective.options.items() if name not in adjustable}
+    return make_key(seed, "mask", {"objective": objective.name, **options})
 
 
 def installed() -> dict[str, EntryPoint]:
