@@ -6,18 +6,23 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from objectives.examples import IGNORED, Examples
+from objectives.layout import Layout
 from objectives.special_tokens import MASK, SENTENCE_MASK, SpecialTokens
+
+RULES = ("none", "bos", "separators", "masked", "masked_and_prefix", "first_n")
 
 
 def global_positions(
-    examples: Examples, special: SpecialTokens, rule: str, *, separator: str | None = None, first: int = 0
+    examples: Examples, special: SpecialTokens, rule: str, *, layout: Layout | None = None, first: int = 0
 ) -> np.ndarray | None:
     """Source positions with global attention, ``(B, S)`` bool, by a rule of the objective; None for ``none``.
 
     - ``bos``: the first position (Longformer's classification token).
-    - ``separators``: the first position and every separator (PRIMERA, section 2.1).
+    - ``separators``: the first position and every token that ``layout`` puts before, between or after documents
+      (PRIMERA: Xiao et al. 2022, section 2.1).
     - ``masked``: every sentinel and mask token, and, where labels are aligned with the source, every position that has
-      one (CDLM, section 2.2).
+      one (CDLM: Caciularu et al. 2021, section 2.2).
+    - ``masked_and_prefix``: those, and as many positions from the first on (CDLM's published code).
     - ``first_n``: the first ``first`` positions.
 
     Raises:
@@ -29,14 +34,17 @@ def global_positions(
     if rule == "bos":
         chosen = np.broadcast_to(places == 0, ids.shape)
     elif rule == "separators":
-        chosen = (places == 0) | (ids == special.ids.get(separator or "", -1))
-    elif rule == "masked":
+        edges = (layout.before, layout.between, layout.after) if layout else ()
+        chosen = (places == 0) | np.isin(ids, [special[name] for name in edges if name is not None])
+    elif rule in ("masked", "masked_and_prefix"):
         markers = [*special.sentinels, *(special[name] for name in (MASK, SENTENCE_MASK) if name in special.ids)]
         chosen = np.isin(ids, markers)
         if examples.labels is not None:
             chosen |= examples.labels != IGNORED
+        if rule == "masked_and_prefix":
+            chosen |= places < chosen.sum(axis=1, keepdims=True)
     elif rule == "first_n":
         chosen = np.broadcast_to(places < first, ids.shape)
     else:
-        raise FarspanError(f"global attention {rule!r} is no rule; choose none, bos, separators, masked or first_n")
+        raise FarspanError(f"global attention {rule!r} is no rule; choose {', '.join(RULES[:-1])} or {RULES[-1]}")
     return chosen & examples.source_mask

@@ -1,63 +1,73 @@
 """Rendering: (corpus rows, mask rows) -> what encoder and decoder see, in one compiled pass.
 
-Source: ``[begin] text <sentinel-0> text [separator] text <sentinel-1> ... [end]``;
-target: ``[begin] <sentinel-0> hidden <sentinel-1> hidden ... [end]``, without a closing sentinel
-(T5: Raffel et al. 2020, section 3.1.4 and figure 2). A row with nothing in its target has an empty target.
+Three ways, all between what a ``Layout`` puts around the text:
 
-Sentinels are numbered from 0 in every row. A separator stands before every part but the row's first. No span may cross
-the border between two parts, so separators are never hidden.
+- sentinels (T5: Raffel et al. 2020, section 3.1.4 and figure 2), numbered from 0 in every row:
+  ``text <sentinel-0> text <sentinel-1> ...`` and ``<sentinel-0> hidden <sentinel-1> hidden ...``, none to close;
+- masked (PEGASUS: Zhang et al. 2020, section 3): ``text <sent-mask> text <sent-mask> ...`` and ``hidden hidden ...``;
+- labels, for an encoder alone (BERT: Devlin et al. 2019, section 3.1): ``text <mask> <mask> text ...``, and the hidden
+  tokens in the same places.
+
+Spans that are replaced show their replacements, candidates and visible spans their text. A row with nothing in its
+target has an empty target, without begin and end. No span may cross the border between two parts, so what stands there
+is never hidden.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-import numba
 import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
-from objectives.examples import Examples
-from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
-from objectives.special_tokens import BEGIN, END, PAD, SpecialTokens
+from objectives.examples import IGNORED, Examples
+from objectives.layout import Layout
+from objectives.masks import MaskBatch
+from objectives.render_kernels import BORDER, CONTRADICTION, NONE, PARTS, PLACES, UNALIGNED, fill, hide_tokens, measure
+from objectives.special_tokens import PAD, SpecialTokens
 
-_NONE = -1  # no such token
 _Arrays: TypeAlias = tuple[np.ndarray, ...]
 
 _FAULTS = {
-    1: "parts begin outside of the text or in descending order",
-    2: "spans overlap, are empty, descend, or lie outside of the text",
-    3: "a span crosses the border between two documents; cut it there",
-    4: "spans to be replaced (bit 3) cannot be shown with sentinels; their objective has to bring its own rendering",
+    PARTS: "parts begin outside of the text or in descending order",
+    PLACES: "spans overlap, are empty, descend, or lie outside of the text",
+    BORDER: "a span crosses the border between two documents; cut it there",
+    CONTRADICTION: "a span is to be replaced (bit 3) and also marked or left visible; choose one",
+    UNALIGNED: "a span with flags is not just one of marked, visible and replaced, so no label stands in its place",
 }
+
+
+class _Rows(NamedTuple):
+    """The columns of corpus and mask rows that kernels take, offsets last."""
+
+    tokens: _Arrays
+    documents: _Arrays
+    spans: _Arrays  # starts, lengths, flags
+    replacements: _Arrays
 
 
 def render_sentinels(
     batch: SequenceBatch,
     masks: MaskBatch,
     special: SpecialTokens,
+    layout: Layout,
     *,
-    begin: bool,
-    end: bool,
-    separator: str | None,
     segment_ids: bool = False,
     source_width: int | None = None,
     target_width: int | None = None,
     pad_to_multiple: int = 1,
 ) -> Examples:
-    """Render rows with one sentinel for every span that is marked in the source.
+    """Render rows with one sentinel for every span that is marked in the source, in source and target.
 
     Args:
         batch: B corpus rows.
-        masks: B mask rows of the same sequences. Spans without flags (candidates) stay as they are.
-        special: where ids come from: padding, begin, end, separator, sentinels.
-        begin: ``<bos>`` first, in source and target.
-        end: ``<eos>`` last, in source and target.
-        separator: name of the token between two parts, or None.
-        segment_ids: also number the part that each source position belongs to; a separator belongs to the part before
-            it, begin to the first part and end to the last.
+        masks: B mask rows of the same sequences.
+        special: where ids come from: padding, those of ``layout``, sentinels.
+        layout: begin and end, of source and target, and what stands at the edges of documents, in the source.
+        segment_ids: also number the part that each source position belongs to; what stands between two parts belongs
+            to the one before it, begin to the first part and end to the last.
         source_width, target_width: S and T; the longest row when None.
         pad_to_multiple: S and T, where not given, are rounded up to a multiple of this.
 
@@ -65,55 +75,101 @@ def render_sentinels(
         ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32.
 
     Raises:
-        FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, a width too small.
+        FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, a width too small, or
+            a token of ``layout`` that ``special`` lacks.
     """
-    tokens, documents, spans = _columns(batch, masks)
-    markers, source_lengths, target_lengths = _measured(batch, tokens, documents, spans, begin, end, separator)
-    sentinels = special.sentinels
-    if len(markers) and (most := int(markers.max())) > len(sentinels):
+    rows = _rows(batch, masks)
+    counts = _measured(batch, rows)
+    markers, sentinels = counts[1], special.sentinels
+    if (most := int(markers.max(initial=0))) > len(sentinels):
         raise FarspanError(
             f"sequence {_hex(batch, int(markers.argmax()))} needs {most} sentinels, the special tokens hold "
             f"{len(sentinels)}; reserve at least {most}, or hide fewer spans"
         )
-    width = _width("source", source_lengths, source_width, pad_to_multiple)
-    source = np.empty((len(batch), width), np.int32)
-    target = np.empty((len(batch), _width("target", target_lengths, target_width, pad_to_multiple)), np.int32)
-    segments = np.empty((len(batch), width) if segment_ids else (0, 0), np.int32)
-    frame = (
-        special[PAD],
-        special[BEGIN] if begin else _NONE,
-        special[END] if end else _NONE,
-        _separator_id(special, separator),
-    )
-    _render(tokens, documents, spans, sentinels, frame, source, target, segments)
-    return Examples(
-        masks.sequence_ids,
-        source,
-        source_lengths,
-        target,
-        target_lengths,
-        segment_ids=segments if segment_ids else None,
-    )
+    lengths = _lengths(batch, counts, layout, sentinels=True)
+    widths = _widths(lengths, (source_width, target_width), pad_to_multiple)
+    source, target, segments = _filled(rows, _frame(special, layout), sentinels, True, widths, segment_ids)
+    return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
+
+
+def render_masked(
+    batch: SequenceBatch,
+    masks: MaskBatch,
+    special: SpecialTokens,
+    layout: Layout,
+    *,
+    mask: str,
+    segment_ids: bool = False,
+    source_width: int | None = None,
+    target_width: int | None = None,
+    pad_to_multiple: int = 1,
+) -> Examples:
+    """Render rows with one and the same token for each span that is marked in the source, touching spans included.
+
+    The target is the text of its spans, with nothing between them.
+
+    Args:
+        mask: name of that token, for instance ``<sent-mask>``.
+        Others, returned and raised: as ``render_sentinels``, but no sentinels.
+    """
+    rows = _rows(batch, masks)
+    counts = _measured(batch, rows)
+    (markers,) = _read_only(np.full(counts[1].max(initial=0), _id(special, "mask", mask), np.int32))
+    lengths = _lengths(batch, counts, layout, sentinels=False)
+    widths = _widths(lengths, (source_width, target_width), pad_to_multiple)
+    source, target, segments = _filled(rows, _frame(special, layout), markers, False, widths, segment_ids)
+    return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
+
+
+def render_labels(
+    batch: SequenceBatch,
+    masks: MaskBatch,
+    special: SpecialTokens,
+    layout: Layout,
+    *,
+    mask: str,
+    segment_ids: bool = False,
+    source_width: int | None = None,
+    pad_to_multiple: int = 1,
+) -> Examples:
+    """Render rows for an encoder alone: one token for every token of a marked span, and labels beside the source.
+
+    Args:
+        mask: name of that token, for instance ``<mask>``.
+        Others: as ``render_sentinels``.
+
+    Returns:
+        ``Examples`` with ``source_ids`` and ``labels``, ``(B, S)`` int32. A label is the text's token where its span is
+        in the target, ``IGNORED`` everywhere else. ``target_ids`` is ``(B, 0)``.
+
+    Raises:
+        FarspanError: as ``render_sentinels``; also a span that leaves the source without taking its place there.
+    """
+    rows = _rows(batch, masks)
+    _measured(batch, rows, aligned=True)
+    text, offsets = rows.tokens
+    shown, asked = text.astype(np.int32), np.full(len(text), IGNORED, np.int32)
+    hide_tokens(offsets, rows.spans, rows.replacements[0], _id(special, "mask", mask), shown, asked)
+    lengths = (_with_layout(batch, layout, batch.tokens.lengths), np.zeros(len(batch), np.int32))
+    widths = _widths(lengths, (source_width, None), pad_to_multiple)
+    frame = _frame(special, layout)
+    unasked = tuple(NONE if token == NONE else IGNORED for token in frame)
+    plain = rows._replace(tokens=_read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
+    source, target, segments = _filled(plain, frame, special.sentinels, False, widths, segment_ids)
+    plain = plain._replace(tokens=_read_only(asked, offsets))
+    labels, _, _ = _filled(plain, unasked, special.sentinels, False, widths, False)
+    return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], labels, segments)
 
 
 def rendered_lengths(
-    batch: SequenceBatch, masks: MaskBatch, *, begin: bool, end: bool, separator: str | None
+    batch: SequenceBatch, masks: MaskBatch, layout: Layout, *, sentinels: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths that ``render_sentinels`` gives: source and target, each ``(B,)`` int32.
+    """Source and target lengths, each ``(B,)`` int32, of ``render_sentinels``, or without them of ``render_masked``.
 
     Raises:
         FarspanError: rows of different sequences, or spans that cannot be shown.
     """
-    return _measured(batch, *_columns(batch, masks), begin, end, separator)[1:]
-
-
-def nothing_hidden(batch: SequenceBatch, *, begin: bool, end: bool, separator: str | None) -> MaskBatch:
-    """Mask rows without spans: rendered, they give the plain text with its separators, and an empty target."""
-    offsets, zeros = np.zeros(len(batch) + 1, np.int64), np.zeros(len(batch), np.int32)
-    places, flags = Ragged(np.empty(0, np.int32), offsets), Ragged(np.empty(0, np.uint8), offsets)
-    masks = MaskBatch(batch.sequence_ids, places, places, flags, source_lengths=zeros, target_lengths=zeros)
-    source, target = rendered_lengths(batch, masks, begin=begin, end=end, separator=separator)
-    return replace(masks, source_lengths=source, target_lengths=target)
+    return _lengths(batch, _measured(batch, _rows(batch, masks)), layout, sentinels)
 
 
 def columns(*lists: Ragged) -> _Arrays:
@@ -127,14 +183,18 @@ def columns(*lists: Ragged) -> _Arrays:
     compact = [column.compact() for column in lists]
     if any(not np.array_equal(column.offsets, compact[0].offsets) for column in compact[1:]):
         raise FarspanError("list columns of spans have rows of different lengths; the mask set is damaged")
-    views = tuple(array.view() for array in (*(column.values for column in compact), compact[0].offsets))
+    return _read_only(*(column.values for column in compact), compact[0].offsets)
+
+
+def _read_only(*arrays: np.ndarray) -> _Arrays:
+    views = tuple(array.view() for array in arrays)
     for view in views:
         view.flags.writeable = False
     return views
 
 
-def _columns(batch: SequenceBatch, masks: MaskBatch) -> tuple[_Arrays, _Arrays, _Arrays]:
-    """(tokens, offsets), (document starts, offsets), (span starts, lengths, flags, offsets) of the same sequences."""
+def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
+    """Columns of the same sequences."""
     if not np.array_equal(batch.sequence_ids, masks.sequence_ids):
         if len(batch) != len(masks):
             raise FarspanError(f"{len(batch)} corpus rows cannot be shown with {len(masks)} mask rows")
@@ -143,182 +203,90 @@ def _columns(batch: SequenceBatch, masks: MaskBatch) -> tuple[_Arrays, _Arrays, 
             f"row {row} is sequence {_hex(batch, row)} in the corpus, {masks.sequence_ids[row].tobytes().hex()} in the "
             f"mask set; use a mask set made for this corpus"
         )
-    return (
-        columns(batch.tokens),
-        columns(batch.document_starts),
-        columns(masks.span_starts, masks.span_lengths, masks.span_flags),
-    )
+    spans = columns(masks.span_starts, masks.span_lengths, masks.span_flags)
+    replacements = _nothing(len(batch), np.int32) if masks.replacements is None else columns(masks.replacements)
+    return _Rows(columns(batch.tokens), columns(batch.document_starts), spans, replacements)
 
 
-def _measured(
-    batch: SequenceBatch,
-    tokens: _Arrays,
-    documents: _Arrays,
-    spans: _Arrays,
-    begin: bool,
-    end: bool,
-    separator: str | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Check the rows; sentinels, source length and target length of each, ``(B,)`` int32."""
-    counts = np.zeros((5, len(batch)), np.int32)
-    _measure(tokens, documents, spans, counts)
-    faults, markers, source, hidden, hidden_spans = counts
+def _nothing(rows: int, *kinds: type) -> _Arrays:
+    """Columns of empty rows."""
+    return _read_only(*(np.empty(0, kind) for kind in kinds), np.zeros(rows + 1, np.int64))
+
+
+def _measured(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:
+    """``(6, B)`` int32 of ``measure``, without faults."""
+    counts = np.zeros((6, len(batch)), np.int32)
+    measure(rows.tokens, rows.documents, rows.spans, aligned, counts)
+    faults, replaced, given = counts[0], counts[5], np.diff(rows.replacements[1])
     if faults.any():
         row = int(np.flatnonzero(faults)[0])
         raise FarspanError(f"row {row}, sequence {_hex(batch, row)}: {_FAULTS[int(faults[row])]}")
-    ends = int(begin) + int(end)
-    if separator is not None:
-        source = source + np.maximum(batch.document_starts.lengths - 1, 0).astype(np.int32)
-    return markers, source + np.int32(ends), hidden + np.where(hidden_spans > 0, ends, 0).astype(np.int32)
+    if not np.array_equal(replaced, given):
+        row = int(np.flatnonzero(replaced != given)[0])
+        raise FarspanError(
+            f"row {row}, sequence {_hex(batch, row)}: {given[row]} replacements for {replaced[row]} tokens to be "
+            "replaced (bit 3); the mask set is damaged"
+        )
+    return counts
+
+
+def _lengths(
+    batch: SequenceBatch, counts: np.ndarray, layout: Layout, sentinels: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    _, _, source, hidden, hidden_markers, _ = counts
+    target = np.where(hidden > 0, hidden + layout.ends + sentinels * hidden_markers, 0)
+    return _with_layout(batch, layout, source), target.astype(np.int32)
+
+
+def _with_layout(batch: SequenceBatch, layout: Layout, source: np.ndarray) -> np.ndarray:
+    """``(B,)`` int32: ``source`` positions and those around documents and rows."""
+    return (source + layout.around(batch.document_starts.lengths)).astype(np.int32)
+
+
+def _widths(
+    lengths: tuple[np.ndarray, np.ndarray], asked: tuple[int | None, int | None], multiple: int
+) -> tuple[int, int]:
+    """S and T."""
+    widths = []
+    for side, rows, width in zip(("source", "target"), lengths, asked, strict=True):
+        longest = int(rows.max(initial=0))
+        if width is not None and longest > width:
+            raise FarspanError(
+                f"{side} width {width} is too small for a row of {longest} positions; raise it to {longest}"
+            )
+        widths.append(-(-longest // multiple) * multiple if width is None else width)
+    return widths[0], widths[1]
+
+
+def _frame(special: SpecialTokens, layout: Layout) -> tuple[int, ...]:
+    """As ``fill`` takes it: padding, begin, end, before, between, after."""
+    roles = ("begin", "end", "before", "between", "after")
+    return (special[PAD], *(_id(special, role, getattr(layout, role)) for role in roles))
+
+
+def _id(special: SpecialTokens, role: str, name: str | None) -> int:
+    if name is None:
+        return NONE
+    if name not in special.ids:
+        raise FarspanError(f"{role} {name!r} is none of the special tokens: {', '.join(list(special.ids)[:12])}")
+    return special[name]
+
+
+def _filled(
+    rows: _Rows,
+    frame: tuple[int, ...],
+    markers: np.ndarray,
+    target_marked: bool,
+    widths: tuple[int, int],
+    segment_ids: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Source ``(B, S)``, target ``(B, T)`` and, if asked, segments ``(B, S)``, int32."""
+    count = len(rows.tokens[-1]) - 1
+    source, target = (np.empty((count, width), np.int32) for width in widths)
+    segments = np.empty_like(source) if segment_ids else np.empty((0, 0), np.int32)
+    fill(*rows, markers, target_marked, frame, source, target, segments)
+    return source, target, segments if segment_ids else None
 
 
 def _hex(batch: SequenceBatch, row: int) -> str:
     return batch.sequence_id(row).hex()
-
-
-def _separator_id(special: SpecialTokens, separator: str | None) -> int:
-    if separator is None:
-        return _NONE
-    if separator not in special.ids:
-        raise FarspanError(
-            f"separator {separator!r} is none of the special tokens: {', '.join(list(special.ids)[:12])}"
-        )
-    return special[separator]
-
-
-def _width(side: str, lengths: np.ndarray, asked: int | None, multiple: int) -> int:
-    longest = int(lengths.max(initial=0))
-    if asked is None:
-        return -(-longest // multiple) * multiple
-    if longest > asked:
-        raise FarspanError(f"{side} width {asked} is too small for a row of {longest} positions; raise it to {longest}")
-    return asked
-
-
-@numba.njit(cache=True)
-def _measure(tokens: tuple, documents: tuple, spans: tuple, counts: np.ndarray) -> None:
-    """Per row: fault (0 = none), sentinels, source and target positions without begin, end and separators."""
-    offsets = tokens[1]
-    starts, lengths, flags, span_offsets = spans
-    for row in range(counts.shape[1]):
-        size = offsets[row + 1] - offsets[row]
-        border, last_border = documents[1][row], documents[1][row + 1]
-        for i in range(border, last_border):
-            previous = documents[0][i - 1] if i > border else 0
-            if documents[0][i] < previous or documents[0][i] > size or (i == border and documents[0][i] != 0):
-                counts[0, row] = 1
-        fault, markers, visible, hidden, hidden_spans, position = 0, 0, size, 0, 0, 0
-        for i in range(span_offsets[row], span_offsets[row + 1]):
-            start, length, flag = int(starts[i]), int(lengths[i]), flags[i]
-            if start < position or length <= 0 or start + length > size:
-                fault = 2
-                break
-            position = start + length
-            while border < last_border and documents[0][border] <= start:
-                border += 1
-            if flag != 0 and border < last_border and documents[0][border] < position:
-                fault = 3
-            if flag & REPLACED:
-                fault = 4
-            if flag & IN_SOURCE:
-                markers += 1
-            if flag != 0 and not flag & VISIBLE:
-                visible -= length
-            if flag & IN_TARGET:
-                hidden_spans += 1
-                hidden += length + (flag & IN_SOURCE)
-        if counts[0, row] == 0:
-            counts[0, row] = fault
-        counts[1, row], counts[2, row] = markers, visible + markers
-        counts[3, row], counts[4, row] = hidden, hidden_spans
-
-
-@numba.njit(cache=True)
-def _render(
-    tokens: tuple,
-    documents: tuple,
-    spans: tuple,
-    sentinels: np.ndarray,
-    frame: tuple,
-    source: np.ndarray,
-    target: np.ndarray,
-    segments: np.ndarray,
-) -> None:
-    """Fill source (B, S), target (B, T) and, unless it is empty, segments (B, S); rows have passed ``_measure``."""
-    text, borders = tokens[0], documents[0]
-    starts, lengths, flags, span_offsets = spans
-    pad, begin, end, separator = frame
-    shown, hidden = source.reshape(-1), target.reshape(-1)  # flat: a view for every row and copy would cost more
-    for row in range(len(source)):
-        first_token, last_token = tokens[1][row], tokens[1][row + 1]
-        first_span, last_span = span_offsets[row], span_offsets[row + 1]
-        border, last_border = documents[1][row] + 1, documents[1][row + 1]
-        row_start, row_stop = row * source.shape[1], (row + 1) * source.shape[1]
-        hidden_start, hidden_stop = row * target.shape[1], (row + 1) * target.shape[1]
-        position, at, hidden_at = first_token, row_start, hidden_start
-        marker, part, labelled = 0, 0, 0  # labelled: source positions whose part is written
-        if begin >= 0:
-            shown[at] = begin
-            at += 1
-        # One turn a span, which also copies the text before it; the last turn copies what is left.
-        for i in range(first_span, last_span + 1):
-            start, flag = last_token, np.uint8(0)
-            if i < last_span:
-                start, flag = first_token + starts[i], flags[i]
-            while border < last_border and first_token + borders[border] <= start:
-                at = _copy(text, position, first_token + borders[border], shown, at)
-                position = first_token + borders[border]
-                border += 1
-                if separator >= 0:
-                    shown[at] = separator
-                    at += 1
-                if len(segments):
-                    segments[row, labelled : at - row_start] = part
-                    labelled = at - row_start
-                part += 1
-            at = _copy(text, position, start, shown, at)
-            position = start
-            if flag & IN_TARGET:
-                if hidden_at == hidden_start and begin >= 0:
-                    hidden[hidden_at] = begin
-                    hidden_at += 1
-                if flag & IN_SOURCE:
-                    hidden[hidden_at] = sentinels[marker]
-                    hidden_at += 1
-                hidden_at = _copy(text, start, start + lengths[i], hidden, hidden_at)
-            if flag & IN_SOURCE:
-                shown[at] = sentinels[marker]
-                at += 1
-                marker += 1
-            # The text of a candidate or a visible span is copied with what follows.
-            if flag != 0 and not flag & VISIBLE:
-                position += lengths[i]
-        if end >= 0:
-            shown[at] = end
-            at += 1
-            if hidden_at > hidden_start:
-                hidden[hidden_at] = end
-                hidden_at += 1
-        shown[at:row_stop] = pad
-        hidden[hidden_at:hidden_stop] = pad
-        if len(segments):
-            segments[row, labelled : at - row_start] = part
-            segments[row, at - row_start :] = -1
-
-
-@numba.njit(inline="always")
-def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> int:
-    """Copy ``text[start:stop]`` to ``out[at:]``; the place behind it.
-
-    Stretches are a few tokens long, so whole vectors are moved while there is room: ``out`` is filled from left to
-    right, and what is written too much is replaced by what comes behind.
-    """
-    size = stop - start
-    rounded = (size + 31) & ~31
-    if start + rounded > len(text) or at + rounded > len(out):
-        rounded = size
-    # Unsigned indices need no check for negative ones, and the loop becomes vector moves.
-    first, place = np.uint64(start), np.uint64(at)
-    for i in range(np.uint64(rounded)):
-        out[place + i] = text[first + i]
-    return at + size

@@ -11,10 +11,9 @@ pipeline hides one token more or less at some lengths (166 lengths below 20,000 
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,10 +26,12 @@ from objectives.base import CorpusFacts
 from objectives.compositions import draw_spans
 from objectives.examples import Examples
 from objectives.global_attention import global_positions
+from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.options import check, check_choice, check_flag, check_whole, is_number, options_of
 from objectives.reconstruction import reconstruct
 from objectives.rendering import columns, render_sentinels
-from objectives.special_tokens import DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
 
 _BART_LS = {"density": 1 / 16, "mean_span_lengths": [5], "sentinel_order": "ascending", "begin": True}
 
@@ -79,50 +80,34 @@ class Span:
     def __post_init__(self) -> None:
         given: Any = self.mean_span_lengths
         means = given if isinstance(given, list | tuple) else [given]
-        # <eos>, <bos> if asked, and one sentinel with one token.
-        shortest = 2 + self._ends
-        self._check("density", _is_number(self.density) and 0 < self.density < 1, "a number between 0 and 1")
-        means_valid = len(means) > 0 and all(_is_number(mean) and mean >= 1 for mean in means)
-        self._check("mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
-        self._check("begin", isinstance(self.begin, bool), "true or false")
-        self._check_choice("sentinel_order", "descending", "ascending")
-        self._check_choice("separator", DOCUMENT_SEPARATOR, END, None)
-        self._check_choice("fit", "error", "reduce")
-        self._check_choice("global_attention", "none", "bos", "separators", "masked")
-        for option, least in (("target_length", shortest), ("sentinels", 1)):
-            value = getattr(self, option)
-            valid = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
-            self._check(option, valid, f"a whole number from {least} up, or null")
+        check(self, "density", is_number(self.density) and 0 < self.density < 1, "a number between 0 and 1")
+        means_valid = len(means) > 0 and all(is_number(mean) and mean >= 1 for mean in means)
+        check(self, "mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
+        check_flag(self, "begin")
+        check_choice(self, "sentinel_order", "descending", "ascending")
+        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
+        check_choice(self, "fit", "error", "reduce")
+        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
+        check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
+        check_whole(self, "sentinels", least=1, null=True)
         if self.fit == "reduce" and self.target_length is None:
             raise FarspanError("span: option fit is 'reduce', but target_length is null; give the length to fit")
         # One spelling each, so that 5, [5] and [5.0] draw the same masks.
         object.__setattr__(self, "density", float(self.density))
         object.__setattr__(self, "mean_span_lengths", tuple(float(mean) for mean in means))
 
-    def _check(self, option: str, valid: bool, wanted: str) -> None:
-        if not valid:
-            raise FarspanError(f"span: option {option} is {getattr(self, option)!r}; give {wanted}")
-
-    def _check_choice(self, option: str, *choices: str | None) -> None:
-        spelled = [choice or "null" for choice in choices]
-        self._check(option, getattr(self, option) in choices, f"{', '.join(spelled[:-1])} or {spelled[-1]}")
-
     @property
     def options(self) -> dict[str, Any]:
         """Every option as a JSON value."""
-        return {**asdict(self), "mean_span_lengths": self._means.tolist()}
+        return options_of(self)
 
     @property
     def _means(self) -> np.ndarray:
         return np.asarray(self.mean_span_lengths, np.float64)
 
     @property
-    def _ends(self) -> int:
-        return 1 + bool(self.begin)
-
-    @property
-    def _frame(self) -> dict[str, Any]:
-        return {"begin": self.begin, "end": True, "separator": self.separator}
+    def _layout(self) -> Layout:
+        return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         """Check budgets against the longest row in the most parts, and number the special tokens.
@@ -133,7 +118,7 @@ class Span:
         # One row for every mean; all counts grow with tokens and parts.
         tokens, parts = (np.full(len(self._means), n) for n in (facts.max_tokens, facts.max_documents))
         noise, _, pieces = self._counts(tokens, parts, self._means)
-        needed, markers = int((noise + pieces).max()) + self._ends, int(pieces.max())
+        needed, markers = int((noise + pieces).max()) + self._layout.ends, int(pieces.max())
         row = f"a row of {facts.max_tokens} tokens in {facts.max_documents} documents"
         if self.target_length is not None and needed > self.target_length:
             raise FarspanError(
@@ -148,7 +133,7 @@ class Span:
         return SpecialTokens.append(
             facts.vocab_size,
             facts.owned_tokens,
-            names=[] if self.separator is None else [self.separator],
+            names=self._layout.names,
             sentinels=markers if self.sentinels is None else self.sentinels,
             order="ascending" if self.sentinel_order == "ascending" else "descending",
         )
@@ -167,25 +152,24 @@ class Span:
         documents = columns(batch.document_starts)
         draw_spans(id_keys(key, ids), tokens, noise, spans, documents, starts, lengths, pieces)
         total = int(pieces.sum())
-        separators = 0 if self.separator is None else np.maximum(parts - 1, 0)
         return MaskBatch(
             batch.sequence_ids,
             Ragged.from_lengths(starts[:total], pieces),
             Ragged.from_lengths(lengths[:total], pieces),
             Ragged.from_lengths(np.full(total, IN_SOURCE | IN_TARGET, np.uint8), pieces),
-            source_lengths=(tokens - noise + pieces + separators + self._ends).astype(np.int32),
-            target_lengths=np.where(noise > 0, noise + pieces + self._ends, 0).astype(np.int32),
+            source_lengths=(tokens - noise + pieces + self._layout.around(parts)).astype(np.int32),
+            target_lengths=np.where(noise > 0, noise + pieces + self._layout.ends, 0).astype(np.int32),
         )
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """Source with sentinels, target with sentinels and hidden text."""
-        examples = render_sentinels(batch, masks, special, **self._frame)
-        positions = global_positions(examples, special, self.global_attention, separator=self.separator)
+        examples = render_sentinels(batch, masks, special, self._layout)
+        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
         return replace(examples, global_positions=positions)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""
-        return reconstruct(examples, masks, special, **self._frame)
+        return reconstruct(examples, masks, special, self._layout)
 
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
@@ -201,7 +185,7 @@ class Span:
             low, high = np.zeros_like(noise), noise
             while (low < high).any():
                 middle = (low + high + 1) // 2
-                fits = middle + pieces(middle) + self._ends <= self.target_length
+                fits = middle + pieces(middle) + self._layout.ends <= self.target_length
                 low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
             noise = low
         return noise, span_counts(tokens, noise, means), pieces(noise)
@@ -243,7 +227,3 @@ def tokens_for(input_length: int, density: float, mean: float) -> int:
     source, target = span_lengths(tokens, density, mean)
     # T5's helper: with half of the text hidden, source and target are to be equally long.
     return tokens - 1 if density == 0.5 and target > source else tokens
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.ragged import Ragged
 from objectives.base import CorpusFacts
 from objectives.examples import IGNORED
 from objectives.global_attention import global_positions
+from objectives.layout import Layout
+from objectives.rendering import render_sentinels
 from objectives.span import Span
+from objectives.special_tokens import SpecialTokens
 from tests.factories import OWNED, VOCAB, make_sequences
 
 BATCH = make_sequences([40, 12], 3)
@@ -49,6 +53,31 @@ def test_masked_positions_are_those_with_labels():
     labels = np.full(examples.source_ids.shape, IGNORED, np.int32)
     labels[0, 4] = 17
     assert global_positions(replace(examples, labels=labels), special, "masked")[0, 4]
+
+
+def test_separators_are_all_that_stands_at_edges_of_documents():
+    """PRIMERA: the first position, and the separator behind every document."""
+    special = SpecialTokens.append(VOCAB, OWNED, ["<doc-sep>", "<doc-s>"])
+    masks = Span().mask(BATCH, bytes(16))
+    masks = replace(masks, span_flags=Ragged(np.zeros_like(masks.span_flags.values), masks.span_flags.offsets))
+    for layout, expected in (
+        (Layout(begin=None, after="<doc-sep>"), ["<doc-sep>"]),
+        (Layout(before="<doc-s>", after="<doc-sep>"), ["<doc-s>", "<doc-sep>"]),
+    ):
+        examples = render_sentinels(BATCH, masks, special, layout)
+        chosen = global_positions(examples, special, "separators", layout=layout)
+        wanted = np.isin(examples.source_ids, [special[name] for name in expected])
+        wanted[:, 0] = True
+        assert np.array_equal(chosen, wanted)
+        assert wanted.sum() == 2 + len(expected) * 6  # two rows of three documents
+
+
+def test_a_prefix_is_as_long_as_what_is_masked():
+    examples, special = rendered("masked")
+    chosen = global_positions(examples, special, "masked_and_prefix")
+    for row in range(len(examples)):
+        masked = np.flatnonzero(np.isin(examples.source_ids[row], special.sentinels))
+        assert set(np.flatnonzero(chosen[row])) == {*masked.tolist(), *range(len(masked))}
 
 
 def test_other_rules_are_refused():

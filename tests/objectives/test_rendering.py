@@ -1,4 +1,6 @@
-"""Rendering with sentinels: by hand, against a plain Python statement, and against what other collators make."""
+"""Rendering: by hand, against plain Python statements, and against what other collators make."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,29 +11,61 @@ from benchmarks.t5_collators import flax_side, t5_pair
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
+from objectives.examples import IGNORED
+from objectives.layout import Layout
 from objectives.masks import CANDIDATE, IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
-from objectives.reconstruction import reconstruct
-from objectives.rendering import nothing_hidden, render_sentinels, rendered_lengths
+from objectives.reconstruction import reconstruct, reconstruct_labels
+from objectives.rendering import render_labels, render_masked, render_sentinels, rendered_lengths
 from objectives.span import Span
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, PAD, SpecialTokens
+from objectives.special_tokens import (
+    BEGIN,
+    DOCUMENT_BEGIN,
+    DOCUMENT_END,
+    DOCUMENT_SEPARATOR,
+    END,
+    MASK,
+    PAD,
+    SENTENCE_MASK,
+    SpecialTokens,
+)
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 
-SPECIAL = SpecialTokens.append(VOCAB, OWNED, [DOCUMENT_SEPARATOR], sentinels=40)
-FLAGS = [CANDIDATE, IN_SOURCE | IN_TARGET, IN_TARGET, VISIBLE, VISIBLE | IN_TARGET, IN_SOURCE | VISIBLE | IN_TARGET]
+NAMES = [DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END, MASK, SENTENCE_MASK]
+SPECIAL = SpecialTokens.append(VOCAB, OWNED, NAMES, sentinels=40)
+HIDDEN = IN_SOURCE | IN_TARGET
+REPLACED_IN_TARGET = REPLACED | IN_TARGET
+ALIGNED_FLAGS = [CANDIDATE, HIDDEN, VISIBLE, VISIBLE | IN_TARGET, REPLACED_IN_TARGET]
+FLAGS = [*ALIGNED_FLAGS, IN_TARGET, IN_SOURCE | VISIBLE | IN_TARGET]
+LAYOUT = Layout(begin=None, between=DOCUMENT_SEPARATOR)
+layouts = st.builds(
+    Layout,
+    begin=st.sampled_from([BEGIN, None]),
+    end=st.sampled_from([END, None]),
+    before=st.sampled_from([DOCUMENT_BEGIN, None]),
+    between=st.sampled_from([DOCUMENT_SEPARATOR, END, None]),
+    after=st.sampled_from([DOCUMENT_END, DOCUMENT_SEPARATOR, None]),
+)
 
 
 def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> MaskBatch:
-    """Mask rows from (start, length, flags) lists; lengths once rendered are left at 0."""
+    """Mask rows from (start, length, flags) lists; a token is replaced by the next id; lengths are left at 0."""
     zeros = np.zeros(len(batch), np.int32)
     columns = [
         Ragged.from_rows([[span[i] for span in row] for row in spans], kind)
         for i, kind in enumerate((np.int32, np.int32, np.uint8))
     ]
-    return MaskBatch(batch.sequence_ids, *columns, source_lengths=zeros, target_lengths=zeros)
+    masks = MaskBatch(batch.sequence_ids, *columns, source_lengths=zeros, target_lengths=zeros)
+    if not (columns[2].values & REPLACED).any():
+        return masks
+    rows = [
+        [int(token) + 1 for start, size, flags in row if flags & REPLACED for token in text[start : start + size]]
+        for text, row in zip(batch.tokens, spans, strict=True)
+    ]
+    return replace(masks, replacements=Ragged.from_rows(rows, np.int32))
 
 
 @st.composite
-def masked_batches(draw: st.DrawFn) -> tuple[SequenceBatch, MaskBatch]:
+def masked_batches(draw: st.DrawFn, kinds: list[int] = FLAGS) -> tuple[SequenceBatch, MaskBatch]:
     """Rows with spans of all kinds, touching ones included, none across a border."""
     batch = draw(sequence_batches(min_rows=1, max_length=60))
     rows = []
@@ -43,75 +77,106 @@ def masked_batches(draw: st.DrawFn) -> tuple[SequenceBatch, MaskBatch]:
             if start >= length:
                 break
             size = min(draw(st.integers(1, 9)), min(border for border in borders if border > start) - start)
-            spans.append((start, size, draw(st.sampled_from(FLAGS))))
+            spans.append((start, size, draw(st.sampled_from(kinds))))
             position = start + size
         rows.append(spans)
     return batch, masks_of(batch, rows)
 
 
-def plainly(batch, masks, row, begin, end, separator):
-    """Source, target and parts of a row, token by token."""
-    text, borders = batch.tokens[row].tolist(), set(batch.document_starts[row][1:].tolist())
+def plainly(batch, masks, row, layout, way):
+    """Source, target, labels and parts of a row, token by token; way: sentinels, masked or labels."""
+    text, borders = batch.tokens[row].tolist(), batch.document_starts[row].tolist()
     spans = {
         int(start): (int(length), int(flags))
         for start, length, flags in zip(
             masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row], strict=True
         )
     }
-    source, target, parts, part, marker, left = [], [], [], 0, 0, 0
-    for position, token in enumerate(text):
-        if position in borders:
-            source += [SPECIAL[separator]] if separator else []
-            parts += [part] if separator else []
-            part += 1
+    around = {role: [SPECIAL[name]] if (name := getattr(layout, role)) else [] for role in vars(layout)}
+    shown, target, part, markers, left, flags = [], [], 0, 0, 0, CANDIDATE  # shown: (id, label, part)
+
+    def show(ids, label=IGNORED):
+        shown.extend((number, label, part) for number in ids)
+
+    show(around["begin"])
+    for position, token in enumerate([*text, None]):
+        for border in borders:
+            if border == position and border:
+                show(around["after"] + around["between"])
+                part += 1
+            if border == position:
+                show(around["before"])
+        if token is None:
+            show(around["after"] if borders else [])
+            show(around["end"])
+            break
         if position in spans:
             left, flags = spans[position]
-            sentinel = [int(SPECIAL.sentinels[marker])] if flags & IN_SOURCE else []
-            marker += len(sentinel)
-            source, parts = source + sentinel, parts + [part] * len(sentinel)
-            target += sentinel if flags & IN_TARGET else []
+            if flags & IN_SOURCE and way != "labels":
+                marker = int(SPECIAL.sentinels[markers]) if way == "sentinels" else SPECIAL[SENTENCE_MASK]
+                markers += 1
+                show([marker])
+                target += [marker] if way == "sentinels" and flags & IN_TARGET else []
         flags = flags if left else CANDIDATE
-        if flags == CANDIDATE or flags & VISIBLE:
-            source, parts = [*source, token], [*parts, part]
-        if flags & IN_TARGET:
-            target.append(token)
         left = max(left - 1, 0)
-    first, last = [SPECIAL[BEGIN]] * begin, [SPECIAL[END]] * end
-    target = first + target + last if target else []
-    return first + source + last, target, [0] * begin + parts + [part] * end
+        label = token if flags & IN_TARGET else IGNORED
+        if flags == CANDIDATE or flags & VISIBLE:
+            show([token], label)
+        elif flags & REPLACED:
+            show([token + 1], label)
+        elif way == "labels":
+            show([SPECIAL[MASK]], label)
+        target += [token] if flags & IN_TARGET else []
+    target = around["begin"] + target + around["end"] if target and way != "labels" else []
+    source, labels, parts = map(list, zip(*shown, strict=True)) if shown else ([], [], [])
+    return source, target, labels, parts
 
 
-@given(masked_batches(), st.booleans(), st.booleans(), st.sampled_from([None, DOCUMENT_SEPARATOR, END]))
-def test_equals_a_plain_statement(pair, begin, end, separator):
-    batch, masks = pair
-    frame = {"begin": begin, "end": end, "separator": separator}
-    examples = render_sentinels(batch, masks, SPECIAL, **frame, segment_ids=True)
-    lengths = rendered_lengths(batch, masks, **frame)
+def check_rows(batch, masks, layout, way, examples):
+    pad = SPECIAL[PAD]
     for row in range(len(batch)):
-        source, target, parts = plainly(batch, masks, row, begin, end, separator)
-        assert (lengths[0][row], lengths[1][row]) == (len(source), len(target))
+        source, target, labels, parts = plainly(batch, masks, row, layout, way)
+        assert (examples.source_lengths[row], examples.target_lengths[row]) == (len(source), len(target))
         padding = examples.source_ids.shape[1] - len(source)
-        assert examples.source_ids[row].tolist() == source + [SPECIAL[PAD]] * padding
+        assert examples.source_ids[row].tolist() == source + [pad] * padding
         assert examples.segment_ids[row].tolist() == parts + [-1] * padding
-        padding = examples.target_ids.shape[1] - len(target)
-        assert examples.target_ids[row].tolist() == target + [SPECIAL[PAD]] * padding
-    text = reconstruct(examples, masks, SPECIAL, **frame)
+        if way == "labels":
+            assert examples.labels[row].tolist() == labels + [IGNORED] * padding
+        assert examples.target_ids[row].tolist() == target + [pad] * (examples.target_ids.shape[1] - len(target))
+
+
+@given(masked_batches(), layouts)
+def test_sentinels_equal_a_plain_statement(pair, layout):
+    batch, masks = pair
+    examples = render_sentinels(batch, masks, SPECIAL, layout, segment_ids=True)
+    check_rows(batch, masks, layout, "sentinels", examples)
+    source, target = rendered_lengths(batch, masks, layout, sentinels=True)
+    assert np.array_equal(source, examples.source_lengths)
+    assert np.array_equal(target, examples.target_lengths)
+    text = reconstruct(examples, masks, SPECIAL, layout)
     assert all(np.array_equal(text[row], batch.tokens[row]) for row in range(len(batch)))
 
 
-@given(sequence_batches(min_rows=1), st.booleans())
-def test_without_spans_the_text_is_shown_whole(batch, begin):
-    frame = {"begin": begin, "end": True, "separator": DOCUMENT_SEPARATOR}
-    masks = nothing_hidden(batch, **frame)
-    examples = render_sentinels(batch, masks, SPECIAL, **frame)
+@given(masked_batches(), layouts)
+def test_masked_equals_a_plain_statement(pair, layout):
+    batch, masks = pair
+    examples = render_masked(batch, masks, SPECIAL, layout, mask=SENTENCE_MASK, segment_ids=True)
+    check_rows(batch, masks, layout, "masked", examples)
+    source, target = rendered_lengths(batch, masks, layout, sentinels=False)
+    assert np.array_equal(source, examples.source_lengths)
+    assert np.array_equal(target, examples.target_lengths)
+    text = reconstruct(examples, masks, SPECIAL, layout, mask=SENTENCE_MASK)
+    assert all(np.array_equal(text[row], batch.tokens[row]) for row in range(len(batch)))
+
+
+@given(masked_batches(ALIGNED_FLAGS), layouts)
+def test_labels_equal_a_plain_statement(pair, layout):
+    batch, masks = pair
+    examples = render_labels(batch, masks, SPECIAL, layout, mask=MASK, segment_ids=True)
+    check_rows(batch, masks, layout, "labels", examples)
     assert examples.target_ids.shape == (len(batch), 0)
-    assert np.array_equal(examples.source_lengths, masks.source_lengths)
-    for row in range(len(batch)):
-        parts = np.split(batch.tokens[row], batch.document_starts[row][1:])
-        ids = [SPECIAL[BEGIN]] * begin + parts[0].tolist()
-        for part in parts[1:]:
-            ids += [SPECIAL[DOCUMENT_SEPARATOR], *part.tolist()]
-        assert examples.source_ids[row, : examples.source_lengths[row]].tolist() == [*ids, SPECIAL[END]]
+    text = reconstruct_labels(examples, masks, SPECIAL, layout)
+    assert all(np.array_equal(text[row], batch.tokens[row]) for row in range(len(batch)))
 
 
 def test_by_hand():
@@ -119,7 +184,7 @@ def test_by_hand():
     text = batch.tokens[0].tolist()
     masks = masks_of(batch, [[(2, 3, IN_SOURCE | IN_TARGET), (8, 2, IN_SOURCE | IN_TARGET)]])
     examples = render_sentinels(
-        batch, masks, SPECIAL, begin=True, end=True, separator=DOCUMENT_SEPARATOR, segment_ids=True, pad_to_multiple=8
+        batch, masks, SPECIAL, Layout(between=DOCUMENT_SEPARATOR), segment_ids=True, pad_to_multiple=8
     )
     first, second = SPECIAL.sentinels[:2]
     bos, eos, between, pad = (SPECIAL[name] for name in (BEGIN, END, DOCUMENT_SEPARATOR, PAD))
@@ -129,6 +194,26 @@ def test_by_hand():
     assert examples.segment_ids.tolist() == [[0, 0, 0, 0, 0, 0, 1, 1, 1, 1] + [-1] * 6]
 
 
+def test_other_ways_by_hand():
+    batch = make_sequences([9], [[0, 4]])
+    a, b, c, d, e, f, g, h, i = batch.tokens[0].tolist()
+    masks = masks_of(batch, [[(1, 2, HIDDEN), (3, 1, HIDDEN), (5, 2, REPLACED_IN_TARGET), (7, 1, VISIBLE | IN_TARGET)]])
+    layout = Layout(before=DOCUMENT_BEGIN, after=DOCUMENT_END)
+    names = (BEGIN, END, DOCUMENT_BEGIN, DOCUMENT_END, SENTENCE_MASK, MASK)
+    bos, eos, opened, closed, hole, mask = (SPECIAL[name] for name in names)
+    examples = render_masked(batch, masks, SPECIAL, layout, mask=SENTENCE_MASK, segment_ids=True)
+    # Touching spans keep a token each, and nothing parts their texts.
+    source = [bos, opened, a, hole, hole, closed, opened, e, f + 1, g + 1, h, i, closed, eos]
+    assert examples.source_ids.tolist() == [source]
+    assert examples.target_ids.tolist() == [[bos, b, c, d, f, g, h, eos]]
+    assert examples.segment_ids.tolist() == [[0] * 6 + [1] * 8]
+    examples = render_labels(batch, masks, SPECIAL, layout, mask=MASK, pad_to_multiple=4)
+    source = [bos, opened, a, mask, mask, mask, closed, opened, e, f + 1, g + 1, h, i, closed, eos]
+    assert examples.source_ids.tolist() == [[*source, SPECIAL[PAD]]]
+    no = IGNORED
+    assert examples.labels.tolist() == [[no, no, no, b, c, d, no, no, no, f, g, h, no, no, no, no]]
+
+
 @given(st.integers(2, 700), st.integers(0, 2**31))
 def test_the_same_mask_gives_what_t5_and_hugging_face_make_of_it(length, seed):
     batch = make_sequences([length], seed=seed)
@@ -136,7 +221,7 @@ def test_the_same_mask_gives_what_t5_and_hugging_face_make_of_it(length, seed):
     masks = objective.mask(batch, bytes(16))
     # Sentinels alone behind the vocabulary: the last id is the first sentinel, as there.
     special = SpecialTokens.append(VOCAB, OWNED, sentinels=400, order="descending")
-    examples = render_sentinels(batch, masks, special, begin=False, end=True, separator=None)
+    examples = render_sentinels(batch, masks, special, Layout(begin=None))
     hidden = np.zeros(length, bool)
     for start, size in zip(masks.span_starts[0], masks.span_lengths[0], strict=True):
         hidden[start : start + size] = True
@@ -151,16 +236,11 @@ def test_the_same_mask_gives_what_t5_and_hugging_face_make_of_it(length, seed):
 def test_read_only_rows_of_a_memory_map_need_no_other_kernel():
     batch = make_sequences([50, 60], 3)
     masks = Span().mask(batch, bytes(16))
-    frame = {"begin": False, "end": True, "separator": None}
     stored = MaskBatch.from_arrow(masks.to_arrow().slice(1))
     assert not stored.span_starts.values.flags.writeable
-    sliced = render_sentinels(batch.take([1]), stored, SPECIAL, **frame)
-    whole = render_sentinels(batch, masks, SPECIAL, **frame)
+    sliced = render_sentinels(batch.take([1]), stored, SPECIAL, LAYOUT)
+    whole = render_sentinels(batch, masks, SPECIAL, LAYOUT)
     assert np.array_equal(sliced.source_ids[0], whole.source_ids[1, : sliced.source_ids.shape[1]])
-
-
-FRAME = {"begin": False, "end": True, "separator": DOCUMENT_SEPARATOR}
-HIDDEN = IN_SOURCE | IN_TARGET
 
 
 @pytest.mark.parametrize(
@@ -172,13 +252,34 @@ HIDDEN = IN_SOURCE | IN_TARGET
         ([(-1, 3, HIDDEN)], "lie outside of the text"),
         ([(3, 0, HIDDEN)], "are empty"),
         ([(9, 2, HIDDEN)], "crosses the border between two documents"),
-        ([(3, 2, REPLACED | VISIBLE)], "to be replaced"),
+        ([(3, 2, REPLACED | VISIBLE)], "to be replaced .* and also marked or left visible"),
+        ([(3, 2, REPLACED | HIDDEN)], "to be replaced .* and also marked or left visible"),
     ],
 )
 def test_spans_that_cannot_be_shown_are_refused(spans, message):
     batch = make_sequences([30, 20], [[0], [0, 10]])
     with pytest.raises(FarspanError, match=f"row 1, sequence {batch.sequence_id(1).hex()}: .*{message}"):
-        render_sentinels(batch, masks_of(batch, [[], spans]), SPECIAL, **FRAME)
+        render_sentinels(batch, masks_of(batch, [[], spans]), SPECIAL, LAYOUT)
+
+
+@pytest.mark.parametrize("flags", [IN_TARGET, HIDDEN | VISIBLE])
+def test_labels_need_a_token_in_each_place(flags):
+    batch = make_sequences([20])
+    masks = masks_of(batch, [[(3, 2, flags)]])
+    render_masked(batch, masks, SPECIAL, LAYOUT, mask=MASK)
+    with pytest.raises(FarspanError, match="not just one of marked, visible and replaced"):
+        render_labels(batch, masks, SPECIAL, LAYOUT, mask=MASK)
+
+
+@pytest.mark.parametrize("replacements", [None, [[7]], [[7, 8, 9]]])
+def test_replacements_are_as_many_as_their_tokens(replacements):
+    batch = make_sequences([20])
+    given = replacements and Ragged.from_rows(replacements, np.int32)
+    masks = replace(masks_of(batch, [[(3, 2, REPLACED_IN_TARGET)]]), replacements=given)
+    message = f"{len(replacements[0]) if replacements else 0} replacements for 2 tokens"
+    for render in (render_masked, render_labels):
+        with pytest.raises(FarspanError, match=message):
+            render(batch, masks, SPECIAL, LAYOUT, mask=MASK)
 
 
 @pytest.mark.parametrize("starts", [[0, 21], [2, 10], [0, 10, 5]])
@@ -191,13 +292,13 @@ def test_parts_outside_of_the_text_are_refused(starts):
         }
     )
     with pytest.raises(FarspanError, match="parts begin outside of the text or in descending order"):
-        render_sentinels(broken, masks_of(batch, [[]]), SPECIAL, **FRAME)
+        render_sentinels(broken, masks_of(batch, [[]]), SPECIAL, LAYOUT)
 
 
 def test_a_candidate_may_cross_a_border():
     batch = make_sequences([20], [[0, 10]])
-    shown = render_sentinels(batch, masks_of(batch, [[(8, 5, CANDIDATE)]]), SPECIAL, **FRAME)
-    plain = render_sentinels(batch, masks_of(batch, [[]]), SPECIAL, **FRAME)
+    shown = render_sentinels(batch, masks_of(batch, [[(8, 5, CANDIDATE)]]), SPECIAL, LAYOUT)
+    plain = render_sentinels(batch, masks_of(batch, [[]]), SPECIAL, LAYOUT)
     assert np.array_equal(shown.source_ids, plain.source_ids)
 
 
@@ -205,9 +306,9 @@ def test_masks_of_other_sequences_are_refused():
     batch, other = make_sequences([20, 20]), make_sequences([20, 20], seed=1)
     masks = masks_of(other, [[], []])
     with pytest.raises(FarspanError, match=f"row 0 is sequence {batch.sequence_id(0).hex()} in the corpus"):
-        render_sentinels(batch, masks, SPECIAL, **FRAME)
+        render_sentinels(batch, masks, SPECIAL, LAYOUT)
     with pytest.raises(FarspanError, match="1 corpus rows cannot be shown with 2 mask rows"):
-        render_sentinels(batch.take([0]), masks, SPECIAL, **FRAME)
+        render_sentinels(batch.take([0]), masks, SPECIAL, LAYOUT)
 
 
 def test_columns_of_unequal_length_are_refused():
@@ -217,20 +318,22 @@ def test_columns_of_unequal_length_are_refused():
     zeros = np.zeros(1, np.int32)
     damaged = MaskBatch(batch.sequence_ids, good.span_starts, good.span_lengths, flags, zeros, zeros)
     with pytest.raises(FarspanError, match="rows of different lengths; the mask set is damaged"):
-        render_sentinels(batch, damaged, SPECIAL, **FRAME)
+        render_sentinels(batch, damaged, SPECIAL, LAYOUT)
 
 
 def test_too_few_sentinels_widths_and_separators_are_named():
     batch = make_sequences([100])
     masks = masks_of(batch, [[(2 * i + 1, 1, HIDDEN) for i in range(41)]])
     with pytest.raises(FarspanError, match="needs 41 sentinels, the special tokens hold 40; reserve at least 41"):
-        render_sentinels(batch, masks, SPECIAL, **FRAME)
+        render_sentinels(batch, masks, SPECIAL, LAYOUT)
     masks = masks_of(batch, [[(2 * i + 1, 1, HIDDEN) for i in range(40)]])
     with pytest.raises(FarspanError, match="source width 100 is too small for a row of 101 positions; raise it to 101"):
-        render_sentinels(batch, masks, SPECIAL, **FRAME, source_width=100)
+        render_sentinels(batch, masks, SPECIAL, LAYOUT, source_width=100)
     with pytest.raises(FarspanError, match="target width 80 is too small for a row of 81"):
-        render_sentinels(batch, masks, SPECIAL, **FRAME, target_width=80)
-    wide = render_sentinels(batch, masks, SPECIAL, **FRAME, source_width=128, target_width=81)
+        render_sentinels(batch, masks, SPECIAL, LAYOUT, target_width=80)
+    wide = render_sentinels(batch, masks, SPECIAL, LAYOUT, source_width=128, target_width=81)
     assert (wide.source_ids.shape, wide.target_ids.shape) == ((1, 128), (1, 81))
-    with pytest.raises(FarspanError, match="separator '<sep>' is none of the special tokens: <pad>, <bos>, <eos>"):
-        render_sentinels(batch, masks, SPECIAL, **{**FRAME, "separator": "<sep>"})
+    with pytest.raises(FarspanError, match="mask '<hole>' is none of the special tokens"):
+        render_masked(batch, masks, SPECIAL, LAYOUT, mask="<hole>")
+    with pytest.raises(FarspanError, match="between '<sep>' is none of the special tokens: <pad>, <bos>, <eos>"):
+        render_sentinels(batch, masks, SPECIAL, Layout(between="<sep>"))
