@@ -32,8 +32,8 @@ from pipelines.artefacts import (
 from pipelines.beam_files import files_for
 from pipelines.condensing import LONG_DOCUMENTS, condense
 from pipelines.embedding import Encoder, EncoderOptions, load_encoder, resolve
-from pipelines.encoder_files import find_encoder
 from pipelines.job import Job, Report, Stage, Task
+from trainer.encoder_files import find_encoder
 
 ROWS_PER_BATCH = 1024
 # tokens whose text is in memory at once, save for a longer document

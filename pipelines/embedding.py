@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +20,9 @@ from torch import nn
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from pipelines.encoder_files import EncoderFiles, find_encoder
+from trainer.encoder_files import EncoderFiles, find_encoder
+from trainer.inference import batches, pinned_threads
+from trainer.pretrained import Framing, load_framing, load_weights, position_count
 
 POOLINGS = ("mean", "cls")
 PRECISIONS = ("auto", "float32", "float16", "bfloat16", "int8")
@@ -91,15 +90,14 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     try:
         config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
         with torch.device("meta"):  # shapes alone
-            positions = _positions(AutoModel.from_config(config, trust_remote_code=False))
+            positions = position_count(AutoModel.from_config(config, trust_remote_code=False))
     except Exception as error:  # whatever a model's code makes of an odd configuration
         reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
             f"encoder {files.folder}: config.json describes no model that can be built ({reason}); give another"
         ) from error
-    _, before, after, _ = _load_tokenizer(files)
     most = min(options.max_length, positions)
-    _room(files, most, before, after)
+    _room(files, most, load_framing(files))
     return replace(options, max_length=most, precision=_resolved_precision(options.precision))
 
 
@@ -110,9 +108,9 @@ def _resolved_precision(precision: str) -> str:
     return "float16" if torch.cuda.is_available() else "float32"
 
 
-def _room(files: EncoderFiles, most: int, before: np.ndarray, after: np.ndarray) -> int:
-    """Text tokens among ``most``, the others being the special ones ``before`` and ``after`` a text."""
-    special = len(before) + len(after)
+def _room(files: EncoderFiles, most: int, framing: Framing) -> int:
+    """Text tokens among ``most``, the others being the special ones around a text."""
+    special = len(framing.before) + len(framing.after)
     if most <= special:
         raise FarspanError(
             f"--max-length {most}: the {special} special tokens of encoder {files.name} leave no room for text; give "
@@ -137,15 +135,18 @@ class Encoder:
         # worker processes spread over the devices
         self._device = f"cuda:{os.getpid() % torch.cuda.device_count()}" if on_cuda else "cpu"
         self._batch_tokens = _BATCH_TOKENS["cuda" if on_cuda else "cpu"]
-        model = _load_model(files)
-        most = min(options.max_length, _positions(model))
+        from transformers import AutoModel  # slow to import
+
+        model = load_weights(files, AutoModel, unused=("pooler",))
+        most = min(options.max_length, position_count(model))
         if precision == "int8":
             _quantize(model)
         else:
             model = model.to(getattr(torch, precision))
         self._model = model.to(self._device)
-        self.tokenizer, self._before, self._after, self._pad = _load_tokenizer(files)
-        self.room = _room(files, most, self._before, self._after)
+        self._framing = load_framing(files)
+        self.tokenizer = self._framing.tokenizer
+        self.room = _room(files, most, self._framing)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """``(n, d)`` float32 vectors of n texts, each cut to its first ``room`` tokens."""
@@ -160,9 +161,9 @@ class Encoder:
             report: called with the number of texts done so far.
         """
         vectors = np.zeros((len(ids), self.files.dimension), np.float32)
-        lengths = np.minimum(ids.lengths, self.room) + len(self._before) + len(self._after)
+        lengths = np.minimum(ids.lengths, self.room) + len(self._framing.before) + len(self._framing.after)
         done = int((lengths == 0).sum())
-        with _threads(self._options.threads), torch.inference_mode():
+        with pinned_threads(self._options.threads), torch.inference_mode():
             for rows in batches(lengths, self._batch_tokens):
                 tokens, mask = self._padded(ids, rows, lengths[rows])
                 vectors[rows] = self._run(torch.from_numpy(tokens), torch.from_numpy(mask))
@@ -172,8 +173,8 @@ class Encoder:
 
     def _padded(self, ids: Ragged, rows: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Tokens with special ones and padding, and the mask of what is no padding: ``(rows, longest)`` int64."""
-        before, after = self._before, self._after
-        tokens = np.full((len(rows), lengths.max()), self._pad, np.int64)
+        before, after = self._framing.before, self._framing.after
+        tokens = np.full((len(rows), lengths.max()), self._framing.pad, np.int64)
         mask = np.zeros_like(tokens)
         for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
             text = ids[row][: length - len(before) - len(after)]
@@ -193,77 +194,6 @@ class Encoder:
         if self._options.normalize:
             pooled = nn.functional.normalize(pooled, dim=1)
         return pooled.cpu().numpy()
-
-
-def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
-    """Rows of similar length, longest first: arrays of row numbers, each of at most ``tokens`` once padded.
-
-    A row longer than ``tokens`` is alone; rows of length 0 are in no batch.
-
-    Args:
-        lengths: ``(n,)`` int.
-    """
-    order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-    start = 0
-    while start < len(order):
-        size = max(1, tokens // int(lengths[order[start]]))
-        yield order[start : start + size]
-        start += size
-
-
-def _load_model(files: EncoderFiles) -> nn.Module:
-    from transformers import AutoModel  # slow to import
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()  # what it has to say is checked below
-    logging.disable_progress_bar()
-    try:
-        model, found = AutoModel.from_pretrained(
-            files.folder, trust_remote_code=False, local_files_only=True, weights_only=True, output_loading_info=True
-        )
-    except Exception as error:  # whatever a damaged or hostile file makes the libraries raise
-        reason = str(error).strip().partition("\n")[0]
-        raise FarspanError(
-            f"encoder {files.folder}: its weights cannot be loaded ({reason}); download it again, or give another"
-        ) from error
-    # the pooler is not used here; anything else that is missing would be random numbers
-    missing = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
-    missing = [key for key in missing if "pooler" not in key]
-    if missing:
-        raise FarspanError(
-            f"encoder {files.folder}: the weights lack {len(missing)} parameters of the model that config.json "
-            f"describes ({missing[0]}, ...); the files do not belong together: download the encoder again"
-        )
-    return model.eval().requires_grad_(False)
-
-
-def _positions(model: Any) -> int:
-    """Tokens that the model has positions for; RoBERTa's positions begin behind that of padding."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    return (most or np.iinfo(np.int32).max) - (0 if padding is None else padding + 1)
-
-
-def _load_tokenizer(files: EncoderFiles) -> tuple[HuggingFaceTokenizer, np.ndarray, np.ndarray, int]:
-    """The tokenizer, the special ids that stand before and after a text, and the id of padding."""
-    from transformers import AutoTokenizer  # slow to import
-
-    try:
-        loaded = AutoTokenizer.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
-        backend = loaded.backend_tokenizer
-    except Exception as error:  # whatever a converter raises
-        reason = str(error).strip().partition("\n")[0]
-        raise FarspanError(
-            f"encoder {files.folder}: its tokenizer cannot be loaded ({reason}); give an encoder with a tokenizer.json"
-        ) from error
-    tokenizer = HuggingFaceTokenizer(backend.to_str().encode())
-    backend.no_padding()  # saved with some encoders
-    backend.no_truncation()
-    whole = backend.encode("a", add_special_tokens=True)
-    text = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)  # positions of the text itself
-    ids = np.array(whole.ids, np.int64)
-    return tokenizer, ids[: text[0]], ids[text[-1] + 1 :], loaded.pad_token_id or 0
 
 
 class _Int8Linear(nn.Module):
@@ -295,14 +225,3 @@ def _quantize(model: nn.Module) -> None:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
                 setattr(module, name, _Int8Linear(child))
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """How many threads share a matrix product decides the order of its additions."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

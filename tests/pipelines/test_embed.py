@@ -24,12 +24,12 @@ from corpora.word_ngrams import ngram_hashes, sketch
 from pipelines.condensing import condense
 from pipelines.embed import Embed, plan
 from pipelines.embedding import EncoderOptions, load_encoder
-from pipelines.encoder_files import find_encoder
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from tests.artefacts import digests, make_documents, small_tokenizer, tokenizer_entry
 from tests.killing import run_killed
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
+from trainer.encoder_files import find_encoder
 
 BLOCK = 16  # the documents' rows per batch
 

@@ -9,15 +9,13 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from pipelines.embedding import Encoder, EncoderOptions, batches, resolve
-from pipelines.encoder_files import find_encoder
+from pipelines.embedding import Encoder, EncoderOptions, resolve
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
+from trainer.encoder_files import find_encoder
 
 TEXTS = [
     "Berlin is the capital and largest city of Germany.",
@@ -174,15 +172,6 @@ def test_roberta_counts_positions_behind_padding(tmp_path):
     assert model.room == 40 - 1 - 2
     assert resolve(EncoderOptions(folder), find_encoder(folder)).max_length == 40 - 1
     assert np.isfinite(model.encode(["the fox " * 100])).all()
-
-
-@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
-def test_batches_hold_every_text_once_within_the_budget(lengths, tokens):
-    lengths = np.array(lengths, np.int64)
-    found = list(batches(lengths, tokens))
-    assert sorted(row for rows in found for row in rows.tolist()) == np.flatnonzero(lengths).tolist()
-    assert all(len(rows) == 1 or len(rows) * lengths[rows].max() <= tokens for rows in found)
-    assert (np.diff(lengths[np.concatenate([np.empty(0, np.int64), *found])]) <= 0).all()
 
 
 def test_texts_without_tokens(tiny, tmp_path):

@@ -1,0 +1,28 @@
+"""Forward passes: which rows go together, and on how many threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.inference import batches, pinned_threads
+
+
+@given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
+def test_batches_hold_every_row_once_within_the_budget(lengths, tokens):
+    lengths = np.array(lengths, np.int64)
+    found = list(batches(lengths, tokens))
+    assert sorted(row for rows in found for row in rows.tolist()) == np.flatnonzero(lengths).tolist()
+    assert all(len(rows) == 1 or len(rows) * lengths[rows].max() <= tokens for rows in found)
+    assert (np.diff(lengths[np.concatenate([np.empty(0, np.int64), *found])]) <= 0).all()
+
+
+def test_threads_are_pinned_for_a_while():
+    before = torch.get_num_threads()
+    with pinned_threads(1):
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+    with pinned_threads(None):
+        assert torch.get_num_threads() == before
