@@ -10,7 +10,8 @@ from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenize import tokenize
 
 from corpora.ragged import Ragged
-from objectives.rouge import principal_scores, split_words
+from objectives.rouge import sentence_scores
+from objectives.words import split_words
 
 SCORER = RougeScorer(["rouge1"], use_stemmer=False)
 
@@ -40,7 +41,7 @@ def oracle(sentences):
 
 def scores(documents, **options):
     texts = ["".join(sentences) for sentences in documents]
-    return principal_scores(split_words(texts, starts_of(documents), **options))
+    return sentence_scores(split_words(texts, starts_of(documents), **options))
 
 
 @given(documents)
@@ -89,8 +90,8 @@ def test_rows_may_lie_in_a_larger_array():
     whole = Ragged(np.array([9, 9, 0, 4, 0, 7]), np.array([2, 4, 6]))
     texts = ["one one two", "two two three"]
     alone = Ragged.from_rows([[0, 4], [0, 7]], np.int64)
-    assert principal_scores(split_words(texts, whole)).values.tolist() == pytest.approx(
-        principal_scores(split_words(texts, alone)).values.tolist()
+    assert sentence_scores(split_words(texts, whole)).values.tolist() == pytest.approx(
+        sentence_scores(split_words(texts, alone)).values.tolist()
     )
 
 

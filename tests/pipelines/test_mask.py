@@ -124,7 +124,10 @@ def test_someone_elses_objective_runs_through_the_command_line(corpus, tmp_path)
     assert checked.stdout.strip().endswith("sound"), checked.stdout + checked.stderr
     shown = farspan("show", output)
     assert "<gap>" in shown.stdout, shown.stderr
-    assert json.load(open(os.path.join(output, "manifest.json")))["config"]["options"] == {"lead": 3}
+    assert json.load(open(os.path.join(output, "manifest.json")))["config"]["options"] == {
+        "lead": 3,
+        "whole_words": False,
+    }
     refused = farspan("mask", "lead_in", "--corpus", corpus, "--set", "lead=0", "--output", str(tmp_path / "none"))
     assert refused.returncode == 1
     assert "lead_in: option lead is 0" in refused.stderr

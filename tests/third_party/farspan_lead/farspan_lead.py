@@ -1,7 +1,9 @@
 """Objective ``lead_in``: the first tokens of every document leave the source and the decoder says them.
 
-It stands for an objective that someone else publishes: options, a special token, checks and a rendering of its own,
-found through the entry point in ``pyproject.toml`` and through nothing else.
+It stands for an objective that someone else publishes, found through the entry point in ``pyproject.toml`` and through
+nothing else. It uses every hook there is: options and presets, checks before work starts, a special token, a tool,
+scores, labels and ranks, global positions of its own, a rendering and its inverse, and an option that can be changed
+on stored masks.
 
     source: <gap> rest of document <gap> rest of document <eos>
     target: lead <gap> lead <eos>
@@ -9,10 +11,11 @@ found through the entry point in ``pyproject.toml`` and through nothing else.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
@@ -20,30 +23,45 @@ from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts
 from objectives.examples import Examples
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.options import check_flag, check_whole, equipped, options_of
 from objectives.special_tokens import END, PAD, SpecialTokens
+from objectives.tools import Tools
 
 GAP = "<gap>"
 
 
 @dataclass(frozen=True)
 class LeadIn:
-    """Attributes:
-    lead: tokens to hide of each document; a shorter one is hidden as a whole.
+    """The first tokens of every document, each behind a ``<gap>`` that attends globally.
+
+    Attributes:
+        lead: tokens to hide of each document; a shorter one is hidden as a whole.
+        whole_words: end where a word ends, at or before ``lead``; needs a tokenizer.
     """
 
     lead: int = 8
+    whole_words: bool = False
+    _tools: Tools | None = field(default=None, init=False, repr=False, compare=False)
 
     name: ClassVar[str] = "lead_in"
-    global_attention: ClassVar[str] = "none"
-    presets: ClassVar[dict[str, dict[str, Any]]] = {"short": {"lead": 2}}
+    global_attention: ClassVar[str] = "positions"
+    adjustable: ClassVar[tuple[str, ...]] = ("lead",)
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"short": {"lead": 2}, "words": {"whole_words": True}}
 
     def __post_init__(self) -> None:
-        if not isinstance(self.lead, int) or self.lead < 1:
-            raise FarspanError(f"lead_in: option lead is {self.lead!r}; give a whole number from 1 up")
+        check_whole(self, "lead", 1)
+        check_flag(self, "whole_words")
 
     @property
     def options(self) -> dict[str, Any]:
-        return asdict(self)
+        return options_of(self)
+
+    @property
+    def tools(self) -> dict[str, str]:
+        return {"tokenizer": self._tools.tokenizer.fingerprint} if self._tools and self.whole_words else {}
+
+    def with_tools(self, tools: Tools) -> LeadIn:
+        return equipped(self, tools)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
         if self.lead >= facts.max_tokens:
@@ -55,22 +73,20 @@ class LeadIn:
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """No draws: a row's documents say it all."""
-        starts, sizes = [], []
+        rows = []
         for row in range(len(batch)):
-            borders = np.append(batch.document_starts[row], batch.tokens.lengths[row])
-            full = np.diff(borders) > 0
-            starts.append(borders[:-1][full])
-            sizes.append(np.minimum(np.diff(borders)[full], self.lead))
-        hidden = np.array([size.sum() for size in sizes], np.int64)
-        count = np.array([len(size) for size in sizes], np.int64)
-        return MaskBatch(
-            batch.sequence_ids,
-            Ragged.from_rows(starts, np.int32),
-            Ragged.from_rows(sizes, np.int32),
-            Ragged.from_lengths(np.full(count.sum(), IN_SOURCE | IN_TARGET, np.uint8), count),
-            source_lengths=(batch.tokens.lengths - hidden + count + 1).astype(np.int32),
-            target_lengths=(hidden + np.maximum(count, 1)).astype(np.int32),
-        )
+            starts, sizes = _parts(batch, row)
+            leads = np.minimum(sizes, self.lead)
+            if self.whole_words:
+                leads = np.array(
+                    [self._whole(batch.tokens[row][s : s + n]) for s, n in zip(starts, leads, strict=True)]
+                )
+            rows.append(leads)
+        return self._masks(batch, rows)
+
+    def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
+        """Shorter leads of stored masks."""
+        return self._masks(batch, [np.minimum(masks.span_lengths[row], self.lead) for row in range(len(masks))])
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         sources, targets = [], []
@@ -85,7 +101,13 @@ class LeadIn:
             sources.append(np.append(rest, special[END]))
             joined = [piece for lead in leads for piece in (lead, [special[GAP]])][:-1]
             targets.append(np.concatenate([*joined, [special[END]]]).astype(np.int32))
-        return Examples(masks.sequence_ids, *_padded(sources, special[PAD]), *_padded(targets, special[PAD]))
+        source, lengths = _padded(sources, special[PAD])
+        attending = np.zeros(source.shape, bool)
+        for row in range(len(batch)):
+            assert masks.global_positions is not None
+            attending[row, masks.global_positions[row]] = True
+        target = _padded(targets, special[PAD])
+        return Examples(masks.sequence_ids, source, lengths, *target, global_positions=attending)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         rows = []
@@ -98,6 +120,48 @@ class LeadIn:
             pairs = zip(leads, rests, strict=False)
             rows.append(np.concatenate([source[:0], *(piece for lead, rest in pairs for piece in (lead, rest[1:]))]))
         return Ragged.from_rows(rows, np.int32)
+
+    def _whole(self, tokens: np.ndarray) -> int:
+        """How many of a document's first tokens are whole words; all where its first word is longer."""
+        if self._tools is None:
+            raise FarspanError("lead_in: option whole_words needs a tokenizer; give with_tools(Tools(tokenizer))")
+        text, starts = self._tools.tokenizer.decode_with_offsets(tokens)
+        begins = [place for place, start in enumerate(starts.tolist()) if place and text[start : start + 1].isspace()]
+        return begins[-1] if begins else len(tokens)
+
+    def _masks(self, batch: SequenceBatch, sizes: list[np.ndarray]) -> MaskBatch:
+        """Masks of the first ``sizes[i][j]`` tokens of the j-th document of row i."""
+        starts = [_parts(batch, row)[0] for row in range(len(batch))]
+        count = np.array([len(size) for size in sizes], np.int64)
+        hidden = np.array([size.sum() for size in sizes], np.int64)
+        shares = [size / _parts(batch, row)[1] for row, size in enumerate(sizes)]
+        ranks = [np.argsort(np.argsort(-share, kind="stable")) for share in shares]
+        gaps = [
+            start - np.cumsum(size) + size + np.arange(len(size)) for start, size in zip(starts, sizes, strict=True)
+        ]
+        names = [
+            np.array(batch.document_ids[row].as_py(), object)[np.isin(batch.document_starts[row], starts[row])]
+            for row in range(len(batch))
+        ]
+        return MaskBatch(
+            batch.sequence_ids,
+            Ragged.from_rows(starts, np.int32),
+            Ragged.from_rows(sizes, np.int32),
+            Ragged.from_lengths(np.full(count.sum(), IN_SOURCE | IN_TARGET, np.uint8), count),
+            source_lengths=(batch.tokens.lengths - hidden + count + 1).astype(np.int32),
+            target_lengths=(hidden + np.maximum(count, 1)).astype(np.int32),
+            span_scores=Ragged.from_rows(shares, np.float32),
+            span_ranks=Ragged.from_rows(ranks, np.int32),
+            span_labels=pa.array([row.tolist() for row in names], pa.list_(pa.string())),
+            global_positions=Ragged.from_rows(gaps, np.int32),
+        )
+
+
+def _parts(batch: SequenceBatch, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """Beginnings and sizes of the documents in a row that have text."""
+    borders = np.append(batch.document_starts[row], batch.tokens.lengths[row]).astype(np.int64)
+    full = np.diff(borders) > 0
+    return borders[:-1][full], np.diff(borders)[full]
 
 
 def _padded(rows: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
