@@ -28,7 +28,9 @@ class Tokenizer(Protocol):
     Attributes:
         vocab_size: largest id + 1.
         fingerprint: hex sha256 of what decides text -> id, and of nothing else.
-        owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>`` that the tokenizer fills -> id.
+        owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer fills -> id,
+            and its other special tokens (SentencePiece: control symbols) by their text -> id. No text yields these,
+            ``<unk>`` aside (but a Unigram tokenizer.json, whose library takes a special token's text for the token).
         engine: the library that encodes.
     """
 

@@ -25,12 +25,15 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
     "<bos>": ("bos_token", "cls_token"),
     "<eos>": ("eos_token", "sep_token"),
     "<unk>": ("unk_token",),
+    "<mask>": ("mask_token",),
 }
+MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
     "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
     "<bos>": ("<s>", "<bos>", "[CLS]", "<|begin_of_text|>", "<|startoftext|>"),
     "<eos>": ("</s>", "<eos>", "[SEP]", "<|end_of_text|>", "<|endoftext|>"),
     "<unk>": ("<unk>", "[UNK]"),
+    "<mask>": MASK_NAMES,
 }
 
 
@@ -40,7 +43,7 @@ class HuggingFaceTokenizer:
     Attributes:
         vocab_size: largest id + 1, added tokens included.
         fingerprint: hex sha256 of model, normaliser, pre-tokeniser and added tokens that text can match.
-        owned_tokens: role -> id.
+        owned_tokens: role -> id, and text -> id of every other special token.
         engine: ``tiktoken`` or ``huggingface``.
     """
 
@@ -71,7 +74,8 @@ class HuggingFaceTokenizer:
         tokens = [""] * self.vocab_size
         for token, number in vocab.items():
             tokens[number] = token
-        self.owned_tokens = _owned_tokens(vocab, special)
+        extra = [token["content"] for token in config["added_tokens"] if token["special"]]
+        self.owned_tokens = owned_tokens(_filled_roles(vocab, extra, special), {name: vocab[name] for name in extra})
         self._engine = tiktoken_engine(config, self._tokenizer)
         self.engine = "tiktoken" if self._engine else "huggingface"
         if _is_byte_level(config.get("decoder")):
@@ -136,8 +140,8 @@ class HuggingFaceTokenizer:
 
     def _special_names(self) -> dict[str, str]:
         """What ``special_roles`` would find for the owned tokens."""
-        owned = self.owned_tokens.items()
-        return {_ROLE_FIELDS[role][0]: self._tokenizer.id_to_token(number) or "" for role, number in owned}
+        owned = [(fields[0], self.owned_tokens.get(role)) for role, fields in _ROLE_FIELDS.items()]
+        return {field: self._tokenizer.id_to_token(number) or "" for field, number in owned if number is not None}
 
 
 def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
@@ -189,14 +193,26 @@ def _parse(data: bytes) -> dict[str, Any]:
     return config
 
 
-def _owned_tokens(vocab: Mapping[str, int], special: Mapping[str, str] | None) -> dict[str, int]:
-    owned = {}
+def owned_tokens(roles: Mapping[str, int], special: Mapping[str, int]) -> dict[str, int]:
+    """Role -> id, and text -> id of the ``special`` tokens without a role.
+
+    A special token is never part of a text's ids, so one of the same text as a token that rendering inserts can be
+    that token. An ordinary piece that happens to spell one is text.
+    """
+    others = {name: number for name, number in special.items() if number not in roles.values()}
+    return {**roles, **{name: number for name, number in others.items() if name not in roles}}
+
+
+def _filled_roles(vocab: Mapping[str, int], extra: Sequence[str], special: Mapping[str, str] | None) -> dict[str, int]:
+    roles = {}
     for role, fields in _ROLE_FIELDS.items():
         names = _USUAL_NAMES[role] if special is None else [special.get(field, "") for field in fields]
-        present = [vocab[name] for name in names if name in vocab]
+        # What nothing declares to be the mask has to be a special token: any vocabulary may hold a piece "<mask>".
+        known = extra if special is None and role == "<mask>" else vocab
+        present = [vocab[name] for name in names if name in known]
         if present:
-            owned[role] = present[0]
-    return owned
+            roles[role] = present[0]
+    return roles
 
 
 def _is_byte_level(decoder: dict[str, Any] | None) -> bool:

@@ -14,7 +14,7 @@ import sentencepiece
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.tokenizers.decoding import PieceTables
-from corpora.tokenizers.huggingface import checked_ids, write_files
+from corpora.tokenizers.huggingface import MASK_NAMES, checked_ids, owned_tokens, write_files
 
 FILE_NAME = "tokenizer.model"
 _SPACE = "\u2581"
@@ -28,7 +28,7 @@ class SentencePieceTokenizer:
     Attributes:
         vocab_size: pieces.
         fingerprint: hex sha256 of pieces, scores, kinds, the algorithm and the normaliser.
-        owned_tokens: role -> id.
+        owned_tokens: role -> id, and text -> id of every other control symbol.
         engine: ``sentencepiece``.
     """
 
@@ -51,13 +51,15 @@ class SentencePieceTokenizer:
             raise FarspanError(f"not a SentencePiece model: {error}; give a .model file") from None
         processor = self._processor
         self.vocab_size = processor.GetPieceSize()
+        ids = range(self.vocab_size)
+        pieces = [processor.IdToPiece(i) for i in ids]
+        controls = {pieces[i]: i for i in ids if processor.IsControl(i)}  # never part of a text, unlike user symbols
         numbers = {
             **{"<pad>": processor.pad_id(), "<bos>": processor.bos_id()},
             **{"<eos>": processor.eos_id(), "<unk>": processor.unk_id()},
+            "<mask>": next((controls[name] for name in MASK_NAMES if name in controls), -1),
         }
-        self.owned_tokens = {role: number for role, number in numbers.items() if number >= 0}
-        ids = range(self.vocab_size)
-        pieces = [processor.IdToPiece(i) for i in ids]
+        self.owned_tokens = owned_tokens({role: i for role, i in numbers.items() if i >= 0}, controls)
         # What the library decodes by rules of its own is left to it: controls, bytes, unknowns.
         self._plain = np.array(
             [not (processor.IsControl(i) or processor.IsByte(i) or processor.IsUnknown(i)) for i in ids]

@@ -18,6 +18,7 @@ from corpora.tokenizers import load_tokenizer
 from corpora.tokenizers import sentencepiece as our_sentencepiece
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
+from objectives.special_tokens import SpecialTokens
 from tests.corpora.tokenizers.conftest import sample_texts
 
 KINDS = ["byte_level", "sentence_pieces", "word_piece", "metaspace", "byte_fallback"]
@@ -178,7 +179,7 @@ def test_save_and_load(tokenizer, tmp_path):
 def test_owned_tokens(byte_level, sentence_pieces, word_piece, metaspace):
     assert byte_level.owned_tokens == {"<bos>": 0, "<pad>": 1, "<eos>": 2, "<unk>": 3}
     assert sentence_pieces.owned_tokens == {"<pad>": 0, "<eos>": 1, "<unk>": 2, "<bos>": 3}
-    assert word_piece.owned_tokens == {"<pad>": 0, "<unk>": 1, "<bos>": 2, "<eos>": 3}
+    assert word_piece.owned_tokens == {"<pad>": 0, "<unk>": 1, "<bos>": 2, "<eos>": 3, "<mask>": 4}
     assert metaspace.owned_tokens == {"<pad>": 0, "<eos>": 1, "<unk>": 2}
 
 
@@ -186,7 +187,74 @@ def test_folder_configuration_names_the_roles(byte_level, tmp_path):
     config = json.loads(byte_level.serialized()["tokenizer.json"])
     (tmp_path / "tokenizer.json").write_text(json.dumps(config))
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "<pad>"}, "bos_token": null}')
-    assert load_tokenizer(str(tmp_path)).owned_tokens == {"<eos>": 1}
+    # What the configuration gives no role keeps its own name.
+    assert load_tokenizer(str(tmp_path)).owned_tokens == {"<eos>": 1, "<s>": 0, "</s>": 2, "<unk>": 3}
+
+
+def with_token(tokenizer, content, special=True, piece=False):
+    """The same tokenizer with one more token: added, or only a piece of the vocabulary."""
+    config = json.loads(tokenizer.serialized()["tokenizer.json"])
+    if piece:
+        config["model"]["vocab"][content] = tokenizer.vocab_size
+    else:
+        token = {"id": tokenizer.vocab_size, "content": content, "special": special}
+        config["added_tokens"].append(config["added_tokens"][0] | token)
+    return json.dumps(config)
+
+
+@pytest.mark.parametrize("name", ["<mask>", "[MASK]"])
+def test_the_mask_of_a_vocabulary_is_used(byte_level, name, tmp_path):
+    number = byte_level.vocab_size
+    own = HuggingFaceTokenizer(with_token(byte_level, name).encode())
+    assert own.owned_tokens == {**byte_level.owned_tokens, "<mask>": number}
+    assert own.fingerprint == byte_level.fingerprint
+    assert number not in own.encode([f"a {name} b"])[0]
+    # Whatever it is called, where a file beside it says so; and it stays so once saved.
+    (tmp_path / "tokenizer.json").write_text(with_token(byte_level, "@@hole"))
+    (tmp_path / "tokenizer_config.json").write_text('{"mask_token": {"content": "@@hole"}, "eos_token": "</s>"}')
+    declared = load_tokenizer(str(tmp_path))
+    assert declared.owned_tokens["<mask>"] == number
+    declared.save(str(tmp_path / "saved"))
+    assert load_tokenizer(str(tmp_path / "saved")).owned_tokens == declared.owned_tokens
+
+
+@pytest.mark.parametrize("name", ["<mask>", "<doc-sep>", "<sent-mask>"])
+def test_a_special_token_keeps_its_text_and_a_piece_is_text(byte_level, name):
+    number = byte_level.vocab_size
+    special = HuggingFaceTokenizer(with_token(byte_level, name).encode())
+    assert special.owned_tokens == {**byte_level.owned_tokens, name: number}
+    assert SpecialTokens.append(special.vocab_size, special.owned_tokens, [name])[name] == number
+    for data in (with_token(byte_level, name, special=False), with_token(byte_level, name, piece=True)):
+        text = HuggingFaceTokenizer(data.encode())
+        assert text.owned_tokens == byte_level.owned_tokens
+        assert SpecialTokens.append(text.vocab_size, text.owned_tokens, [name])[name] == number + 1
+    # Text yields an added token that is not special, so this one changes text -> id.
+    matched = HuggingFaceTokenizer(with_token(byte_level, name, special=False).encode())
+    assert number in matched.encode([f"a {name} b"])[0]
+    assert matched.fingerprint != byte_level.fingerprint
+
+
+def test_sentencepiece_controls_are_special_and_user_symbols_are_text():
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for text in sample_texts() for line in text.split("\n")),
+        model_writer=model,
+        vocab_size=380,
+        byte_fallback=True,
+        control_symbols=["[MASK]", "<doc-sep>"],
+        user_defined_symbols=["<doc-s>", "<mask>"],
+        minloglevel=2,
+    )
+    tokenizer = SentencePieceTokenizer(model.getvalue())
+    piece = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()).PieceToId
+    roles = {"<unk>": piece("<unk>"), "<bos>": piece("<s>"), "<eos>": piece("</s>"), "<mask>": piece("[MASK]")}
+    assert tokenizer.owned_tokens == {**roles, "<doc-sep>": piece("<doc-sep>")}
+    ids = tokenizer.encode(["a <doc-s> b <mask> c <doc-sep> d [MASK] e </s>"])[0].tolist()
+    assert {piece("<doc-s>"), piece("<mask>")} <= set(ids)
+    assert not set(tokenizer.owned_tokens.values()) & set(ids)
+    special = SpecialTokens.append(tokenizer.vocab_size, tokenizer.owned_tokens, ["<doc-sep>", "<doc-s>", "<mask>"])
+    assert (special["<doc-sep>"], special["<mask>"]) == (piece("<doc-sep>"), piece("[MASK]"))
+    assert special["<doc-s>"] >= tokenizer.vocab_size
 
 
 def test_vocab_size_is_the_largest_id_and_one(byte_level):
