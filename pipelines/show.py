@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
+from corpora.files import LocalFiles, write_bytes
 from corpora.manifest import read_manifest
 from corpora.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers import Tokenizer, load_tokenizer
@@ -27,6 +29,39 @@ from pipelines.mask import equipped_objective
 # style of a span's text, by what happens to it
 _HIDDEN, _SHOWN, _REPLACED, _CANDIDATE = "black on yellow", "black on green", "black on magenta", "underline"
 _LEGEND = (("hidden", _HIDDEN), ("visible and asked", _SHOWN), ("replaced", _REPLACED), ("candidate", _CANDIDATE))
+
+# The colours of a figure, from black to white: grounds are light, so that text on them is read on paper too.
+_ON_PAPER = TerminalTheme(
+    (255, 255, 255),
+    (30, 30, 30),
+    [
+        (0, 0, 0),
+        (190, 30, 30),
+        (185, 230, 185),
+        (255, 226, 130),
+        (30, 60, 160),
+        (232, 196, 240),
+        (0, 115, 125),
+        (90, 90, 90),
+    ],
+)
+# A plain frame: no window, and whatever fixed-width font the reader has.
+_SVG = """\
+<svg viewBox="8 42 {terminal_width} {height}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{unique_id}-matrix {{ font-family: monospace; font-size: {char_height}px; line-height: {line_height}px; }}
+{styles}
+</style>
+<defs>{lines}</defs>
+<rect x="0" y="0" width="{width}" height="{height}" fill="white"/>
+<g transform="translate({terminal_x}, {terminal_y})">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
 
 
 @dataclass(frozen=True)
@@ -62,6 +97,7 @@ def show(
     width: int = 0,
     choice: Choice = Choice(),
     console: Console | None = None,
+    figure: str | None = None,
 ) -> None:
     """Print a row of a corpus; of a mask set, or under an objective, also what is hidden and what the model sees.
 
@@ -69,10 +105,13 @@ def show(
         row: its number in the artefact.
         corpus_folder: where a mask set's corpus lies, if not where its manifest says.
         width: characters of each text, 0 for all.
+        figure: an SVG file to draw it into, instead of printing.
 
     Raises:
         FarspanError: no such row, masks of another corpus, or a choice that does not fit.
     """
+    if figure:
+        console = Console(highlight=False, record=True, width=110, file=StringIO(), force_terminal=True)
     console = console or Console(highlight=False, soft_wrap=True)
     stored = None
     if read_manifest(LocalFiles(), folder).format == "farspan.masks":
@@ -103,6 +142,9 @@ def show(
         _spans(console, batch, masked.masks, tokenizer, width)
         examples = masked.objective.render(batch, masked.masks, masked.special)
         _seen(console, examples, tokenizer, masked.special.ids, width)
+    if figure:
+        picture = console.export_svg(code_format=_SVG, theme=_ON_PAPER, title=" ", unique_id="show")
+        write_bytes(LocalFiles(), figure, picture.encode())
 
 
 def _draw(corpus: Corpus, batch: SequenceBatch, choice: Choice) -> Masked:
@@ -123,7 +165,7 @@ def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], m
         if start == stop:
             continue
         if is_name[start]:
-            text.append(names[int(ids[start])], style="bold magenta" if marked[start] else "bold cyan")
+            text.append(names[int(ids[start])], style="bold red" if marked[start] else "bold cyan")
         else:
             text.append(tokenizer.decode(ids[start:stop]), style=_SHOWN if marked[start] else "")
     return text

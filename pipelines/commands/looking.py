@@ -24,6 +24,7 @@ def add_looking(commands: Any) -> None:
     parser.add_argument("--row", type=int, default=0, help="default 0")
     parser.add_argument("--corpus", help="where a mask set's corpus lies now (default: where its manifest says)")
     parser.add_argument("--width", type=int, default=0, help="characters to show of each text, 0 for all (default)")
+    parser.add_argument("--figure", metavar="FILE.svg", help="draw it in colour instead of printing it")
     parser.add_argument("--objective", help="on a corpus: what this objective would hide, without a mask set")
     parser.add_argument("--seed", type=int, default=0, help="of its random choices (default 0)")
     objective_flags(parser)
@@ -51,7 +52,9 @@ def _run_show(options: Any) -> None:
 
     chosen = dict(assignment(text) for text in options.set)
     choice = Choice(options.objective, options.preset, chosen, options.scorer, options.seed)
-    show(options.artefact, options.row, options.corpus, options.width, choice)
+    show(options.artefact, options.row, options.corpus, options.width, choice, figure=options.figure)
+    if options.figure:
+        print(f"figure: {options.figure}")
 
 
 def _run_stats(options: Any) -> None:

@@ -75,7 +75,7 @@ def test_colours_say_what_happens_to_a_text():
     text = as_seen(ids, tokenizer, {"<gap>": 400, "<eos>": 401}, attending)
     assert text.plain == "<gap>fox jumps<eos>"
     styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
-    assert styles["<gap>"] == "bold magenta"
+    assert styles["<gap>"] == "bold red"
     assert styles["<eos>"] == "bold cyan"
 
 
@@ -84,6 +84,15 @@ def test_a_terminal_sees_hidden_text_and_its_legend(corpus):
     assert " hidden " in text
     assert "\x1b[30;43m" in text  # black on yellow
     assert "\x1b[30;42m" not in text  # nothing that is asked stays visible
+
+
+def test_a_figure_is_the_same_text_in_colour(masks, tmp_path):
+    figure = tmp_path / "row.svg"
+    assert shown(masks, 0, figure=str(figure)) == ""
+    svg = figure.read_text()
+    assert "&lt;gap&gt;" in svg
+    assert "#ffe282" in svg  # the ground of hidden text
+    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_a_cut_text_has_few_reasons(masks):
