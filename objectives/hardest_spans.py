@@ -1,0 +1,90 @@
+"""From the losses of candidate spans to the hardest ones that fit a budget (BART-LS, arXiv:2209.10052, section 2.3).
+
+The published code takes the k spans of largest mean loss, k a fifth of the *fewest* spans that any row of the batch
+has, so a row's spans depend on the rows beside it and its hidden tokens on how long the hard spans are. Here every row
+has budgets of its own, and the last span taken is cut where the first of them ends.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from corpora.ragged import Ragged
+from objectives.rendering import columns
+
+AGGREGATIONS = ("mean", "sum", "max")
+
+
+def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str = "mean") -> Ragged:
+    """One loss a span.
+
+    Args:
+        token_losses: ``(tokens,)`` float, of the spans' tokens, one span and one row after the other.
+        span_lengths: rows of int, at least 1 each; ``tokens`` together.
+        aggregation: ``mean``, ``sum`` or ``max`` over a span's tokens, in float64.
+
+    Returns:
+        Rows of float32, one a span.
+    """
+    lengths = span_lengths.compact()
+    firsts = np.cumsum(lengths.values, dtype=np.int64) - lengths.values
+    if not len(firsts):
+        return Ragged(np.empty(0, np.float32), lengths.offsets)
+    reduced = (np.maximum if aggregation == "max" else np.add).reduceat(token_losses.astype(np.float64), firsts)
+    if aggregation == "mean":
+        reduced /= lengths.values
+    return Ragged(reduced.astype(np.float32), lengths.offsets)
+
+
+def rank_spans(losses: Ragged) -> Ragged:
+    """Order of hardness within each row, rows of int32: 0 has the largest loss, and of equal ones the earlier is first.
+
+    Args:
+        losses: rows of float, none NaN.
+    """
+    losses = losses.compact()
+    rows = np.repeat(np.arange(len(losses)), losses.lengths)
+    order = np.lexsort((-losses.values, rows))  # stable
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order)) - losses.offsets[rows]
+    return Ragged(ranks, losses.offsets)
+
+
+def keep_hardest(
+    span_lengths: Ragged, ranks: Ragged, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray
+) -> Ragged:
+    """How many tokens of each span are kept, the first ones, taking spans by rank until a budget of their row is full.
+
+    Args:
+        span_lengths: rows of int, at least 1 each.
+        ranks: rows of int32, a permutation of 0, 1, ... each.
+        tokens, spans, positions: ``(n,)`` int64, the budgets of each row; a span takes a position for each token and
+            one for its marker.
+
+    Returns:
+        Rows of int32: 0 for a span that is not taken, less than its length for the last one where it is cut.
+    """
+    candidates = columns(span_lengths, ranks)
+    kept = np.zeros(len(candidates[0]), np.int32)
+    _keep(candidates, tokens, spans, positions, kept)
+    return Ragged(kept, candidates[-1])
+
+
+@numba.njit(cache=True)
+def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> None:
+    lengths, ranks, offsets = candidates
+    by_rank = np.empty(len(lengths), np.int64)
+    for row in range(len(offsets) - 1):
+        first, last = offsets[row], offsets[row + 1]
+        for i in range(first, last):
+            by_rank[first + ranks[i]] = i
+        left, room = tokens[row], positions[row]
+        for place in range(min(last - first, spans[row])):
+            span = by_rank[first + place]
+            size = min(lengths[span], left, room - 1)
+            if size < 1:
+                break
+            kept[span] = size
+            left -= size
+            room -= size + 1

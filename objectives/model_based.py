@@ -1,0 +1,276 @@
+"""Model-based denoising: a masked language model says which spans are hard, and only these stay hidden (BART-LS).
+
+More spans than needed are drawn as in span corruption and shown to an encoder-only model with every token hidden; it
+predicts them, and the spans it does worst are kept (Xiong et al. 2022, arXiv:2209.10052, section 2.3, and the published
+code). The others are readable again. All candidates are stored with their losses, so that budgets can be chosen anew
+when stored masks are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives.base import CorpusFacts
+from objectives.examples import IGNORED, Examples
+from objectives.global_attention import global_positions
+from objectives.hardest_spans import AGGREGATIONS, keep_hardest, rank_spans, span_losses
+from objectives.layout import Layout
+from objectives.masks import CANDIDATE, IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.options import check, check_choice, check_flag, check_whole, equipped, is_number, options_of
+from objectives.reconstruction import reconstruct
+from objectives.rendering import render_labels, render_sentinels, rendered_lengths
+from objectives.span import Span, noise_counts, span_counts
+from objectives.special_tokens import (
+    BEGIN,
+    DOCUMENT_BEGIN,
+    DOCUMENT_END,
+    DOCUMENT_SEPARATOR,
+    END,
+    MASK,
+    SpecialTokens,
+)
+from objectives.tools import Scorer, Tools
+
+_UNBOUNDED = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class ModelBased:
+    """Objective ``model_based``; it needs a scorer.
+
+    A row's hardest candidates are hidden, one after the other, until one of its budgets is full: tokens (``density``),
+    decoder positions (``target_length``) or spans (``sentinels``). The last one is cut where the budget ends; its first
+    tokens are hidden. Spans of equal loss are taken from left to right.
+
+    Attributes:
+        density: fraction of a row's text tokens to hide, as in ``span``: so many exactly, whatever their spans.
+        candidate_density: fraction of the tokens that are shown to the model as hidden, at least ``density``.
+        mean_span_lengths: mean tokens of a candidate; with several, every row draws one of them with equal chances.
+        aggregation: a span's loss is the ``mean``, ``sum`` or ``max`` of its tokens' cross-entropies.
+        sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
+        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
+        separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
+        target_length: decoder positions, sentinels, begin and end included; None: as many as it takes.
+        sentinels: how many to reserve; None: as many as the worst row may need.
+        global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+
+    Raises:
+        FarspanError: an option of the wrong type or out of range.
+    """
+
+    density: float = 1 / 16
+    candidate_density: float = 5 / 16
+    mean_span_lengths: float | Sequence[float] = (5.0,)
+    aggregation: str = "mean"
+    sentinel_order: str = "descending"
+    begin: bool = False
+    separator: str | None = DOCUMENT_SEPARATOR
+    target_length: int | None = None
+    sentinels: int | None = None
+    global_attention: str = "none"
+    _tools: Tools | None = field(default=None, init=False, repr=False, compare=False)
+
+    name: ClassVar[str] = "model_based"
+    adjustable: ClassVar[tuple[str, ...]] = ("density", "target_length", "sentinels")
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # Xiong et al. 2022, section 2.3: 5,120 of 16,384 tokens are drawn and a fifth of them kept. The mean lengths
+        # are those of the published code's sweep of this objective; the paper gives none.
+        "bart_ls": {
+            "density": 1 / 16,
+            "candidate_density": 5 / 16,
+            "mean_span_lengths": [4, 8, 12],
+            "sentinel_order": "ascending",
+            "begin": True,
+        },
+    }
+
+    def __post_init__(self) -> None:
+        given: Any = self.mean_span_lengths
+        means = given if isinstance(given, list | tuple) else [given]
+        for option in ("density", "candidate_density"):
+            value = getattr(self, option)
+            check(self, option, is_number(value) and 0 < value < 1, "a number between 0 and 1")
+        at_most = f"at most candidate_density, {self.candidate_density}, or raise that"
+        check(self, "density", self.density <= self.candidate_density, at_most)
+        means_valid = len(means) > 0 and all(is_number(mean) and mean >= 1 for mean in means)
+        check(self, "mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
+        check_choice(self, "aggregation", *AGGREGATIONS)
+        check_choice(self, "sentinel_order", "descending", "ascending")
+        check_flag(self, "begin")
+        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
+        # One sentinel with one token between begin and end.
+        check_whole(self, "target_length", 2 + self._layout.ends, null=True)
+        check_whole(self, "sentinels", 1, null=True)
+        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
+        # One spelling each, so that 5, [5] and [5.0] draw the same candidates.
+        object.__setattr__(self, "density", float(self.density))
+        object.__setattr__(self, "candidate_density", float(self.candidate_density))
+        object.__setattr__(self, "mean_span_lengths", tuple(float(mean) for mean in means))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option as a JSON value."""
+        return options_of(self)
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """The fingerprint of the scorer, once there is one."""
+        return {} if self._tools is None else {"scorer": self._scorer.fingerprint}
+
+    @property
+    def _scorer(self) -> Scorer:
+        if self._tools is None or self._tools.scorer is None:
+            raise FarspanError(
+                f"{self.name}: needs a masked language model that scores spans; give --scorer FOLDER, or in Python "
+                "objective.with_tools(Tools(tokenizer, scorer=load_scorer(FOLDER)))"
+            )
+        return self._tools.scorer
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(begin=BEGIN if self.begin else None, end=END, between=self.separator)
+
+    def with_tools(self, tools: Tools) -> ModelBased:
+        """Itself, with a scorer.
+
+        Raises:
+            FarspanError: there is none, or it was made for other ids than the corpus has.
+        """
+        equipped_self = equipped(self, tools)
+        scorer = equipped_self._scorer
+        if scorer.tokenizer_fingerprint != tools.tokenizer.fingerprint:
+            raise FarspanError(
+                f"{self.name}: the scorer's tokenizer has fingerprint {scorer.tokenizer_fingerprint}, the corpus's "
+                f"{tools.tokenizer.fingerprint}; tokenise with the scorer's tokenizer, or give a scorer for these ids"
+            )
+        if MASK not in scorer.special.ids:
+            raise FarspanError(f"{self.name}: the scorer knows no {MASK}; give a masked language model")
+        return equipped_self
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check what stands around the text against the corpus, and number the special tokens.
+
+        Raises:
+            FarspanError: the corpus leaves too little room for begin, end and separators.
+        """
+        self._layout.check(self.name, facts)
+        # One row for every mean; all counts grow with tokens and parts.
+        means = np.asarray(self.mean_span_lengths)
+        tokens = np.full(len(means), facts.max_tokens)
+        drawn = noise_counts(tokens, self.candidate_density)
+        candidates = np.minimum(drawn, span_counts(tokens, drawn, means) + max(facts.max_documents - 1, 0))
+        hidden, spans, positions = self._budgets(tokens)
+        # Spans of one token each are the most that a budget holds.
+        most = np.minimum.reduce([candidates, hidden, spans, positions // 2])
+        return SpecialTokens.append(
+            facts.vocab_size,
+            facts.owned_tokens,
+            names=self._layout.names,
+            sentinels=int(most.max()) if self.sentinels is None else self.sentinels,
+            order="ascending" if self.sentinel_order == "ascending" else "descending",
+        )
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Draw the candidates of n rows, ask the scorer, and hide the hardest.
+
+        The scorer sees the text between the special tokens it knows itself: begin, end, and those around or between
+        documents; what it does not know is left out.
+
+        Raises:
+            FarspanError: no scorer, or losses that are not finite.
+        """
+        scorer = self._scorer
+        means = self.mean_span_lengths
+        candidates = Span(density=self.candidate_density, mean_span_lengths=means).mask(batch, key)
+        shown = render_labels(batch, candidates, scorer.special, _known(scorer.special), mask=MASK)
+        assert shown.labels is not None
+        losses = scorer.losses(shown.source_ids, shown.source_lengths, shown.labels)
+        # Labels stand in the order of the text, hence of the spans.
+        scores = span_losses(losses[shown.labels != IGNORED], candidates.span_lengths, self.aggregation)
+        if not np.isfinite(scores.values).all():
+            row = int(np.searchsorted(scores.offsets, np.flatnonzero(~np.isfinite(scores.values))[0], "right")) - 1
+            raise FarspanError(
+                f"{self.name}: the scorer's losses of sequence {batch.sequence_id(row).hex()} are not finite; score in "
+                "float32, or give another scorer"
+            )
+        return self._hidden(batch, candidates.span_starts, candidates.span_lengths, scores, rank_spans(scores))
+
+    def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
+        """Choose anew among stored candidates: what ``mask`` with these budgets and the same losses gives.
+
+        Raises:
+            FarspanError: masks without losses and ranks.
+        """
+        if masks.span_scores is None or masks.span_ranks is None:
+            raise FarspanError(f"{self.name}: the stored masks have no scores and ranks; run `farspan mask` again")
+        # A span that was cut is one again: its pieces stand side by side with the same rank.
+        ranks = masks.span_ranks.compact()
+        whole = np.ones(len(ranks.values), bool)
+        whole[1:] = np.diff(ranks.values) != 0
+        whole[ranks.offsets[:-1][ranks.lengths > 0]] = True
+        firsts = np.flatnonzero(whole)
+        counts = np.diff(np.append(0, np.cumsum(whole))[ranks.offsets])
+        starts, lengths, scores = (
+            column.compact().values for column in (masks.span_starts, masks.span_lengths, masks.span_scores)
+        )
+        united = np.add.reduceat(lengths, firsts) if len(firsts) else lengths
+        columns = (starts[firsts], united, scores[firsts], ranks.values[firsts])
+        return self._hidden(batch, *(Ragged.from_lengths(column, counts) for column in columns))
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """Source with sentinels, target with sentinels and hidden text."""
+        examples = render_sentinels(batch, masks, special, self._layout)
+        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
+        return replace(examples, global_positions=positions)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """The text of every row, rows of int32, from what ``render`` gave."""
+        return reconstruct(examples, masks, special, self._layout)
+
+    def _budgets(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens, spans, and decoder positions beside begin and end, of rows with ``(n,)`` tokens; int64."""
+        spans = _UNBOUNDED if self.sentinels is None else self.sentinels
+        positions = _UNBOUNDED if self.target_length is None else self.target_length - self._layout.ends
+        return noise_counts(tokens, self.density), np.full(len(tokens), spans), np.full(len(tokens), positions)
+
+    def _hidden(
+        self, batch: SequenceBatch, starts: Ragged, lengths: Ragged, scores: Ragged, ranks: Ragged
+    ) -> MaskBatch:
+        """All candidates as mask rows, those hidden that the budgets hold; one that is cut becomes two."""
+        kept = keep_hardest(lengths, ranks, *self._budgets(batch.tokens.lengths)).values
+        cut = (kept > 0) & (kept < lengths.values)
+        rows = np.repeat(np.arange(len(batch)), lengths.lengths)
+        counts = lengths.lengths + np.bincount(rows[cut], minlength=len(batch))
+        piece = np.repeat(np.arange(len(kept)), 1 + cut)  # (pieces,) the candidate that each belongs to
+        rest = np.zeros(len(piece), bool)
+        rest[1:] = piece[1:] == piece[:-1]
+        hidden, whole = kept[piece], lengths.values[piece]
+        size = np.where(rest, whole - hidden, np.where(hidden > 0, hidden, whole))
+        flags = np.where((hidden > 0) & ~rest, IN_SOURCE | IN_TARGET, CANDIDATE)
+        masks = MaskBatch(
+            batch.sequence_ids,
+            Ragged.from_lengths(starts.values[piece] + hidden * rest, counts),
+            Ragged.from_lengths(size, counts),
+            Ragged.from_lengths(flags.astype(np.uint8), counts),
+            source_lengths=np.zeros(len(batch), np.int32),
+            target_lengths=np.zeros(len(batch), np.int32),
+            span_scores=Ragged.from_lengths(scores.values[piece], counts),
+            span_ranks=Ragged.from_lengths(ranks.values[piece], counts),
+        )
+        source, target = rendered_lengths(batch, masks, self._layout, sentinels=True)
+        return replace(masks, source_lengths=source, target_lengths=target)
+
+
+def _known(special: SpecialTokens) -> Layout:
+    """All that a model has special tokens for."""
+    begin, end, before, between, after = (
+        name if name in special.ids else None for name in (BEGIN, END, DOCUMENT_BEGIN, DOCUMENT_SEPARATOR, DOCUMENT_END)
+    )
+    return Layout(begin, end, before, between, after)
