@@ -1,0 +1,173 @@
+"""Cross-document language modelling (CDLM): tokens of related documents are hidden, and an encoder alone names them.
+
+Caciularu et al. 2021 (arXiv 2101.00406), section 2: a row holds several documents about one thing, each between
+``<doc-s>`` and ``</doc-s>``. Every text token is chosen with the same probability; of the chosen, 80 % are shown as
+``<mask>``, 10 % as a random token and 10 % as they are (BERT: Devlin et al. 2019, section 3.1). Chosen positions attend
+globally, so that each can look for its answer in every document.
+
+Related documents in one row, reshuffled, are the corpus's business: ``farspan corpus clusters --order shuffle
+--min-documents 3 --room-per-document 2``. A row of one document is masked like any other: plain masked language
+modelling.
+
+Where paper and published code differ, presets ``paper`` and ``code`` follow them:
+
+- global attention: on the chosen positions (paper), and on as many positions from the first one on (code);
+- begin and end: ``<bos>`` and ``<eos>`` stand around a row in preset ``paper``, neither in ``code``.
+
+Of the code these things are not repeated: ``<s>`` and ``</s>`` around sentences (its own presplit ``.``, ``?`` and
+``!``), and a second ``</doc-s>`` at a row's end; random tokens drawn from all ids, special ones included; pronouns from
+a list, which are masked but kept from global attention (except in a row that fills its block, where a slip keeps every
+chosen position from it); documents left out behind the first that does not fit the block (here the corpus gives each
+its share).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives.base import CorpusFacts
+from objectives.examples import Examples
+from objectives.global_attention import global_positions
+from objectives.layout import Layout
+from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from objectives.options import check, check_choice, check_flag, equipped, is_number, options_of
+from objectives.reconstruction import reconstruct_labels
+from objectives.rendering import render_labels
+from objectives.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, END, MASK, SpecialTokens
+from objectives.token_draws import choose_tokens, draw_ids
+from objectives.tools import Tools
+
+_FLAGS = np.array([IN_SOURCE | IN_TARGET, REPLACED | IN_TARGET, VISIBLE | IN_TARGET], np.uint8)  # as in treatments
+
+
+@dataclass(frozen=True)
+class CrossDocument:
+    """Objective ``cross_document``.
+
+    Attributes:
+        mlm_probability: chance of every text token to be chosen, above 0.
+        treatments: chances that a chosen token is shown as ``<mask>``, as a token drawn from all text tokens of the
+            vocabulary with equal chances (the same one is among them), or as it is.
+        begin, end: whether ``<bos>`` stands first and ``<eos>`` last.
+        global_attention: ``none``, ``bos``, ``separators``, ``masked`` or ``masked_and_prefix``.
+
+    Raises:
+        FarspanError: an option of the wrong type or out of range.
+    """
+
+    mlm_probability: float = 0.15
+    treatments: Sequence[float] = (0.8, 0.1, 0.1)
+    begin: bool = True
+    end: bool = True
+    global_attention: str = "masked"
+    _tools: Tools | None = field(default=None, init=False, repr=False, compare=False)
+
+    name: ClassVar[str] = "cross_document"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "paper": {"global_attention": "masked"},
+        "code": {"global_attention": "masked_and_prefix", "begin": False, "end": False},
+    }
+
+    def __post_init__(self) -> None:
+        chance, shares = self.mlm_probability, self.treatments
+        check(self, "mlm_probability", is_number(chance) and 0 < chance <= 1, "a number above 0, at most 1")
+        three = isinstance(shares, list | tuple) and len(shares) == 3 and all(map(is_number, shares))
+        valid = three and min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9
+        check(self, "treatments", valid, "three numbers from 0 up that add up to 1: mask, random, as it is")
+        check_flag(self, "begin", "end")
+        check_choice(self, "global_attention", "none", "bos", "separators", "masked", "masked_and_prefix")
+        object.__setattr__(self, "mlm_probability", float(chance))
+        object.__setattr__(self, "treatments", tuple(map(float, shares)))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option as a JSON value."""
+        return options_of(self)
+
+    @property
+    def _layout(self) -> Layout:
+        begin, end = BEGIN if self.begin else None, END if self.end else None
+        return Layout(begin, end, before=DOCUMENT_BEGIN, after=DOCUMENT_END)
+
+    def with_tools(self, tools: Tools) -> CrossDocument:
+        """Itself, with the tokenizer that random tokens are drawn from."""
+        return equipped(self, tools)
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check that a row has room for what stands around documents, and number the special tokens.
+
+        Raises:
+            FarspanError: too little room, or a tokenizer of another vocabulary.
+        """
+        self._layout.check(self.name, facts)
+        if self._tools and self._tools.tokenizer.vocab_size != facts.vocab_size:
+            raise FarspanError(
+                f"cross_document: the tokenizer has {self._tools.tokenizer.vocab_size} ids, the corpus's has "
+                f"{facts.vocab_size}; give the one in the corpus's folder"
+            )
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, MASK])
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Choose tokens of n rows, a span each; those of a row follow from (key, options, sequence id, length) alone.
+
+        Raises:
+            FarspanError: some are to become random tokens, and there is no tokenizer.
+        """
+        ids = np.ascontiguousarray(batch.sequence_ids).view("V16")[:, 0].tolist()  # bytes
+        tokens = batch.tokens.lengths
+        bounds = np.rint(np.cumsum(self.treatments) * self.mlm_probability * 2**32).astype(np.uint64)
+        room, counts = int(tokens.sum()) + 1, np.empty(len(batch), np.int64)
+        places, kinds = np.empty(room, np.int32), np.empty(room, np.uint8)
+        choose_tokens(id_keys(key, ids), tokens, bounds, places, kinds, counts)
+        spans = Ragged.from_lengths(places[: counts.sum()].copy(), counts)  # the rest of the room is given back
+        flags = _FLAGS[kinds[: len(spans.values)]]
+        return MaskBatch(
+            batch.sequence_ids,
+            span_starts=spans,
+            span_lengths=Ragged(np.ones_like(spans.values), spans.offsets),
+            span_flags=Ragged(flags, spans.offsets),
+            source_lengths=(tokens + self._layout.around(batch.document_starts.lengths)).astype(np.int32),
+            target_lengths=np.zeros(len(batch), np.int32),
+            replacements=self._replacements(id_keys(key + b"replacements", ids), flags & REPLACED != 0, spans.offsets),
+        )
+
+    def _replacements(self, keys: np.ndarray, replaced: np.ndarray, offsets: np.ndarray) -> Ragged | None:
+        """A random text token for every span that is ``replaced``."""
+        if self.treatments[1] == 0:
+            return None
+        if self._tools is None:
+            raise FarspanError(
+                "cross_document: random tokens are drawn from the tokenizer's; give it, "
+                "objective.with_tools(Tools(tokenizer)), or treatments without them, as [0.9, 0, 0.1]"
+            )
+        tokenizer = self._tools.tokenizer
+        before = np.append(0, np.cumsum(replaced))  # (spans + 1,)
+        counts = np.diff(before[offsets])
+        drawn = np.empty(counts.sum(), np.int32)
+        draw_ids(keys, counts, _text_ids(tokenizer.vocab_size, frozenset(tokenizer.owned_tokens.values())), drawn)
+        return Ragged.from_lengths(drawn, counts)
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """Source, labels beside it, and no target."""
+        examples = render_labels(batch, masks, special, self._layout, mask=MASK)
+        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
+        return replace(examples, global_positions=positions)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """The text of every row, rows of int32, from what ``render`` gave."""
+        return reconstruct_labels(examples, masks, special, self._layout)
+
+
+@lru_cache(maxsize=4)
+def _text_ids(vocab_size: int, special: frozenset[int]) -> np.ndarray:
+    """``(v,)`` int32: the ids of a vocabulary that are no special tokens."""
+    return np.setdiff1d(np.arange(vocab_size, dtype=np.int32), np.array(sorted(special), np.int32))

@@ -1,0 +1,71 @@
+"""Independent keyed draws for every token of a row: which are chosen, what becomes of each, what stands in for some."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from corpora.keyed import philox_blocks
+
+_BLOCKS = 64  # made at once
+
+
+@numba.njit(cache=True, nogil=True)
+def choose_tokens(
+    keys: np.ndarray, sizes: np.ndarray, bounds: np.ndarray, places: np.ndarray, kinds: np.ndarray, counts: np.ndarray
+) -> None:
+    """Draw a number below 2**32 for every token; it is chosen if that is below the last bound.
+
+    The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers(2**32,
+    size=sizes[i], dtype=numpy.uint32)``.
+
+    Args:
+        keys: ``(n, 2)`` uint64, a generator a row.
+        sizes: ``(n,)`` int64, tokens of each row.
+        bounds: ``(k,)`` uint64, ascending, at most 2**32.
+        places: receives the chosen tokens' places in their rows, one row after the other; int32, one more than all
+            tokens.
+        kinds: receives how many bounds each of them reached, 0 to k - 1; uint8, as long as ``places``.
+        counts: ``(n,)`` int64, receives the number of tokens chosen in each row.
+    """
+    blocks = np.empty((_BLOCKS, 4), np.uint64)
+    stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
+    out = 0
+    for row in range(len(sizes)):
+        first = out
+        for start in range(0, sizes[row], 8 * _BLOCKS):
+            drawn = min(sizes[row] - start, 8 * _BLOCKS)
+            philox_blocks(keys[row, 0], keys[row, 1], np.uint64(start // 8 + 1), blocks[: (drawn + 7) // 8])
+            for i in range(drawn):
+                number = np.uint64(stream[i])
+                # What is not chosen is written over by the next: cheaper than a branch that none can foretell.
+                places[out] = start + i
+                kinds[out] = 0
+                for bound in bounds[:-1]:
+                    kinds[out] += number >= bound
+                out += number < bounds[-1]
+        counts[row] = out - first
+
+
+@numba.njit(cache=True, nogil=True)
+def draw_ids(keys: np.ndarray, counts: np.ndarray, ids: np.ndarray, out: np.ndarray) -> None:
+    """``counts[i]`` of the ``ids`` for row i, each drawn with equal chances.
+
+    They are remainders of 64 random bits, so uniform to one part in 2**40 for a vocabulary of 2**24.
+
+    Args:
+        keys: ``(n, 2)`` uint64, a generator a row, as numpy's Philox.
+        counts: ``(n,)`` int64.
+        ids: ``(v,)`` int32.
+        out: receives the drawn ids of all rows, one after the other; int32.
+    """
+    blocks = np.empty((_BLOCKS, 4), np.uint64)
+    stream = blocks.reshape(-1)
+    at = 0
+    for row in range(len(counts)):
+        for start in range(0, counts[row], 4 * _BLOCKS):
+            drawn = min(counts[row] - start, 4 * _BLOCKS)
+            philox_blocks(keys[row, 0], keys[row, 1], np.uint64(start // 4 + 1), blocks[: (drawn + 3) // 4])
+            for i in range(drawn):
+                out[at] = ids[stream[i] % np.uint64(len(ids))]
+                at += 1
