@@ -10,7 +10,8 @@ import numpy as np
 from corpora.ragged import Ragged
 from corpora.text_offsets import byte_offsets
 from corpora.tokenizers import Tokenizer
-from objectives.rouge import principal_scores, split_words
+from objectives.rouge import sentence_scores
+from objectives.words import split_words
 
 LONG_DOCUMENTS = ("principal", "first")
 
@@ -39,7 +40,7 @@ def condense(
     chosen = np.flatnonzero(longer).tolist() if long_documents == "principal" else []
     if chosen:
         long_texts = [texts[row] for row in chosen]
-        scores = principal_scores(split_words(long_texts, sentence_starts.take(chosen)))
+        scores = sentence_scores(split_words(long_texts, sentence_starts.take(chosen)))
         whole, starts = tokenizer.encode_with_starts(long_texts)
         for i, row in enumerate(chosen):
             sentences = byte_offsets(long_texts[i], sentence_starts[row])

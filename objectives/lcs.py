@@ -1,0 +1,63 @@
+"""Longest common subsequences of one sequence with many, 64 places at a time."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
+_5555, _3333 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
+_0F0F, _0101 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
+
+
+@numba.njit(cache=True, nogil=True)
+def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked: np.ndarray, most: int) -> np.ndarray:
+    """Length of the longest common subsequence of ``sequence`` with each of many others.
+
+    A bit of ``row`` is a place of ``sequence``; it is 0 where the length grows from that place to the next. One element
+    of the other sequence changes all 64 with one addition, whose carry goes to the next 64. These come after all
+    elements, so carries are kept, and places of an element are marked for 64 at a time only: memory is linear.
+
+    Source: Crochemore et al. 2001, "A fast and practical bit-vector algorithm for the longest common subsequence
+    problem".
+
+    Args:
+        sequence: ``(m,)`` integers from 0 to ``most - 1``.
+        ids: the other sequences, one after the other; sequence i is ``ids[bounds[i]:bounds[i + 1]]``.
+        asked: ``(n,)`` bool, the sequences to look at.
+
+    Returns:
+        ``(n,)`` int64, 0 where not asked.
+    """
+    lengths = np.zeros(len(asked), np.int64)
+    marks = np.zeros(most, np.uint64)  # by element, its places among the 64
+    carries = np.zeros(bounds[-1] - bounds[0], np.uint64)
+    for begin in range(0, len(sequence), 64):
+        block = sequence[begin : begin + 64]
+        for place in range(len(block)):
+            marks[block[place]] |= _1 << np.uint64(place)
+        for i in range(len(asked)):
+            if not asked[i]:
+                continue
+            row = _ALL
+            for position in range(bounds[i], bounds[i + 1]):
+                mark, carry = marks[ids[position]], carries[position - bounds[0]]
+                if mark | carry:
+                    part = row + (row & mark)
+                    total = part + carry
+                    carries[position - bounds[0]] = np.uint64(part < row) | np.uint64(total < part)
+                    row = total | (row & ~mark)
+            lengths[i] += _ones(~row)
+        for element in block:
+            marks[element] = 0
+    return lengths
+
+
+@numba.njit(cache=True, nogil=True)
+def _ones(value: np.uint64) -> int:
+    """How many bits are 1: sums of neighbours in 2, 4 and 8 bits, then of all bytes."""
+    value -= (value >> _1) & _5555
+    value = (value & _3333) + ((value >> _2) & _3333)
+    value = (value + (value >> _4)) & _0F0F
+    return int((value * _0101) >> _56)

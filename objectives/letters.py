@@ -1,0 +1,58 @@
+"""Which characters words are made of: kinds of bytes and of code points, as tables that compiled code reads."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import unicodedata
+
+import numpy as np
+
+# What a character does to words. Joiners are part of a word only inside it, so that a direction mark at its edge makes
+# no other word of it.
+SEPARATOR, LETTER, MARK, JOINER, SINGLE = range(5)
+
+# Scripts written without spaces between words, where each letter is a word: first and last code point of their blocks.
+# Katakana is not among them: its runs are mostly one loanword each, and stay together as in Unicode's UAX #29.
+_WITHOUT_SPACES = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x1000, 0x109F),  # Myanmar
+    (0x1780, 0x17FF),  # Khmer
+    (0x1950, 0x19DF),  # Tai Le, New Tai Lue
+    (0x1A20, 0x1AAF),  # Tai Tham
+    (0x2E80, 0x2FDF),  # radicals of Han
+    (0x3005, 0x3007),  # iteration mark, closing mark and zero of Han
+    (0x3021, 0x3029),  # numerals of Han
+    (0x3041, 0x309F),  # Hiragana
+    (0x3400, 0x4DBF),  # Han
+    (0x4E00, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0x1B001, 0x1B11F),  # Hiragana, historic
+    (0x1B132, 0x1B152),
+    (0x20000, 0x3FFFF),
+)
+_KINDS = {"L": LETTER, "N": LETTER, "M": MARK, "Cf": JOINER}
+
+
+@functools.cache
+def ascii_kinds() -> np.ndarray:
+    """``(256,)`` uint8, by byte of UTF-8 in lower case: a to z and 0 to 9 are letters, all else separates."""
+    table = np.zeros(256, np.uint8)
+    table[np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", np.uint8)] = LETTER
+    return table
+
+
+@functools.cache
+def unicode_kinds() -> np.ndarray:
+    """``(0x110000,)`` uint8, by code point, from the general categories that Python's Unicode version gives.
+
+    Letters and numbers of any script make words; combining marks and format characters go on with one; letters of
+    scripts that are written without spaces are a word each; all else separates, emoji too.
+    """
+    categories = map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))
+    table = np.fromiter((_KINDS.get(name, _KINDS.get(name[0], SEPARATOR)) for name in categories), np.uint8)
+    for first, last in _WITHOUT_SPACES:
+        for code in range(first, last + 1):
+            if table[code] == LETTER and not chr(code).isdecimal():
+                table[code] = SINGLE
+    return table

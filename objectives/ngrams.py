@@ -1,0 +1,92 @@
+"""N-grams of words as numbers, so that counting them is counting words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from objectives.words import Words, number
+
+
+class Ngrams(NamedTuple):
+    """N-grams of the words of texts, by the position where they begin; compiled code reads it.
+
+    An n-gram belongs to a sentence if all its words do: those of a sentence of words a to b begin at a to b - n. The
+    others of a text begin in one sentence and end in another.
+
+    Attributes:
+        size: n.
+        ids: ``(positions,)`` int32, numbered within each text; what stands where none begins is not to be read.
+        edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``; what lies behind
+            the last is of ``joints``.
+        bounds: ``(sentences + 1,)`` int64, the same for sentences.
+        sentences: ``(texts + 1,)`` int64, the sentences of text i.
+        distinct: ``(texts,)`` int64, ids of each text.
+        joints: ``(sentences + 1,)`` int64: the n-grams that arise where sentence i is taken out and what was around it
+            is joined begin at ``joints[i]`` to ``joints[i + 1] - n``; of length 0 where nobody asked for them.
+    """
+
+    size: int
+    ids: np.ndarray
+    edges: np.ndarray
+    bounds: np.ndarray
+    sentences: np.ndarray
+    distinct: np.ndarray
+    joints: np.ndarray
+
+
+def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
+    """The n-grams of ``size`` words, over the borders of sentences but not of texts.
+
+    Args:
+        joints: also those that arise where a sentence is taken out.
+    """
+    values, bounds, edges = words.ids.values, words.ids.offsets, words.edges
+    pieces = np.empty(0, np.int64)
+    if size == 1:
+        return Ngrams(1, values, edges, bounds, words.sentences, words.distinct, pieces)
+    begins = np.arange(len(values))
+    ends = np.minimum(begins + size, len(values))
+    if not joints:
+        ids, distinct = number(values, begins, ends, edges)
+        return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
+    read, pieces, owners = _join(values, bounds, words.sentences, size)
+    # number() wants a text's n-grams one after the other: its words', then its joints'
+    order = np.argsort(owners, kind="stable")
+    counts = np.bincount(owners, minlength=len(words.distinct))
+    own, distinct = number(read, order, np.minimum(order + size, len(read)), np.append(0, np.cumsum(counts)))
+    ids = np.empty(len(read), np.int32)
+    ids[order] = own
+    return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
+
+
+@numba.njit(cache=True, nogil=True)
+def _join(
+    values: np.ndarray, bounds: np.ndarray, sentences: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Behind all words, for each sentence, the ``size - 1`` words before it and after it.
+
+    Returns:
+        the words, where each sentence's piece of them begins, and the text that each word is of.
+    """
+    reach = size - 1
+    read = np.empty(len(values) + 2 * reach * (len(bounds) - 1), np.int32)
+    owners = np.empty(len(read), np.int64)
+    pieces = np.empty(len(bounds), np.int64)
+    read[: len(values)] = values
+    end = len(values)
+    pieces[0] = end
+    for text in range(len(sentences) - 1):
+        first, last = bounds[sentences[text]], bounds[sentences[text + 1]]
+        owners[first:last] = text
+        for sentence in range(sentences[text], sentences[text + 1]):
+            for position in range(max(first, bounds[sentence] - reach), bounds[sentence]):
+                read[end], owners[end] = values[position], text
+                end += 1
+            for position in range(bounds[sentence + 1], min(last, bounds[sentence + 1] + reach)):
+                read[end], owners[end] = values[position], text
+                end += 1
+            pieces[sentence + 1] = end
+    return read[:end], pieces, owners[:end]

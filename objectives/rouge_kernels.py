@@ -1,0 +1,294 @@
+"""Compiled loops of ``objectives.rouge``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from objectives.lcs import lcs_lengths
+from objectives.ngrams import Ngrams
+
+
+class Measure(NamedTuple):
+    """How counts become a score; compiled code reads it.
+
+    Attributes:
+        worth: ``(largest count + 1,)`` int64, what a count is worth, in units; whole numbers, so that sums do not
+            depend on their order and equal sentences have equal scores.
+        unit: a power of two.
+        least: denominators are at least this.
+        single: round as C++'s ``float`` does.
+    """
+
+    worth: np.ndarray
+    unit: float
+    least: float
+    single: bool
+
+
+@numba.njit(cache=True, nogil=True)
+def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
+    """From the worth of n-grams: shared, in the sentences taken, in the rest."""
+    if shared <= 0:
+        return 0.0
+    precision = shared * measure.unit / max(taken * measure.unit, measure.least)
+    recall = shared * measure.unit / max(left * measure.unit, measure.least)
+    if measure.single:
+        p, r = np.float32(precision), np.float32(recall)
+        return np.float64(np.float32(2) * p * r / (p + r))
+    return 2 * precision * recall / (precision + recall)
+
+
+@numba.njit(cache=True, nogil=True)
+def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> tuple[int, int, int]:
+    """What is added to the worth shared, taken and left where of an n-gram ``more`` are taken and ``less`` are left."""
+    old_taken, old_left = worth[taken], worth[left]
+    new_taken, new_left = worth[taken + more], worth[left - less]
+    return min(new_taken, new_left) - min(old_taken, old_left), new_taken - old_taken, new_left - old_left
+
+
+@numba.njit(cache=True, nogil=True)
+def _move(
+    ids: np.ndarray, begin: int, end: int, more: int, less: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
+) -> tuple[int, int, int]:
+    """The ``_effect`` of the n-grams at ``begin`` to ``end``, each counted so."""
+    shared = by_taken = by_left = 0
+    for position in range(begin, end):
+        gram = ids[position]
+        effect = _effect(taken[gram], left[gram], more, less, worth)
+        taken[gram] += more
+        left[gram] -= less
+        shared, by_taken, by_left = shared + effect[0], by_taken + effect[1], by_left + effect[2]
+    return shared, by_taken, by_left
+
+
+@numba.njit(cache=True, nogil=True)
+def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
+    """Float64 scores of all runs of ``sizes[i]`` sentences of text i, in order; with joints, of one sentence."""
+    ids, bounds, worth, reach = grams.ids, grams.bounds, measure.worth, grams.size - 1
+    most = grams.distinct.max() if len(grams.distinct) else 0
+    taken, left = np.empty(most, np.int64), np.empty(most, np.int64)
+    scores = np.empty(len(bounds) - 1, np.float64)
+    run = 0
+    for text in range(len(grams.distinct)):
+        taken[: grams.distinct[text]] = 0
+        left[: grams.distinct[text]] = 0
+        begin, end = grams.edges[text], grams.edges[text + 1] - reach  # where the text's n-grams begin
+        shared, by_taken, by_left = _move(ids, begin, end, 0, -1, taken, left, worth)
+        for newest in range(grams.sentences[text], grams.sentences[text + 1]):
+            a, b = bounds[newest], bounds[newest + 1] - reach
+            effect = _move(ids, a, b, 1, 1, taken, left, worth)
+            shared, by_taken, by_left = shared + effect[0], by_taken + effect[1], by_left + effect[2]
+            oldest = newest - sizes[text] + 1
+            if oldest < grams.sentences[text]:
+                continue
+            if len(grams.joints):
+                more, rest = _rejoin(grams, newest, begin, end, 1, taken, left, worth)
+                scores[run] = _f1(shared + more, by_taken, by_left + rest, measure)
+                _rejoin(grams, newest, begin, end, -1, taken, left, worth)
+            else:
+                scores[run] = _f1(shared, by_taken, by_left, measure)
+            run += 1
+            a, b = bounds[oldest], bounds[oldest + 1] - reach
+            effect = _move(ids, a, b, -1, -1, taken, left, worth)
+            shared, by_taken, by_left = shared + effect[0], by_taken + effect[1], by_left + effect[2]
+    return scores[:run]
+
+
+@numba.njit(cache=True, nogil=True)
+def _rejoin(
+    grams: Ngrams, sentence: int, begin: int, end: int, way: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
+) -> tuple[int, int]:
+    """What joining its neighbours adds to the worth shared with ``sentence`` and left; ``way`` -1 undoes it.
+
+    Args:
+        begin, end: where n-grams of the text begin.
+    """
+    reach = grams.size - 1
+    a, b = grams.bounds[sentence], grams.bounds[sentence + 1]
+    before = _move(grams.ids, max(begin, a - reach), min(a, end), 0, way, taken, left, worth)
+    within = _move(grams.ids, max(a, b - reach), min(b, end), 0, way, taken, left, worth)
+    joint = _move(grams.ids, grams.joints[sentence], grams.joints[sentence + 1] - reach, 0, -way, taken, left, worth)
+    return before[0] + within[0] + joint[0], before[2] + within[2] + joint[2]
+
+
+@numba.njit(cache=True, nogil=True)
+def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, order: np.ndarray) -> np.ndarray:
+    """Take ``offsets[i + 1] - offsets[i]`` sentences of text i, each the best after those before it.
+
+    What taking a sentence would do to the worth shared, taken and left is kept for each. It changes with the n-grams
+    of a sentence taken, and for most not at all: an n-gram that is taken seldom and left often is shared either way.
+
+    Args:
+        order: the sentences' numbers are written here.
+
+    Returns:
+        their scores, float64.
+    """
+    ids, worth, reach = grams.ids, measure.worth, grams.size - 1
+    scores = np.empty(len(order), np.float64)
+    for text in range(len(grams.distinct)):
+        first, last = grams.sentences[text], grams.sentences[text + 1]
+        index = _index(grams, text)
+        taken, left = np.zeros(grams.distinct[text], np.int64), np.zeros(grams.distinct[text], np.int64)
+        shared, by_taken, by_left = _move(
+            ids, grams.edges[text], grams.edges[text + 1] - reach, 0, -1, taken, left, worth
+        )
+        effects = np.zeros((last - first, 3), np.int64)
+        for entry in range(len(index.grams)):
+            gram, count = index.grams[entry], index.counts[entry]
+            effect = _effect(0, left[gram], count, count, worth)
+            for i in range(3):
+                effects[index.sentences[entry], i] += effect[i]
+        gone = np.zeros(last - first, np.bool_)
+        for step in range(offsets[text], offsets[text + 1]):
+            best, choice = -1.0, -1
+            for sentence in range(last - first):
+                if not gone[sentence]:
+                    more = effects[sentence]
+                    score = _f1(shared + more[0], by_taken + more[1], by_left + more[2], measure)
+                    if score > best or (later and score == best):
+                        best, choice = score, sentence
+            order[step], scores[step], gone[choice] = choice, best, True
+            more = effects[choice]
+            shared, by_taken, by_left = shared + more[0], by_taken + more[1], by_left + more[2]
+            for entry in range(index.bounds[choice], index.bounds[choice + 1]):
+                _take(index, entry, gone, taken, left, worth, effects)
+    return scores
+
+
+class Index(NamedTuple):
+    """Which sentences of a text hold which n-grams, and how often: one entry for each of a sentence's different ones.
+
+    Attributes:
+        bounds: ``(sentences + 1,)`` int64, the entries of each sentence.
+        sentences, grams, counts: ``(entries,)`` int64.
+        starts: ``(distinct + 1,)`` int64, where the ``holders`` of each n-gram begin.
+        holders: ``(entries,)`` int64, entries by n-gram.
+        most: ``(distinct,)`` int64, the largest count of each n-gram in one sentence.
+    """
+
+    bounds: np.ndarray
+    sentences: np.ndarray
+    grams: np.ndarray
+    counts: np.ndarray
+    starts: np.ndarray
+    holders: np.ndarray
+    most: np.ndarray
+
+
+@numba.njit(cache=True, nogil=True)
+def _index(grams: Ngrams, text: int) -> Index:
+    first, last, distinct = grams.sentences[text], grams.sentences[text + 1], grams.distinct[text]
+    room = grams.edges[text + 1] - grams.edges[text]
+    sentences, held, counts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    bounds = np.zeros(last - first + 1, np.int64)
+    entry_of = np.full(distinct, -1, np.int64)  # the newest entry of each n-gram
+    starts, most = np.zeros(distinct + 1, np.int64), np.zeros(distinct, np.int64)
+    end = 0
+    for sentence in range(first, last):
+        for position in range(grams.bounds[sentence], grams.bounds[sentence + 1] - grams.size + 1):
+            gram = grams.ids[position]
+            if entry_of[gram] < bounds[sentence - first]:
+                entry_of[gram] = end
+                sentences[end], held[end], counts[end] = sentence - first, gram, 0
+                starts[gram + 1] += 1
+                end += 1
+            counts[entry_of[gram]] += 1
+            most[gram] = max(most[gram], counts[entry_of[gram]])
+        bounds[sentence - first + 1] = end
+    starts = np.cumsum(starts)
+    holders, filled = np.empty(end, np.int64), starts.copy()
+    for entry in range(end):
+        holders[filled[held[entry]]] = entry
+        filled[held[entry]] += 1
+    return Index(bounds, sentences[:end], held[:end], counts[:end], starts, holders, most)
+
+
+@numba.njit(cache=True, nogil=True)
+def _take(
+    index: Index,
+    entry: int,
+    gone: np.ndarray,
+    taken: np.ndarray,
+    left: np.ndarray,
+    worth: np.ndarray,
+    effects: np.ndarray,
+) -> None:
+    """Count an entry's n-gram as taken, and renew the effects of the sentences that hold it too."""
+    gram, count = index.grams[entry], index.counts[entry]
+    old_taken, old_left = taken[gram], left[gram]
+    new_taken, new_left = old_taken + count, old_left - count
+    taken[gram], left[gram] = new_taken, new_left
+    for more in range(1, min(index.most[gram], new_left) + 1):
+        if _effect(old_taken, old_left, more, more, worth) != _effect(new_taken, new_left, more, more, worth):
+            break
+    else:
+        return
+    for holder in index.holders[index.starts[gram] : index.starts[gram + 1]]:
+        sentence, more = index.sentences[holder], index.counts[holder]
+        if not gone[sentence]:
+            old = _effect(old_taken, old_left, more, more, worth)
+            new = _effect(new_taken, new_left, more, more, worth)
+            for i in range(3):
+                effects[sentence, i] += new[i] - old[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def score_clusters(
+    ones: Ngrams, twos: Ngrams, documents: np.ndarray, offsets: np.ndarray, measure: Measure
+) -> np.ndarray:
+    """Float64, ``(sentences,)``; ``documents[offsets[i]:offsets[i + 1]]`` are the first sentences of cluster i's."""
+    bounds = ones.bounds
+    scores = np.zeros(len(bounds) - 1, np.float64)
+    most = max(ones.distinct.max(), twos.distinct.max()) if len(ones.distinct) else 0
+    own, single, double = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int64)
+    for cluster in range(len(ones.distinct)):
+        first, last = ones.sentences[cluster], ones.sentences[cluster + 1]
+        shared = np.zeros(last - first, np.int64)
+        for i in range(offsets[cluster], offsets[cluster + 1]):
+            begin = first + documents[i]
+            end = first + documents[i + 1] if i + 1 < offsets[cluster + 1] else last
+            a, b = bounds[begin], bounds[end]
+            _count(ones.ids[a:b], single, 1)
+            _count(twos.ids[a : max(a, b - 1)], double, 1)
+            for sentence in range(first, last):
+                other = sentence < begin or sentence >= end
+                words = ones.ids[bounds[sentence] : bounds[sentence + 1]]
+                shared[sentence - first] = _shared(words, single, own) if other else 0
+            # a subsequence is no longer than what is shared, so of one word it is that word
+            lengths = lcs_lengths(ones.ids[a:b], ones.ids, bounds[first : last + 1], shared > 1, ones.distinct[cluster])
+            for sentence in range(first, last):
+                common = shared[sentence - first]
+                if common == 0:
+                    continue
+                size = bounds[sentence + 1] - bounds[sentence]
+                pairs = twos.ids[bounds[sentence] : bounds[sentence + 1] - 1]
+                scores[sentence] += (
+                    _f1(common, size, b - a, measure)
+                    + _f1(_shared(pairs, double, own), size - 1, b - a - 1, measure)
+                    + _f1(max(lengths[sentence - first], 1), size, b - a, measure)
+                ) / 3
+            _count(ones.ids[a:b], single, -1)
+            _count(twos.ids[a : max(a, b - 1)], double, -1)
+    return scores
+
+
+@numba.njit(cache=True, nogil=True)
+def _count(ids: np.ndarray, counts: np.ndarray, by: int) -> None:
+    for gram in ids:
+        counts[gram] += by
+
+
+@numba.njit(cache=True, nogil=True)
+def _shared(ids: np.ndarray, counts: np.ndarray, own: np.ndarray) -> int:
+    """N-grams that ``ids`` shares with ``counts``; ``own`` is all 0, before and after."""
+    shared = 0
+    for gram in ids:
+        own[gram] += 1
+        shared += own[gram] <= counts[gram]
+    for gram in ids:
+        own[gram] = 0
+    return shared

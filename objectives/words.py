@@ -1,0 +1,262 @@
+"""Words of whole blocks of texts as numbers, without a Python object for any of them.
+
+What a word is follows Google's ``rouge_score``, or Unicode for scripts in which that finds none. Words are told apart
+within a text only: ``objectives.rouge`` compares sentences of one text.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.text_offsets import byte_offsets
+from objectives.letters import JOINER, LETTER, SEPARATOR, SINGLE, ascii_kinds, unicode_kinds
+
+WORDS = ("rouge", "unicode")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of n texts, numbered within each text in the order of their first occurrence.
+
+    Attributes:
+        ids: one row of int32 a sentence, over all texts, without gaps.
+        sentences: ``(n + 1,)`` int64: the sentences of text i are rows ``sentences[i]:sentences[i + 1]`` of ``ids``.
+        distinct: ``(n,)`` int64, different words in each text.
+    """
+
+    ids: Ragged
+    sentences: np.ndarray
+    distinct: np.ndarray
+
+    @property
+    def edges(self) -> np.ndarray:
+        """``(n + 1,)`` int64: the words of text i are ``ids.values[edges[i]:edges[i + 1]]``."""
+        return self.ids.offsets[self.sentences]
+
+
+def split_words(
+    texts: Sequence[str],
+    sentence_starts: Ragged,
+    *,
+    stopwords: Collection[str] = (),
+    words: str = "rouge",
+    stem: bool = False,
+) -> Words:
+    """Number the words of n texts, sentence by sentence; where a sentence ends, a word ends.
+
+    Args:
+        texts: in any script, without lone surrogates.
+        sentence_starts: n rows, the characters at which sentences begin, ascending; a sentence ends where the next
+            begins, the last with its text.
+        stopwords: words to leave out, before any stemming; split as the texts are.
+        words: ``rouge``: runs of ASCII letters and digits after lowercasing, as in ``rouge_score``'s tokenizer.
+            ``unicode``: runs of letters, marks and numbers of any script after lowercasing, with each letter of a
+            script without spaces alone (``objectives.letters``); on ASCII text both are the same.
+        stem: take a word of more than three characters by its Porter stem, as ``rouge_score`` does with
+            ``use_stemmer=True``; for English.
+
+    Raises:
+        FarspanError: an unknown value of ``words``.
+    """
+    if words not in WORDS:
+        raise FarspanError(f"words is {words!r}; give one of {', '.join(WORDS)}")
+    by_bytes = words == "rouge"
+    kinds = ascii_kinds() if by_bytes else unicode_kinds()
+    encoded, starts = [_encode(" ".join(sorted(stopwords)), np.zeros(1, np.int64), by_bytes)[0]], []
+    for row, text in enumerate(texts):
+        data, begins = _encode(text, sentence_starts[row], by_bytes)
+        encoded.append(data)
+        starts.append(begins)
+    letters = np.frombuffer(b"".join(encoded), np.uint8 if by_bytes else np.uint32)
+    ends = np.cumsum([len(data) for data in encoded]) // letters.itemsize  # (1 + texts,)
+    # first, last: (1 + sentences,) letters between which a sentence lies; the stopwords are the first
+    first = np.concatenate([[0], *(own + end for own, end in zip(starts, ends, strict=False))]).astype(np.int64)
+    last = np.append(first[1:], ends[-1])
+    sentences = sentence_starts.compact().offsets
+    filled = np.append(True, sentence_starts.lengths > 0)
+    last[sentences[filled]] = ends[filled]
+    begins, stops, sizes = _split(letters, kinds, first, last)
+    edges = np.cumsum(sizes)[sentences]  # (texts + 1,) words at which the texts begin and end
+    if stem:
+        ids, _ = number(letters, begins, stops, edges[[0, -1]])
+        ids, distinct = _renumber(_stemmed(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
+    else:
+        ids, distinct = number(letters, begins, stops, edges)
+    sizes = sizes[1:]
+    if stopwords:
+        rows = np.repeat(np.arange(len(sizes)), sizes)[ids >= 0]
+        ids, sizes = ids[ids >= 0], np.bincount(rows, minlength=len(sizes))
+    return Words(Ragged.from_lengths(ids, sizes), sentences, distinct)
+
+
+def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
+    """Token ids as words, as BART-LS takes them.
+
+    Args:
+        tokens: n rows of ids, at least 0.
+        sentence_starts: n rows, the tokens at which sentences begin, ascending; a sentence ends where the next begins,
+            the last with its row.
+    """
+    starts = sentence_starts.compact()
+    filled = starts.lengths > 0
+    first = tokens.lengths.copy()  # a row without sentences has no words
+    first[filled] = starts.values[starts.offsets[:-1][filled]]
+    rows = tokens.cut(np.arange(len(tokens)), first, tokens.lengths - first)
+    begins = starts.values + np.repeat(rows.offsets[:-1] - first, starts.lengths)
+    offsets = np.append(begins, rows.offsets[-1]).astype(np.int64)
+    ids, distinct = _renumber(rows.values, rows.offsets)
+    return Words(Ragged(ids, offsets), starts.offsets, distinct)
+
+
+def _encode(text: str, starts: np.ndarray, by_bytes: bool) -> tuple[bytes, np.ndarray]:
+    """``text`` in lower case as UTF-32, or as UTF-8 where only ASCII letters are; and where ``starts`` are in that."""
+    if "\u0130" in text:  # alone among all characters it becomes two: i and a combining dot
+        starts = starts + np.searchsorted([match.start() for match in re.finditer("\u0130", text)], starts)
+        text = text.replace("\u0130", "i\u0307")
+    if by_bytes:
+        text = text.replace("\u212a", "k")  # the Kelvin sign, the other letter whose lower case is ASCII
+        return text.encode().lower(), byte_offsets(text, starts)
+    return text.lower().encode("utf-32-le"), starts
+
+
+@numba.njit(cache=True, nogil=True)
+def _split(
+    letters: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Words of the sentences ``letters[first[i]:last[i]]``.
+
+    Returns:
+        for each word its first letter and the end of its last one; for each sentence its number of words.
+    """
+    begins, ends = np.empty(len(letters), np.int64), np.empty(len(letters), np.int64)
+    sizes = np.zeros(len(first), np.int64)
+    word = 0
+    for sentence in range(len(first)):
+        before, state = word, SEPARATOR
+        for position in range(first[sentence], last[sentence]):
+            kind = kinds[letters[position]]
+            if kind == SEPARATOR:
+                state = SEPARATOR
+            elif kind == SINGLE or (kind == LETTER and state != LETTER):
+                begins[word], ends[word] = position, position + 1
+                word += 1
+                state = kind
+            elif kind != JOINER and state != SEPARATOR:
+                ends[word - 1] = position + 1
+        sizes[sentence] = word - before
+    return begins[:word], ends[:word], sizes
+
+
+# FNV-1a, 64 bits; and 2**64 / golden ratio, whose product spreads a hash over the highest bits
+_BASIS, _PRIME, _SPREAD = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
+
+
+@numba.njit(cache=True, nogil=True)
+def number(
+    letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, edges: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Number the words of each text by first occurrence: open addressing, words compared letter by letter.
+
+    Args:
+        letters: of any integer type.
+        begins, ends: word i is ``letters[begins[i]:ends[i]]``; words before ``edges[0]`` are stopwords.
+        edges: ``(texts + 1,)`` words at which the texts begin and end.
+
+    Returns:
+        ``(edges[-1] - edges[0],)`` int32 ids of the texts' words, -1 for stopwords, and ``(texts,)`` int64, the number
+        of ids that each text has.
+    """
+    stop = edges[0]
+    bits = 4
+    for text in range(len(edges) - 1):
+        while 1 << bits < 2 * (stop + edges[text + 1] - edges[text]):
+            bits += 1
+    shift, around = np.uint64(64 - bits), (1 << bits) - 1
+    places = np.empty(1 << bits, np.int64)  # the first word that fell into each place
+    owners = np.full(1 << bits, -1, np.int64)  # the text that this was in
+    numbers = np.empty(1 << bits, np.int32)
+    hashes = np.empty(edges[-1], np.uint64)
+    for word in range(edges[-1]):
+        value = _BASIS
+        for position in range(begins[word], ends[word]):
+            value = (value ^ np.uint64(letters[position])) * _PRIME
+        hashes[word] = value * _SPREAD
+    ids = np.empty(edges[-1] - stop, np.int32)
+    distinct = np.zeros(len(edges) - 1, np.int64)
+    for text in range(len(distinct)):
+        for step in range(stop + edges[text + 1] - edges[text]):
+            word = step if step < stop else edges[text] + step - stop
+            begin, length = begins[word], ends[word] - begins[word]
+            place = np.int64(hashes[word] >> shift)
+            while owners[place] == text:
+                other = places[place]
+                same = hashes[other] == hashes[word] and ends[other] - begins[other] == length
+                i = 0
+                while same and i < length:
+                    same = letters[begin + i] == letters[begins[other] + i]
+                    i += 1
+                if same:
+                    break
+                place = (place + 1) & around
+            if owners[place] != text:
+                owners[place], places[place], numbers[place] = text, word, -1
+                if step >= stop:
+                    numbers[place] = distinct[text]
+                    distinct[text] += 1
+            if step >= stop:
+                ids[word - stop] = numbers[place]
+    return ids, distinct
+
+
+@numba.njit(cache=True, nogil=True)
+def _renumber(numbers: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number again by first occurrence in each text ``edges[i]:edges[i + 1]``; -1 stays. Returns as ``number``."""
+    most = 0
+    for value in numbers:
+        most = max(most, int(value) + 1)
+    owners, own = np.full(most, -1, np.int64), np.empty(most, np.int32)
+    ids = np.full(len(numbers), -1, np.int32)
+    distinct = np.zeros(len(edges) - 1, np.int64)
+    for text in range(len(distinct)):
+        for position in range(edges[text], edges[text + 1]):
+            value = int(numbers[position])
+            if value < 0:
+                continue
+            if owners[value] != text:
+                owners[value], own[value] = text, distinct[text]
+                distinct[text] += 1
+            ids[position] = own[value]
+    return ids, distinct
+
+
+def _stemmed(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """From ids over the whole block a number for each word's stem, over the whole block too; -1 stays."""
+    # ids are in the order of first occurrence, so a word occurs first where no id before was as high
+    firsts = np.flatnonzero(ids > np.maximum.accumulate(np.append(np.int32(-1), ids[:-1])))
+    coding = "ascii" if letters.itemsize == 1 else "utf-32-le"
+    numbers: dict[str, int] = {}
+    stems = np.full(len(firsts) + 1, -1, np.int32)  # an id of -1 looks at the last
+    for i, (begin, end) in enumerate(zip(begins[firsts].tolist(), ends[firsts].tolist(), strict=True)):
+        stem = _stem(letters[begin:end].tobytes().decode(coding))
+        stems[i] = numbers.setdefault(stem, len(numbers))
+    return stems[ids]
+
+
+@functools.lru_cache(maxsize=1 << 17)
+def _stem(word: str) -> str:
+    return _porter().stem(word) if len(word) > 3 else word
+
+
+@functools.cache
+def _porter():  # type: ignore[no-untyped-def]
+    from nltk.stem.porter import PorterStemmer  # takes a second to load, and few need it
+
+    return PorterStemmer()
