@@ -35,16 +35,23 @@ def global_positions(
         chosen = np.broadcast_to(places == 0, ids.shape)
     elif rule == "separators":
         edges = (layout.before, layout.between, layout.after) if layout else ()
-        chosen = (places == 0) | np.isin(ids, [special[name] for name in edges if name is not None])
+        chosen = (places == 0) | _any_of(ids, special, [special[name] for name in edges if name is not None])
     elif rule in ("masked", "masked_and_prefix"):
         markers = [*special.sentinels, *(special[name] for name in (MASK, SENTENCE_MASK) if name in special.ids)]
-        chosen = np.isin(ids, markers)
+        chosen = _any_of(ids, special, markers)
         if examples.labels is not None:
             chosen |= examples.labels != IGNORED
         if rule == "masked_and_prefix":
-            chosen |= places < chosen.sum(axis=1, keepdims=True)
+            chosen |= places < np.count_nonzero(chosen, axis=1, keepdims=True)
     elif rule == "first_n":
         chosen = np.broadcast_to(places < first, ids.shape)
     else:
         raise FarspanError(f"global attention {rule!r} is no rule; choose {', '.join(RULES[:-1])} or {RULES[-1]}")
     return chosen & examples.source_mask
+
+
+def _any_of(ids: np.ndarray, special: SpecialTokens, wanted: list[int]) -> np.ndarray:
+    """Bool like ``ids``: through a table, several times as fast as ``numpy.isin``."""
+    table = np.zeros(special.vocab_size, bool)
+    table[wanted] = True
+    return table[ids]

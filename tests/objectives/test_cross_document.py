@@ -1,0 +1,204 @@
+"""The cross-document objective: exact chances, what is never masked, the published rule of global attention."""
+
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from corpora.errors import FarspanError
+from corpora.keyed import make_key
+from corpora.ragged import Ragged
+from objectives.base import CorpusFacts, load_objective
+from objectives.cross_document import CrossDocument
+from objectives.examples import IGNORED
+from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.special_tokens import MASK
+from objectives.tools import Tools
+from tests.factories import FIRST_TEXT_ID, OWNED, VOCAB, make_sequences, sequence_batches
+from tests.toy_tools import TOOLS
+
+KEY = make_key(0, "test")
+FACTS = CorpusFacts(VOCAB, OWNED, 4096, 4000, 8, room_per_sequence=2, room_per_document=2)
+MASKED, RANDOM, KEPT = IN_SOURCE | IN_TARGET, REPLACED | IN_TARGET, VISIBLE | IN_TARGET
+LIKELY = 1e-4  # chance that a test of right code, run with another seed, would fail
+
+
+def made(preset: str | None = None, **options) -> CrossDocument:
+    return load_objective("cross_document", preset, options).with_tools(TOOLS)
+
+
+def small_vocabulary(size: int, owned: dict[str, int]) -> Tools:
+    return Tools(SimpleNamespace(vocab_size=size, owned_tokens=owned))
+
+
+@pytest.mark.parametrize(
+    ("probability", "shares"), [(0.15, (0.8, 0.1, 0.1)), (0.3, (0.5, 0.5, 0)), (1.0, (0, 0.2, 0.8))]
+)
+def test_every_token_is_chosen_with_its_probability(probability, shares):
+    rows, length = 400, 500
+    masks = made(mlm_probability=probability, treatments=shares).mask(make_sequences([length] * rows), KEY)
+    total = rows * length
+    chosen = len(masks.span_starts.values)
+    assert stats.binomtest(chosen, total, probability).pvalue > LIKELY
+    if probability < 1:
+        # Rows are binomial, so their spread is too: neither a fixed number a row nor clumps.
+        deviations = masks.span_starts.lengths - length * probability
+        dispersion = (deviations**2).sum() / (length * probability * (1 - probability))
+        assert LIKELY < stats.chi2.cdf(dispersion, rows) < 1 - LIKELY
+        # No place is likelier than another.
+        assert stats.chisquare(np.bincount(masks.span_starts.values, minlength=length)).pvalue > LIKELY
+    frequency = Counter(masks.span_flags.values.tolist())
+    for flags, share in zip((MASKED, RANDOM, KEPT), shares, strict=True):
+        assert stats.binomtest(frequency[flags], chosen, share).pvalue > LIKELY if share else frequency[flags] == 0
+    assert sum(frequency[flags] for flags in (MASKED, RANDOM, KEPT)) == chosen
+    assert (masks.span_lengths.values == 1).all()
+
+
+def test_random_tokens_are_any_text_tokens_with_equal_chances():
+    """The published code draws from all ids, special ones included."""
+    owned = {"<pad>": 0, "<eos>": 5, "<mask>": 9, "<doc-s>": 39}
+    objective = CrossDocument(1.0, (0, 1, 0)).with_tools(small_vocabulary(40, owned))
+    masks = objective.mask(make_sequences([500] * 100, vocab=40), KEY)
+    seen = Counter(masks.replacements.values.tolist())
+    assert set(seen) == set(range(40)) - set(owned.values())
+    assert stats.chisquare(list(seen.values())).pvalue > LIKELY
+    assert np.array_equal(masks.replacements.lengths, masks.span_starts.lengths)
+
+
+def test_places_and_random_tokens_are_unrelated():
+    objective = made(treatments=(0, 1, 0))
+    masks = objective.mask(make_sequences([2000] * 20), KEY)
+    correlation = stats.spearmanr(masks.replacements.values, masks.span_starts.values)
+    assert correlation.pvalue > LIKELY
+
+
+@given(batch=sequence_batches(min_rows=1), preset=st.sampled_from(["paper", "code"]))
+def test_only_text_is_masked_and_asked_for(batch, preset):
+    """Padding, begin, end and document tokens never are."""
+    objective = made(preset)
+    special = objective.validate(FACTS)
+    examples = objective.render(batch, objective.mask(batch, KEY), special)
+    around = [special[name] for name in objective._layout.names] + [special["<pad>"]]
+    asked = examples.labels != IGNORED
+    assert (examples.labels[asked] >= FIRST_TEXT_ID).all()
+    assert (examples.labels[asked] < VOCAB).all()
+    assert not np.isin(examples.source_ids[asked], around).any()
+    assert asked[examples.source_ids == special[MASK]].all()
+    for row in range(len(batch)):
+        parts = len(batch.document_starts[row])
+        ids = examples.source_ids[row].tolist()
+        assert (ids.count(special["<doc-s>"]), ids.count(special["</doc-s>"])) == (parts, parts)
+        # What was not chosen is there as it was.
+        shown = examples.source_ids[row][~asked[row]]
+        kept = np.delete(batch.tokens[row], objective.mask(batch, KEY).span_starts[row])
+        assert np.array_equal(shown[~np.isin(shown, around)], kept)
+
+
+@given(batch=sequence_batches(min_rows=1, max_length=300))
+def test_global_attention_is_the_published_rule(batch):
+    """Paper: chosen positions. Code: those, and the first t positions of a row with t chosen ones."""
+    for preset in ("paper", "code"):
+        objective = made(preset)
+        examples = objective.render(batch, objective.mask(batch, KEY), objective.validate(FACTS))
+        for labels, marked in zip(examples.labels.tolist(), examples.global_positions.tolist(), strict=True):
+            chosen = {place for place, label in enumerate(labels) if label != IGNORED}
+            prefix = set(range(len(chosen))) if preset == "code" else set()
+            assert {place for place, is_global in enumerate(marked) if is_global} == chosen | prefix
+
+
+def test_a_row_by_hand():
+    batch = make_sequences([5], [[0, 3]])
+    objective = CrossDocument(1.0, (1, 0, 0))  # needs no tokenizer
+    special = objective.validate(FACTS)
+    masks = objective.mask(batch, KEY)
+    assert masks.replacements is None
+    assert (masks.source_lengths.tolist(), masks.target_lengths.tolist()) == ([11], [0])
+    examples = objective.render(batch, masks, special)
+    bos, eos, opened, closed, mask = (special[name] for name in ("<bos>", "<eos>", "<doc-s>", "</doc-s>", "<mask>"))
+    assert examples.source_ids.tolist() == [[bos, opened, mask, mask, mask, closed, opened, mask, mask, closed, eos]]
+    a, b, c, d, e = batch.tokens[0].tolist()
+    no = IGNORED
+    assert examples.labels.tolist() == [[no, no, a, b, c, no, no, d, e, no, no]]
+    assert examples.target_ids.shape == (1, 0)
+
+
+def test_a_tokenizers_own_mask_is_shown():
+    owned = {**OWNED, "<mask>": 4, "<doc-s>": 5}
+    objective = CrossDocument(1.0, (1, 0, 0))
+    special = objective.validate(replace(FACTS, owned_tokens=owned))
+    assert (special["<mask>"], special["<doc-s>"], special["</doc-s>"]) == (4, 5, VOCAB)
+    batch = make_sequences([50])
+    examples = objective.render(batch, objective.mask(batch, KEY), special)
+    assert (examples.source_ids == 4).sum() == 50
+
+
+def test_other_documents_in_a_row_move_no_mask():
+    """A row's draws follow its id and length; where its documents begin is shown, not drawn."""
+    one, many = make_sequences([400]), make_sequences([400], [[0, 100, 250]])
+    masks = [made().mask(batch, KEY) for batch in (one, replace(many, sequence_ids=one.sequence_ids))]
+    assert masks[0].span_starts.values.tolist() == masks[1].span_starts.values.tolist()
+    assert masks[1].source_lengths[0] - masks[0].source_lengths[0] == 4
+
+
+def test_masks_survive_arrow():
+    objective, batch = made(), make_sequences([100, 0, 3], 3)
+    masks = objective.mask(batch, KEY)
+    again = type(masks).from_arrow(masks.to_arrow())
+    assert isinstance(again.replacements, Ragged)
+    shown, stored = (objective.render(batch, rows, objective.validate(FACTS)) for rows in (masks, again))
+    assert np.array_equal(shown.source_ids, stored.source_ids)
+    assert np.array_equal(shown.labels, stored.labels)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mlm_probability": 0},
+        {"mlm_probability": 1.5},
+        {"mlm_probability": "0.15"},
+        {"mlm_probability": True},
+        {"treatments": 0.8},
+        {"treatments": [0.8, 0.2]},
+        {"treatments": [0.8, 0.1, 0.2]},
+        {"treatments": [1.1, -0.1, 0]},
+        {"treatments": [1, 0, None]},
+        {"begin": 1},
+        {"end": None},
+        {"global_attention": "prefix"},
+    ],
+)
+def test_bad_options_name_the_option_the_value_and_the_cure(options):
+    name, value = next(iter(options.items()))
+    with pytest.raises(FarspanError, match=f"cross_document: option {name} is ") as error:
+        CrossDocument(**options)
+    assert repr(value) in str(error.value)
+    assert "give" in str(error.value)
+
+
+def test_options_have_one_spelling():
+    objective = CrossDocument(mlm_probability=1, treatments=[1, 0, 0])
+    assert objective.options["treatments"] == [1.0, 0.0, 0.0]
+    assert CrossDocument(**objective.options) == objective
+
+
+def test_a_missing_tokenizer_says_how_to_give_it():
+    with pytest.raises(FarspanError, match=r"objective.with_tools\(Tools\(tokenizer\)\), or treatments without them"):
+        CrossDocument().mask(make_sequences([50]), KEY)
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused():
+    objective = CrossDocument().with_tools(small_vocabulary(40, {}))
+    with pytest.raises(FarspanError, match="the tokenizer has 40 ids, the corpus's has 32000"):
+        objective.validate(FACTS)
+
+
+def test_a_corpus_without_room_for_both_document_tokens_is_refused():
+    message = "puts 2 positions around a sequence and 2 around a document.*--room-per-sequence 2 --room-per-document 2"
+    with pytest.raises(FarspanError, match=message):
+        made().validate(CorpusFacts(VOCAB, OWNED, 4096, 4090, 4))
+    made("code").validate(CorpusFacts(VOCAB, OWNED, 4096, 4094, 1))  # one document, and it fits
