@@ -1,0 +1,323 @@
+"""Principal sentences: what says most of the rest of its text leaves the source, and the decoder writes it.
+
+Source: Zhang et al. 2020 (PEGASUS), section 3.1 (gap sentences); also LongT5 (Guo et al. 2022, section 3.2), PEGASUS-X
+(Phang et al. 2022, section 4) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). Where code was published, the
+presets choose the same sentences with the same scores, with these exceptions:
+
+- The draws are ours: the published ones are seeded alike in every call, or not at all.
+- Sentences are the corpus's; the published codes cut at every ``.``, ``!`` or ``?`` before a space, or at every token
+  spelt ``.``. BART-LS then drops what follows the last chosen sentence and never chooses the first token: here what is
+  not chosen stays. Where it finds a single sentence, it hides a random stretch; here that sentence is hidden.
+- A target that is full is a matter of ``target_length``, never of a cut that nobody sees: PEGASUS cuts targets at their
+  width, and shortens the document before it chooses greedily.
+- PEGASUS lower-cases ASCII alone, so it does not take U+0130 and U+212A for i and k; its list of stopwords differs
+  (``objectives.stopwords``). ``hybrid`` puts no token for the chosen strategy into the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives.base import CorpusFacts
+from objectives.examples import Examples
+from objectives.global_attention import global_positions
+from objectives.layout import Layout
+from objectives.masks import MaskBatch
+from objectives.options import check, check_choice, check_flag, check_whole, equipped, is_number, options_of
+from objectives.reconstruction import reconstruct
+from objectives.rendering import render_masked, rendered_lengths
+from objectives.rouge import select_greedily, sentence_scores, window_scores
+from objectives.sentence_selection import (
+    Choice,
+    Draws,
+    Sentences,
+    choose_best,
+    choose_windows,
+    draw,
+    find_sentences,
+    order_in_rows,
+    pick_counts,
+    uniform,
+    with_noise,
+)
+from objectives.sentence_texts import decoded_texts, token_texts
+from objectives.sentence_treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
+from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, SpecialTokens
+from objectives.stopwords import english_stopwords, english_stopwords_version
+from objectives.target_budget import within_target
+from objectives.tools import Tools
+from objectives.words import Words, split_words, token_words
+
+# pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256.
+_PEGASUS = {
+    "strategy": "dynamic",
+    "ratio": [0.33 * 0.45, 0.45],
+    "noise": 0.2,
+    "stopwords": "english",
+    "precision": "float32",
+    "ties": "later",
+    "treatments": [0.9, 0.0, 0.1, 0.0],
+}
+# longt5/preprocessors.py: input 4,096, target 910; no stopwords.
+_LONGT5 = {**_PEGASUS, "ratio": [0.33 * 0.2, 0.2], "stopwords": "none"}
+
+
+@dataclass(frozen=True)
+class PrincipalSentences:
+    """Objective ``principal_sentences``.
+
+    Attributes:
+        strategy: which sentences of a text are chosen:
+            ``random`` any; ``lead`` the first; ``ind`` those with the best ROUGE F1 against the rest of the text, each
+            for itself; ``seq`` greedily, each so that it and those before it score best against what is left;
+            ``continuous`` the stretch that scores best against what is left; ``dynamic`` as ``ind`` with noise in the
+            scores; ``hybrid`` one of random, lead and ind for each text, with equal chances.
+        ratio: share of a text's sentences to choose, at least one; with [low, high] every text draws its own between.
+        rounding: of that number, ``down`` or ``up``.
+        noise: of ``dynamic``: a score is multiplied by 1 + noise * x, x normal with standard deviation ``noise``.
+        counts: n-grams count as often as they occur (``orig``), once (``uniq``), or log(1 + occurrences) (``log``).
+        ngram: words in an n-gram.
+        words: ``rouge`` (runs of ASCII letters and digits), ``unicode`` (words of any script), or ``tokens``.
+        stopwords: words that do not count: ``none``, ``english`` (spaCy's list), or a list.
+        precision: of scores and numbers of sentences, ``float64`` or ``float32``.
+        ties: among equal scores the ``earlier`` or the ``later`` sentence is chosen first.
+        treatments: chances that a chosen sentence is hidden behind the mask token, replaced, left as it is, or removed
+            without a trace; in all cases the target has it. It is replaced by a sentence of the same text, any with
+            equal chances and also itself, as published; that sentence is repeated or cut to as many tokens.
+        scope: a text is a ``document``'s part in the row, or the whole row (``sequence``).
+        mask_token: ``<sent-mask>`` or ``<mask>``, one for every hidden sentence.
+        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
+        separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
+        target_length: decoder positions, begin and end included; None: as many as it takes. Sentences enter the target
+            in their order of choice, of all texts of a row always the one with the highest score next; where not even
+            the first fits, it is cut to what does. What does not enter stays in the source.
+        when_full: a sentence that does not fit is passed over (``skip``), or the last to be tried (``stop``).
+        global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+
+    Raises:
+        FarspanError: an option of the wrong type or out of range.
+    """
+
+    strategy: str = "ind"
+    ratio: float | Sequence[float] = 0.3
+    rounding: str = "down"
+    noise: float = 0.0
+    counts: str = "orig"
+    ngram: int = 1
+    words: str = "rouge"
+    stopwords: str | Sequence[str] = "none"
+    precision: str = "float64"
+    ties: str = "earlier"
+    treatments: Sequence[float] = (1.0, 0.0, 0.0, 0.0)
+    scope: str = "document"
+    mask_token: str = SENTENCE_MASK
+    begin: bool = False
+    separator: str | None = DOCUMENT_SEPARATOR
+    target_length: int | None = None
+    when_full: str = "skip"
+    global_attention: str = "none"
+    _tools: Tools | None = field(default=None, init=False, repr=False, compare=False)
+
+    name: ClassVar[str] = "principal_sentences"
+    adjustable: ClassVar[tuple[str, ...]] = ("target_length",)
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "pegasus": _PEGASUS,
+        # Section 6.2: a fixed ratio, no noise, and 20 % of the chosen sentences stay.
+        "pegasus_paper": {
+            **_PEGASUS,
+            **{"strategy": "ind", "ratio": 0.45, "noise": 0.0, "treatments": [0.8, 0.0, 0.2, 0.0]},
+        },
+        # The paper gives the ratios, for input 512 and then 4,096, both with target 256; the rest is PEGASUS's code.
+        "pegasus_x": {**_PEGASUS, "ratio": 0.45},
+        "pegasus_x_4096": {**_PEGASUS, "ratio": 0.05625},
+        "longt5_paper": {**_LONGT5, "counts": "uniq"},
+        "longt5_code": _LONGT5,
+        # fairseq/data/pegasus_dataset.py, with the options of fb_sweep/long_pretrain/sweep_pegasus.py.
+        "bart_ls": {
+            **{"counts": "uniq", "words": "tokens", "ratio": 1 / 16, "rounding": "up", "scope": "sequence"},
+            **{"begin": True, "target_length": 1024, "when_full": "stop"},
+        },
+    }
+
+    def __post_init__(self) -> None:
+        check_choice(self, "strategy", "random", "lead", "ind", "seq", "continuous", "hybrid", "dynamic")
+        given: Any = self.ratio
+        bounds = list(given) if isinstance(given, list | tuple) else [given]
+        valid = len(bounds) in (1, 2) and all(is_number(bound) for bound in bounds) and bounds == sorted(bounds)
+        check(self, "ratio", valid and bounds[0] > 0 and bounds[-1] <= 1, "a number above 0 up to 1, or [low, high]")
+        check_choice(self, "rounding", "down", "up")
+        check(self, "noise", is_number(self.noise) and self.noise >= 0, "a number from 0 up")
+        check(self, "noise", self.noise == 0 or self.strategy == "dynamic", "0, or strategy=dynamic")
+        check_choice(self, "counts", "orig", "uniq", "log")
+        check_whole(self, "ngram", least=1)
+        check_choice(self, "words", "rouge", "unicode", "tokens")
+        given = self.stopwords
+        listed = isinstance(given, list | tuple) and all(isinstance(word, str) for word in given)
+        check(self, "stopwords", listed or given in ("none", "english"), "none, english, or a list of words")
+        check(self, "stopwords", given == "none" or self.words != "tokens", "none, or words other than tokens")
+        check_choice(self, "precision", "float64", "float32")
+        check_choice(self, "ties", "earlier", "later")
+        chances: Any = self.treatments
+        valid = isinstance(chances, list | tuple) and len(chances) == len(TREATMENTS)
+        valid = valid and all(is_number(chance) and chance >= 0 for chance in chances)
+        wanted = "four numbers that add up to 1: the chances of mask, random, intact, remove"
+        check(self, "treatments", valid and abs(sum(chances) - 1) < 1e-9, wanted)
+        check_choice(self, "scope", "document", "sequence")
+        check_choice(self, "mask_token", SENTENCE_MASK, MASK)
+        check_flag(self, "begin")
+        check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
+        check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
+        check_choice(self, "when_full", "skip", "stop")
+        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
+        # One spelling each, so that 1, 1.0, [1] and [1, 1] draw the same masks.
+        same = bounds[0] == bounds[-1]
+        object.__setattr__(self, "ratio", float(bounds[0]) if same else tuple(float(bound) for bound in bounds))
+        object.__setattr__(self, "noise", float(self.noise))
+        object.__setattr__(self, "treatments", tuple(float(chance) for chance in chances))
+        if listed:
+            object.__setattr__(self, "stopwords", tuple(sorted(set(given))))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option as a JSON value."""
+        return options_of(self)
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """Where the list of stopwords comes from; the tokenizer is the corpus's."""
+        return {"stopwords": english_stopwords_version()} if self.stopwords == "english" else {}
+
+    def with_tools(self, tools: Tools) -> PrincipalSentences:
+        """Itself, able to read the text of rows by ``tools.tokenizer``."""
+        return equipped(self, tools)
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(begin=BEGIN if self.begin else None, between=self.separator)
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check the room for what stands around the text, and number the special tokens.
+
+        Raises:
+            FarspanError: the corpus leaves too little room.
+        """
+        self._layout.check(self.name, facts)
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Choose the sentences of n rows; those of a row follow from (key, options, sequence id, its text) alone.
+
+        Raises:
+            FarspanError: words are asked for without a tokenizer.
+        """
+        sentences = find_sentences(batch, self.scope)
+        draws = draw(key, batch, sentences)
+        choice = order_in_rows(self._choose(batch, sentences, draws), sentences, self.ties)
+        rows = choice.numbers
+        ranks = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], rows.lengths)
+        # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
+        order = np.argsort(rows.values)
+        numbers = rows.values[order]
+        treatments = choose_treatments(draws.sentences[numbers], self.treatments)
+
+        def column(values: np.ndarray, dtype: type) -> Ragged:
+            return Ragged(values.astype(dtype), rows.offsets)
+
+        masks = MaskBatch(
+            batch.sequence_ids,
+            column(sentences.starts[numbers], np.int32),
+            column(sentences.lengths[numbers], np.int32),
+            column(TREATMENTS[treatments], np.uint8),
+            source_lengths=np.zeros(len(batch), np.int32),
+            target_lengths=np.zeros(len(batch), np.int32),
+            span_scores=column(choice.scores.values[order], np.float32),
+            span_ranks=column(ranks[order], np.int32),
+        )
+        if self.treatments[RANDOM] > 0:
+            replaced = numbers[treatments == RANDOM]
+            masks = replace(masks, replacements=stand_ins(batch, sentences, replaced, draws.sentences[replaced]))
+        return self.select(batch, masks)
+
+    def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
+        """What of stored masks enters a target of ``target_length``.
+
+        It equals ``mask`` with the same key, if the stored masks were made without a target length, or with a longer
+        one and ``when_full`` is ``stop``. After ``skip`` a sentence that did not fit is not stored, though it may fit
+        the shorter target once a longer sentence is left out. A longer target than the stored one gets no more.
+        """
+        if self.target_length is not None:
+            masks = within_target(masks, self.target_length - self._layout.ends, self.when_full)
+        source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
+        return replace(masks, source_lengths=source, target_lengths=target)
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """Source with mask tokens, target with the chosen sentences one after the other, in their order in the row."""
+        examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token)
+        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
+        return replace(examples, global_positions=positions)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """The text of every row, rows of int32, from what ``render`` gave."""
+        return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
+
+    def _choose(self, batch: SequenceBatch, sentences: Sentences, draws: Draws) -> Choice:
+        """The chosen sentences of every text, best first."""
+        ratios: Any = self.ratio
+        if not isinstance(self.ratio, float):
+            low, high = self.ratio
+            ratios = low + (high - low) * uniform(draws.texts[:, 0])
+        picks = pick_counts(sentences.sizes, ratios, self.rounding, self.precision)
+        ngrams: dict[str, Any] = {"n": self.ngram, "counts": self.counts, "precision": self.precision}
+        if self.strategy == "seq":
+            words = self._words(batch, sentences)
+            order, gains = select_greedily(words, picks, ties=self.ties, **ngrams)
+            return Choice(Ragged(order.values + np.repeat(sentences.texts[:-1], picks), order.offsets), gains)
+        if self.strategy == "continuous":
+            windows = window_scores(self._words(batch, sentences), picks, **ngrams)
+            return choose_windows(windows, sentences, picks, self.ties)
+        return choose_best(self._scores(batch, sentences, draws, ngrams), sentences, picks, self.ties)
+
+    def _scores(
+        self, batch: SequenceBatch, sentences: Sentences, draws: Draws, ngrams: Mapping[str, Any]
+    ) -> np.ndarray:
+        """What the strategies that judge each sentence for itself judge it by, ``(s,)`` float."""
+        if self.strategy in ("ind", "dynamic"):
+            scores = sentence_scores(self._words(batch, sentences), **ngrams).values
+            return with_noise(scores, draws.sentences, self.noise, self.precision) if self.noise else scores
+        texts = sentences.text_of_sentence
+        chance = uniform(draws.sentences[:, 0])
+        place = sentences.texts[texts] - np.arange(len(texts)).astype(np.float64)  # 0, -1, -2, ...
+        if self.strategy != "hybrid":
+            return chance if self.strategy == "random" else place
+        scores = sentence_scores(self._words(batch, sentences), **ngrams).values
+        which = (draws.texts[:, 1] % np.uint64(3)).astype(np.int64)
+        return np.choose(which[texts], [chance, place, scores])
+
+    def _words(self, batch: SequenceBatch, sentences: Sentences) -> Words:
+        """The words of every text, by sentence.
+
+        Raises:
+            FarspanError: no tokenizer.
+        """
+        if self.words == "tokens":
+            return token_words(*token_texts(batch, sentences))
+        if self._tools is None:
+            raise FarspanError(
+                f"{self.name}: words={self.words} are read in text, and there is no tokenizer; hand one in by "
+                "equip(objective, Tools(tokenizer)), or give words=tokens"
+            )
+        texts, starts = decoded_texts(batch, sentences, self._tools.tokenizer)
+        return split_words(texts, starts, stopwords=self._stopwords, words=self.words)
+
+    @property
+    def _stopwords(self) -> Collection[str]:
+        if isinstance(self.stopwords, str):
+            return english_stopwords() if self.stopwords == "english" else ()
+        return self.stopwords
