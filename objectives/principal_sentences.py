@@ -1,7 +1,7 @@
 """Principal sentences: what says most of the rest of its text leaves the source, and the decoder writes it.
 
 Source: Zhang et al. 2020 (PEGASUS), section 3.1 (gap sentences); also LongT5 (Guo et al. 2022, section 3.2), PEGASUS-X
-(Phang et al. 2022, section 4) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). Where code was published, the
+(Phang et al. 2022) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). Where code was published, the
 presets choose the same sentences with the same scores, with these exceptions:
 
 - The draws are ours: the published ones are seeded alike in every call, or not at all.
@@ -132,17 +132,27 @@ class PrincipalSentences:
         # Section 6.2: a fixed ratio, no noise, and 20 % of the chosen sentences stay.
         "pegasus_paper": {
             **_PEGASUS,
-            **{"strategy": "ind", "ratio": 0.45, "noise": 0.0, "treatments": [0.8, 0.0, 0.2, 0.0]},
+            "strategy": "ind",
+            "ratio": 0.45,
+            "noise": 0.0,
+            "treatments": [0.8, 0.0, 0.2, 0.0],
         },
         # The paper gives the ratios, for input 512 and then 4,096, both with target 256; the rest is PEGASUS's code.
         "pegasus_x": {**_PEGASUS, "ratio": 0.45},
         "pegasus_x_4096": {**_PEGASUS, "ratio": 0.05625},
+        # The paper says Ind-Uniq, the code counts as Orig; the rest is the code's.
         "longt5_paper": {**_LONGT5, "counts": "uniq"},
         "longt5_code": _LONGT5,
         # fairseq/data/pegasus_dataset.py, with the options of fb_sweep/long_pretrain/sweep_pegasus.py.
         "bart_ls": {
-            **{"counts": "uniq", "words": "tokens", "ratio": 1 / 16, "rounding": "up", "scope": "sequence"},
-            **{"begin": True, "target_length": 1024, "when_full": "stop"},
+            "ratio": 1 / 16,
+            "rounding": "up",
+            "counts": "uniq",
+            "words": "tokens",
+            "scope": "sequence",
+            "begin": True,
+            "target_length": 1024,
+            "when_full": "stop",
         },
     }
 
