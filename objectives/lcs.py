@@ -33,13 +33,12 @@ def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked
     lengths = np.zeros(len(asked), np.int64)
     marks = np.zeros(most, np.uint64)  # by element, its places among the 64
     carries = np.zeros(bounds[-1] - bounds[0], np.uint64)
-    for begin in range(0, len(sequence), 64):
+    others = np.flatnonzero(asked)
+    for begin in range(0, len(sequence) if len(others) else 0, 64):
         block = sequence[begin : begin + 64]
         for place in range(len(block)):
             marks[block[place]] |= _1 << np.uint64(place)
-        for i in range(len(asked)):
-            if not asked[i]:
-                continue
+        for i in others:
             row = _ALL
             for position in range(bounds[i], bounds[i + 1]):
                 mark, carry = marks[ids[position]], carries[position - bounds[0]]
