@@ -1,0 +1,259 @@
+"""Entity pyramid: sentences that say what the documents of a cluster share leave the source; the decoder writes them.
+
+Source: Xiao et al. 2022 (PRIMERA), section 2.2, and the published code (utils/pretrain_preprocess.py and
+utils/compute_scores.py), whose sentences and scores the preset ``primera`` chooses, with these exceptions:
+
+- Names are found in whole documents, and an entity is mentioned where its name was found. The published code finds them
+  sentence by sentence and then looks for their letters, so that "US" is in "because".
+- Mentions of one entity may differ in case, a "the" in front and a "'s" behind; there every spelling is an entity.
+- An entity whose sentences all score 0 brings none; there it takes the place of one.
+- Equal sentences are filled in from the first on, there from the last. Which of equally frequent names of one document
+  comes first is left to chance there.
+- A single document has no others to be compared with: its principal sentences are chosen, there its last ones.
+- Clusters of more than 600 sentences are scored like others; no " ." is put behind sentences; separators are special
+  tokens, there the digits of their number in the text.
+- A target that is full is a matter of ``target_length``; there its end is cut off.
+
+Documents are shortened when the corpus is built (``farspan corpus clusters --budget equal``), never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives.base import CorpusFacts
+from objectives.entities import SpacyRecognizer
+from objectives.examples import Examples
+from objectives.global_attention import global_positions
+from objectives.layout import Layout
+from objectives.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
+from objectives.options import (
+    check,
+    check_choice,
+    check_flag,
+    check_share,
+    check_whole,
+    equipped,
+    is_number,
+    options_of,
+)
+from objectives.pyramid import choose_pyramid, find_mentions, spaced_words
+from objectives.reconstruction import reconstruct
+from objectives.rendering import render_masked, rendered_lengths
+from objectives.rouge import cluster_scores, sentence_scores
+from objectives.sentence_selection import Sentences, draw, find_sentences, pick_counts
+from objectives.sentence_texts import decoded_texts
+from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
+from objectives.target_budget import within_target
+from objectives.tools import EntityRecognizer, Tools
+from objectives.words import split_words
+
+
+@dataclass(frozen=True)
+class EntityPyramid:
+    """Objective ``entity_pyramid``.
+
+    The documents of a row are one cluster. A sentence's score is its Cluster ROUGE: over the other documents, the sum
+    of the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L against the whole document; in a row of one document, its ROUGE-1 F1
+    against the rest of it (``principal_sentences``, strategy ``ind``). Entities that several documents mention are
+    walked, those of most documents first, and each brings its best sentence; then the best sentences follow, until
+    there are enough.
+
+    Attributes:
+        ratio: share of a row's sentences to choose, at least one.
+        visible: share of the chosen sentences that also stay in the source, drawn; the others leave it, each for one
+            mask token. The target has them all.
+        min_words: sentences of fewer words score 0: words between white space, or with ``words=unicode`` those.
+        words: ``rouge`` (runs of ASCII letters and digits) or ``unicode`` (words of any script).
+        stem: compare words by their Porter stems; for English.
+        entity_ties: of entities in equally many documents, the one whose first mention in the row is ``earlier`` or
+            ``later`` is walked first.
+        model: name of an installed spaCy model, or its folder, unless ``Tools`` bring a recognizer.
+        entity_labels: kinds of entities that count, as the model names them; None: all, dates and numbers too.
+        mask_token: ``<mask>`` or ``<sent-mask>``.
+        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``. In the source
+            ``<doc-sep>`` stands behind every document.
+        target_length: decoder positions, begin and end included; None: as many as it takes. Sentences enter the target
+            in their order of choice, each that still fits; where not one does, the first is cut to what does. What
+            does not enter stays in the source.
+        global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+
+    Raises:
+        FarspanError: an option of the wrong type or out of range.
+    """
+
+    ratio: float = 0.3
+    visible: float = 0.5
+    min_words: int = 5
+    words: str = "rouge"
+    stem: bool = True
+    entity_ties: str = "earlier"
+    model: str = "en_core_web_sm"
+    entity_labels: Sequence[str] | None = None
+    mask_token: str = MASK
+    begin: bool = True
+    target_length: int | None = None
+    global_attention: str = "separators"
+    _tools: Tools | None = field(default=None, init=False, repr=False, compare=False)
+
+    name: ClassVar[str] = "entity_pyramid"
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        # The paper and the defaults of utils/pretrain_preprocess.py: input 4,096, output 1,024.
+        "primera": {"ratio": 0.3, "visible": 0.5, "entity_ties": "later", "target_length": 1024},
+    }
+
+    def __post_init__(self) -> None:
+        check(self, "ratio", is_number(self.ratio) and 0 < self.ratio <= 1, "a number above 0 up to 1")
+        check_share(self, "visible")
+        check_whole(self, "min_words", least=0)
+        check_choice(self, "words", "rouge", "unicode")
+        check_flag(self, "stem", "begin")
+        check_choice(self, "entity_ties", "earlier", "later")
+        check(self, "model", isinstance(self.model, str) and self.model != "", "the name of a spaCy model")
+        labels: Any = self.entity_labels
+        listed = isinstance(labels, list | tuple) and len(labels) > 0 and all(isinstance(name, str) for name in labels)
+        check(self, "entity_labels", labels is None or listed, "a list of kinds such as PERSON, or null")
+        check_choice(self, "mask_token", MASK, SENTENCE_MASK)
+        check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
+        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
+        # One spelling each, so that equal options draw equal masks.
+        object.__setattr__(self, "ratio", float(self.ratio))
+        object.__setattr__(self, "visible", float(self.visible))
+        object.__setattr__(self, "entity_labels", tuple(sorted(set(labels))) if listed else None)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option as a JSON value."""
+        return options_of(self)
+
+    @property
+    def tools(self) -> dict[str, str]:
+        """Model and version of the recognizer."""
+        recognizer = self._tools.recognizer if self._tools else None
+        return {"recognizer": recognizer.name} if recognizer else {}
+
+    def with_tools(self, tools: Tools) -> EntityPyramid:
+        """Itself, able to read the text of rows and to find names in it, by ``tools.recognizer`` or by its ``model``.
+
+        Raises:
+            FarspanError: the model is not installed or does not find what ``entity_labels`` asks for.
+        """
+        recognizer = tools.recognizer or SpacyRecognizer(self.model, self.entity_labels)  # type: ignore[arg-type]
+        return equipped(self, replace(tools, recognizer=recognizer))
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(begin=BEGIN if self.begin else None, after=DOCUMENT_SEPARATOR)
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check the room for what stands around the text, and number the special tokens.
+
+        Raises:
+            FarspanError: the corpus leaves too little room.
+        """
+        self._layout.check(self.name, facts)
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Choose the sentences of n rows; those of a row follow from (key, options, sequence id, its text) alone.
+
+        Raises:
+            FarspanError: no tools.
+        """
+        tokenizer, recognizer = self._needed_tools()
+        sentences, documents = find_sentences(batch, "sequence"), find_sentences(batch, "document")
+        texts, starts = decoded_texts(batch, sentences, tokenizer)
+        scores = self._scores(texts, starts, documents)
+        mentions = find_mentions(texts, starts, documents, recognizer)
+        picks = pick_counts(sentences.sizes, self.ratio, "down", "float64")
+        choice, entities = choose_pyramid(scores, mentions, sentences, picks, self.entity_ties)
+        rows = choice.numbers
+        ranks = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], rows.lengths)
+        # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
+        order = np.argsort(rows.values)
+        numbers = rows.values[order]
+
+        def column(values: np.ndarray, dtype: type) -> Ragged:
+            return Ragged(values.astype(dtype), rows.offsets)
+
+        masks = MaskBatch(
+            batch.sequence_ids,
+            column(sentences.starts[numbers], np.int32),
+            column(sentences.lengths[numbers], np.int32),
+            column(np.full(len(numbers), IN_SOURCE | IN_TARGET), np.uint8),
+            source_lengths=np.zeros(len(batch), np.int32),
+            target_lengths=np.zeros(len(batch), np.int32),
+            span_scores=column(choice.scores.values[order], np.float32),
+            span_ranks=column(ranks[order], np.int32),
+        )
+        if self.target_length is not None:
+            masks = within_target(masks, self.target_length - self._layout.ends, "skip")
+            numbers = _numbers_of(masks, sentences)
+        offsets = masks.span_starts.offsets
+        shown = _lowest(draw(key, batch, sentences).sentences[numbers, 0], offsets, self.visible)
+        flags = np.where(shown, VISIBLE | IN_TARGET, IN_SOURCE | IN_TARGET).astype(np.uint8)
+        names = pa.array([*mentions.forms, ""], pa.string()).take(
+            pa.array(entities[numbers] % (len(mentions.forms) + 1))
+        )
+        masks = replace(
+            masks,
+            span_flags=Ragged(flags, offsets),
+            span_labels=pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), names),
+        )
+        source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
+        return replace(masks, source_lengths=source, target_lengths=target)
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """Source with mask tokens, target with the chosen sentences one after the other, in their order in the row."""
+        examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token)
+        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
+        return replace(examples, global_positions=positions)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """The text of every row, rows of int32, from what ``render`` gave."""
+        return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
+
+    def _needed_tools(self) -> tuple[Any, EntityRecognizer]:
+        if self._tools is None or self._tools.recognizer is None:
+            raise FarspanError(
+                f"{self.name}: names are read in text, and there is no tokenizer and no recognizer; hand them in by "
+                "equip(objective, Tools(tokenizer))"
+            )
+        return self._tools.tokenizer, self._tools.recognizer
+
+    def _scores(self, texts: Sequence[str], starts: Ragged, documents: Sentences) -> np.ndarray:
+        """``(s,)`` float64."""
+        words = split_words(texts, starts, words=self.words, stem=self.stem)
+        counts = np.diff(documents.rows)
+        firsts = documents.texts[:-1] - np.repeat(documents.texts[documents.rows[:-1]], counts)
+        clustered = cluster_scores(words, Ragged(firsts, documents.rows)).values
+        scores = np.where(np.repeat(counts > 1, starts.lengths), clustered, sentence_scores(words).values)
+        lengths = spaced_words(texts, starts) if self.words == "rouge" else words.ids.lengths
+        return np.where(lengths < self.min_words, 0.0, scores)
+
+
+def _numbers_of(masks: MaskBatch, sentences: Sentences) -> np.ndarray:
+    """The sentences that begin where spans do, as places in ``sentences``."""
+    starts, texts = masks.span_starts, sentences.text_of_sentence
+    rows = np.repeat(np.arange(len(masks)), starts.lengths)
+    return np.searchsorted((texts << 32) + sentences.starts, (rows << 32) + starts.values)
+
+
+def _lowest(bits: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
+    """``(k,)`` bool: of each row of random bits the lowest ``share``, rounded down."""
+    sizes = np.diff(offsets)
+    rows, places = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(bits))
+    lowest = np.zeros(len(bits), bool)
+    # Each row's places are still its own, now lowest first.
+    lowest[np.lexsort((bits, rows))] = places < np.repeat(
+        offsets[:-1] + np.floor(sizes * share).astype(np.int64), sizes
+    )
+    return lowest
