@@ -11,6 +11,8 @@ import numpy as np
 
 from corpora.keyed import philox_blocks
 
+PLACEMENTS = ("t5", "rolled", "free")
+
 _BLOCKS = 64  # made at once, eight draws each
 _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 _6, _63 = np.uint64(6), np.uint64(63)
@@ -25,6 +27,7 @@ def draw_spans(
     sizes: np.ndarray,
     noise: np.ndarray,
     spans: np.ndarray,
+    placement: int,
     documents: tuple,
     starts: np.ndarray,
     lengths: np.ndarray,
@@ -33,39 +36,55 @@ def draw_spans(
     """Place ``spans[i]`` spans with ``noise[i]`` tokens together among the ``sizes[i]`` tokens of row i.
 
     The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers``, first for the
-    visible stretches, then for the hidden ones.
+    visible stretches, then for the hidden ones, then for the offset of a roll.
 
     Args:
         keys: ``(n, 2)`` uint64, a generator a row.
-        sizes, noise, spans: ``(n,)`` int64; ``1 <= spans <= min(noise, sizes - noise)``, or all of noise and spans 0.
+        sizes, noise, spans: ``(n,)`` int64; ``1 <= spans <= min(noise, sizes - noise)`` (one more if free), or all of
+            noise and spans 0.
+        placement: number in ``PLACEMENTS``. ``t5``: visible and hidden stretches alternate, visible first. ``rolled``:
+            the same, then every token moves on by one random offset, over the end back to the start; a span that does
+            so in part becomes two. ``free``: the visible stretches at start and end may be empty.
         documents: (document starts, offsets) of the rows; a span that crosses a start is cut in two there.
         starts, lengths: receive the pieces of all rows, one after the other; int32, long enough for all.
         pieces: ``(n,)`` int64, receives the number of pieces a row.
     """
+    rolled, free = placement == 1, placement == 2
     blocks = np.empty((_BLOCKS, 4), np.uint64)
-    bits = np.zeros(sizes.max() // 64 + 1 if len(sizes) else 0, np.uint64)
-    visible_ends = np.empty(spans.max() if len(spans) else 0, np.int64)
+    bits = np.zeros((sizes.max() + 1) // 64 + 1 if len(sizes) else 0, np.uint64)
+    visible_ends = np.empty(spans.max() + 1 if len(spans) else 0, np.int64)
     hidden_ends = np.empty_like(visible_ends)
+    cut = np.empty(2, np.int64)
     out = 0
     for row in range(len(sizes)):
-        first_piece = out
+        first_piece, size, offset = out, sizes[row], np.int64(0)
         if spans[row]:
-            used = _composition(sizes[row] - noise[row], spans[row], keys[row], 0, blocks, bits, visible_ends)
-            _composition(noise[row], spans[row], keys[row], used, blocks, bits, hidden_ends)
+            # Free: one more stretch, and a token more in the first and the last, so that these may end up empty.
+            visible = size - noise[row] + 2 * free
+            used = _composition(visible, spans[row] + free, keys[row], 0, blocks, bits, visible_ends)
+            used = _composition(noise[row], spans[row], keys[row], used, blocks, bits, hidden_ends)
+            if rolled:
+                # Where a row of one more token is cut in two.
+                _composition(size + 1, 2, keys[row], used, blocks, bits, cut)
+                offset = cut[0] - 1
             border, last_border = documents[1][row], documents[1][row + 1]
-            hidden = 0  # tokens hidden so far
-            for i in range(spans[row]):
-                start = visible_ends[i] + hidden
-                hidden = hidden_ends[i]
-                stop = visible_ends[i] + hidden
-                while border < last_border and documents[0][border] < stop:
-                    if documents[0][border] > start:
-                        starts[out], lengths[out] = start, documents[0][border] - start
-                        start = int(documents[0][border])
-                        out += 1
-                    border += 1
-                starts[out], lengths[out] = start, stop - start
-                out += 1
+            # Rolled: first what has moved over the end, then the rest.
+            for shift in range(offset - size if offset else 0, offset + 1, size):
+                hidden = 0  # tokens hidden so far
+                for i in range(spans[row]):
+                    start = max(visible_ends[i] - free + hidden + shift, 0)
+                    hidden = hidden_ends[i]
+                    stop = min(visible_ends[i] - free + hidden + shift, size)
+                    if stop <= start:
+                        continue
+                    while border < last_border and documents[0][border] < stop:
+                        if documents[0][border] > start:
+                            starts[out], lengths[out] = start, documents[0][border] - start
+                            start = int(documents[0][border])
+                            out += 1
+                        border += 1
+                    starts[out], lengths[out] = start, stop - start
+                    out += 1
         pieces[row] = out - first_piece
 
 
@@ -83,7 +102,7 @@ def _composition(
         ends: receives the ends, ascending; the last is ``items``.
 
     Returns:
-        Draws taken from the generator now.
+        Draws taken from the generator up to now.
     """
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
     one = np.uint64(1)

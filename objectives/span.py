@@ -3,7 +3,7 @@
 The number of hidden tokens and of spans follows from a row's length; where they lie is uniform: the lengths of hidden
 and of visible stretches are two independent uniform random compositions (Raffel et al. 2020, section 3.1.4, and the
 published code). So a row's first token is never hidden, its last always is, and spans never touch, except where the
-border between two documents cuts a span in two.
+border between two documents cuts a span in two. Other placements move that: option ``placement``.
 
 Products and quotients are Python floats (float64), rounded half to even. TensorFlow multiplies in float32, so T5's own
 pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15).
@@ -23,7 +23,7 @@ from corpora.keyed import id_keys
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts
-from objectives.compositions import draw_spans
+from objectives.compositions import PLACEMENTS, draw_spans
 from objectives.examples import Examples
 from objectives.global_attention import global_positions
 from objectives.layout import Layout
@@ -41,7 +41,8 @@ class Span:
     """Objective ``span``.
 
     Attributes:
-        density: fraction of a row's text tokens to hide, between 0 and 1.
+        density: fraction of a row's text tokens to hide, between 0 and 1; or a schedule by length, ascending pairs of
+            tokens and density: each holds for rows of up to so many tokens, the last also for longer ones.
         mean_span_lengths: mean tokens of a span; with several, every row draws one of them with equal chances.
         sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
@@ -51,12 +52,15 @@ class Span:
             that fits wherever the spans fall.
         sentinels: how many to reserve; None: as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+        placement: ``t5``; ``rolled``, the same turned by a random offset, over the end back to the start, where a span
+            that lies across both becomes two (``random_roll`` of T5's code); or ``free``: uniform over all placements
+            with a visible token between any two spans, so that a row may start or end with a hidden one.
 
     Raises:
         FarspanError: an option of the wrong type or out of range.
     """
 
-    density: float = 0.15
+    density: float | Sequence[Sequence[float]] = 0.15
     mean_span_lengths: float | Sequence[float] = (3.0,)
     sentinel_order: str = "descending"
     begin: bool = False
@@ -65,6 +69,7 @@ class Span:
     fit: str = "error"
     sentinels: int | None = None
     global_attention: str = "none"
+    placement: str = "t5"
 
     name: ClassVar[str] = "span"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -80,9 +85,11 @@ class Span:
     def __post_init__(self) -> None:
         given: Any = self.mean_span_lengths
         means = given if isinstance(given, list | tuple) else [given]
-        check(self, "density", is_number(self.density) and 0 < self.density < 1, "a number between 0 and 1")
+        wanted = "a number between 0 and 1, or pairs of tokens and such a number, tokens ascending"
+        check(self, "density", _is_density(self.density) or _is_schedule(self.density), wanted)
         means_valid = len(means) > 0 and all(is_number(mean) and mean >= 1 for mean in means)
         check(self, "mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
+        check_choice(self, "placement", *PLACEMENTS)
         check_flag(self, "begin")
         check_choice(self, "sentinel_order", "descending", "ascending")
         check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
@@ -93,13 +100,15 @@ class Span:
         if self.fit == "reduce" and self.target_length is None:
             raise FarspanError("span: option fit is 'reduce', but target_length is null; give the length to fit")
         # One spelling each, so that 5, [5] and [5.0] draw the same masks.
-        object.__setattr__(self, "density", float(self.density))
+        density: Any = self.density
+        schedule = _is_schedule(density) and tuple((int(tokens), float(share)) for tokens, share in density)
+        object.__setattr__(self, "density", schedule or float(density))
         object.__setattr__(self, "mean_span_lengths", tuple(float(mean) for mean in means))
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value."""
-        return options_of(self)
+        """Every option as a JSON value; ``placement`` only where it is not T5's, whose masks keep their keys."""
+        return {name: value for name, value in options_of(self).items() if (name, value) != ("placement", "t5")}
 
     @property
     def _means(self) -> np.ndarray:
@@ -110,22 +119,28 @@ class Span:
         return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check budgets against the longest row in the most parts, and number the special tokens.
+        """Check budgets against the longest rows in the most parts, and number the special tokens.
 
         Raises:
             FarspanError: a target may not fit ``target_length``, or ``sentinels`` may not suffice.
         """
-        # One row for every mean; all counts grow with tokens and parts.
-        tokens, parts = (np.full(len(self._means), n) for n in (facts.max_tokens, facts.max_documents))
-        noise, _, pieces = self._counts(tokens, parts, self._means)
-        needed, markers = int((noise + pieces).max()) + self._layout.ends, int(pieces.max())
-        row = f"a row of {facts.max_tokens} tokens in {facts.max_documents} documents"
+        # All counts grow with parts, and with tokens up to a bound of the schedule: one row for each bound and mean.
+        bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]
+        sizes = sorted({facts.max_tokens, *(bound for bound in bounds if bound < facts.max_tokens)})
+        tokens = np.repeat(sizes, len(self._means))
+        noise, _, pieces = self._counts(
+            tokens, np.full_like(tokens, facts.max_documents), np.tile(self._means, len(sizes))
+        )
+        worst, markers = int((noise + pieces).argmax()), int(pieces.max())
+        needed = int((noise + pieces)[worst]) + self._layout.ends
+        row = f"a row of {tokens[worst]} tokens in {facts.max_documents} documents"
         if self.target_length is not None and needed > self.target_length:
             raise FarspanError(
-                f"span: option target_length is {self.target_length}, but {row}, {noise.max()} of them hidden, may "
+                f"span: option target_length is {self.target_length}, but {row}, {noise[worst]} of them hidden, may "
                 f"need {needed}; raise target_length to {needed}, or give fit=reduce to hide fewer tokens"
             )
         if self.sentinels is not None and markers > self.sentinels:
+            row = f"a row of {tokens[pieces.argmax()]} tokens in {facts.max_documents} documents"
             raise FarspanError(
                 f"span: option sentinels is {self.sentinels}, but {row} may need {markers}; raise sentinels to "
                 f"{markers}, or give null to reserve as many as it takes"
@@ -150,7 +165,17 @@ class Span:
         starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
         pieces = np.empty(len(batch), np.int64)
         documents = columns(batch.document_starts)
-        draw_spans(id_keys(key, ids), tokens, noise, spans, documents, starts, lengths, pieces)
+        draw_spans(
+            id_keys(key, ids),
+            tokens,
+            noise,
+            spans,
+            PLACEMENTS.index(self.placement),
+            documents,
+            starts,
+            lengths,
+            pieces,
+        )
         total = int(pieces.sum())
         return MaskBatch(
             batch.sequence_ids,
@@ -174,12 +199,16 @@ class Span:
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hidden tokens, spans, and spans at most once borders have cut them; int64 like ``tokens`` and ``parts``."""
+        """Hidden tokens, spans, and spans at most once they are cut; int64 like ``tokens`` and ``parts``."""
+
+        def spans(noise: np.ndarray) -> np.ndarray:
+            return span_counts(tokens, noise, means, self.placement == "free")
 
         def pieces(noise: np.ndarray) -> np.ndarray:
-            return np.minimum(noise, span_counts(tokens, noise, means) + np.maximum(parts - 1, 0))
+            # Every border may cut one, and so may the end of a row that is rolled.
+            return np.minimum(noise, spans(noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
 
-        noise = noise_counts(tokens, self.density)
+        noise = noise_counts(tokens, self._densities(tokens))
         if self.fit == "reduce":
             # Hidden tokens and their pieces only grow together, so halve the interval that holds the largest fit.
             low, high = np.zeros_like(noise), noise
@@ -188,18 +217,28 @@ class Span:
                 fits = middle + pieces(middle) + self._layout.ends <= self.target_length
                 low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
             noise = low
-        return noise, span_counts(tokens, noise, means), pieces(noise)
+        return noise, spans(noise), pieces(noise)
+
+    def _densities(self, tokens: np.ndarray) -> np.ndarray | float:
+        if isinstance(self.density, float):
+            return self.density
+        bounds, densities = np.array(self.density).T
+        return densities[np.searchsorted(bounds, tokens).clip(max=len(bounds) - 1)]
 
 
-def noise_counts(tokens: np.ndarray, density: float) -> np.ndarray:
+def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
     """Tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least one, never all, none of fewer than two."""
     return np.maximum(np.clip(np.rint(tokens * density), 1, tokens - 1), 0).astype(np.int64)
 
 
-def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float) -> np.ndarray:
-    """Spans that ``noise`` hidden tokens make, ``(n,)`` int64: never more than visible ones between them."""
+def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
+    """Spans that ``noise`` hidden tokens make, ``(n,)`` int64: never more than visible ones part.
+
+    Args:
+        free: a row may start and end with a span, so that there may be one more.
+    """
     spans = np.maximum(np.rint(noise / means), noise > 0)
-    return np.minimum(spans, tokens - noise).astype(np.int64)
+    return np.minimum(spans, tokens - noise + free).astype(np.int64)
 
 
 def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
@@ -227,3 +266,17 @@ def tokens_for(input_length: int, density: float, mean: float) -> int:
     source, target = span_lengths(tokens, density, mean)
     # T5's helper: with half of the text hidden, source and target are to be equally long.
     return tokens - 1 if density == 0.5 and target > source else tokens
+
+
+def _is_density(value: object) -> bool:
+    return is_number(value) and 0 < value < 1  # type: ignore[operator]
+
+
+def _is_schedule(value: object) -> bool:
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 and _is_density(pair[1]) for pair in value):
+        return False
+    bounds = [pair[0] for pair in value]
+    whole = all(is_number(bound) and bound == int(bound) and bound >= 1 for bound in bounds)
+    return whole and bounds == sorted(set(bounds))

@@ -1,0 +1,172 @@
+"""Where spans of span corruption lie: exact distributions of every placement, and numpy's own draws."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from corpora.keyed import id_keys, make_key
+from objectives.span import Span, noise_counts, span_counts
+from tests.factories import make_sequences
+
+KEY = make_key(0, "test")
+
+
+def compositions(items: int, parts: int) -> list[tuple[int, ...]]:
+    if parts == 1:
+        return [(items,)]
+    return [(first, *rest) for first in range(1, items - parts + 2) for rest in compositions(items - first, parts - 1)]
+
+
+@pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (12, 6, 3), (9, 2, 2), (10, 8, 1)])
+def test_places_are_uniform_over_all_pairs_of_compositions(tokens, noise, spans):
+    rows = 40_000
+    masks = Span(density=noise / tokens, mean_span_lengths=noise / spans).mask(make_sequences([tokens] * rows), KEY)
+    starts = masks.span_starts.values.reshape(rows, spans)
+    sizes = masks.span_lengths.values.reshape(rows, spans)
+    visible = starts - np.concatenate([np.zeros((rows, 1), int), (starts + sizes)[:, :-1]], axis=1)
+    seen = Counter(map(tuple, np.concatenate([visible, sizes], axis=1).tolist()))
+    expected = {
+        (*shown, *hidden) for shown in compositions(tokens - noise, spans) for hidden in compositions(noise, spans)
+    }
+    assert set(seen) == expected
+    if len(expected) > 1:
+        assert stats.chisquare(list(seen.values())).pvalue > 1e-4
+
+
+def hidden_rows(masks, tokens: int) -> np.ndarray:
+    """``(n, tokens)`` bool, for rows of equal length."""
+    hidden = np.zeros((len(masks), tokens), bool)
+    for row in range(len(masks)):
+        for start, size in zip(masks.span_starts[row], masks.span_lengths[row], strict=True):
+            hidden[row, start : start + size] = True
+    return hidden
+
+
+def patterns(hidden: np.ndarray) -> Counter:
+    return Counter(map(tuple, hidden.tolist()))
+
+
+def t5_patterns(tokens: int, noise: int, spans: int) -> Counter:
+    """Every row of T5's, each once."""
+    return Counter(
+        tuple(flag for pair in zip(shown, hidden, strict=True) for flag in [False] * pair[0] + [True] * pair[1])
+        for shown in compositions(tokens - noise, spans)
+        for hidden in compositions(noise, spans)
+    )
+
+
+def check_frequencies(seen: Counter, weights: Counter) -> None:
+    assert set(seen) == set(weights)
+    rows, total = sum(seen.values()), sum(weights.values())
+    if len(weights) > 1:
+        expected = [rows * weight / total for weight in weights.values()]
+        assert stats.chisquare([seen[pattern] for pattern in weights], expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (9, 2, 2), (10, 8, 1), (2, 1, 1), (6, 3, 3)])
+def test_rolled_rows_are_t5s_turned_by_any_offset(tokens, noise, spans):
+    objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="rolled")
+    masks = objective.mask(make_sequences([tokens] * 20_000), KEY)
+    weights: Counter = Counter()
+    for pattern in t5_patterns(tokens, noise, spans):
+        for offset in range(tokens):
+            weights[tuple(np.roll(pattern, offset).tolist())] += 1
+    check_frequencies(patterns(hidden_rows(masks, tokens)), weights)
+    # A span over both ends is two, and no more: otherwise spans never touch.
+    hidden = hidden_rows(masks, tokens)
+    begins = (hidden & ~np.roll(hidden, 1, axis=1) | (np.arange(tokens) == 0) & hidden).sum(axis=1)
+    assert np.array_equal(masks.span_starts.lengths, begins)
+
+
+def test_rolled_rows_hide_every_place_alike():
+    """Without it, a row with a single span hides its end and nothing else."""
+    rows = make_sequences([40] * 20_000)
+    hidden = hidden_rows(Span(placement="rolled").mask(rows, KEY), 40)  # six of 40
+    assert min(stats.binomtest(int(count), 20_000, 6 / 40).pvalue for count in hidden.sum(axis=0)) > 1e-4 / 40
+    single = Span(density=0.1, mean_span_lengths=4)
+    assert hidden_rows(single.mask(rows, KEY), 40)[:, 36:].all()
+    assert hidden_rows(Span(**{**single.options, "placement": "rolled"}).mask(rows, KEY), 40).any(axis=0).all()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "noise", "spans"), [(10, 4, 2), (8, 5, 3), (9, 2, 2), (2, 1, 1), (5, 3, 3), (3, 2, 2)]
+)
+def test_free_rows_are_uniform_over_all_placements(tokens, noise, spans):
+    objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="free")
+    masks = objective.mask(make_sequences([tokens] * 20_000), KEY)
+    rows = [tuple(bool(number >> place & 1) for place in range(tokens)) for number in range(1 << tokens)]
+    # Placements of so many spans with a visible token between any two: rows with so many hidden tokens and runs.
+    runs = {row: sum(row[place] and not (place and row[place - 1]) for place in range(tokens)) for row in rows}
+    weights = Counter(row for row in rows if sum(row) == noise and runs[row] == spans)
+    check_frequencies(patterns(hidden_rows(masks, tokens)), weights)
+
+
+@given(
+    st.lists(st.integers(0, 400), min_size=1, max_size=5),
+    st.integers(1, 5),
+    st.floats(0.01, 0.99),
+    st.floats(1, 12),
+    st.sampled_from(["rolled", "free"]),
+    st.integers(0, 2**31),
+)
+def test_other_placements_hide_as_many_tokens_and_touch_at_borders_only(
+    lengths, documents, density, mean, placement, seed
+):
+    batch = make_sequences(lengths, documents, seed=seed)
+    masks = Span(density=density, mean_span_lengths=mean, placement=placement).mask(batch, KEY)
+    for row, length in enumerate(lengths):
+        starts, sizes = masks.span_starts[row].astype(int), masks.span_lengths[row].astype(int)
+        stops = starts + sizes
+        noise = noise_counts(np.array([length]), density)
+        spans = span_counts(np.array([length]), noise, mean, placement == "free")
+        assert sizes.sum() == noise[0]
+        if not len(starts):
+            assert length < 2
+            continue
+        assert starts[0] >= 0
+        assert stops[-1] <= length
+        borders = batch.document_starts[row]
+        touching = stops[:-1][stops[:-1] == starts[1:]]
+        assert set(touching) <= set(borders)
+        assert not any(start < border < stop for start, stop in zip(starts, stops, strict=True) for border in borders)
+        wrapped = placement == "rolled" and starts[0] == 0 and stops[-1] == length
+        assert len(starts) - len(touching) == spans[0] + wrapped
+
+
+def numpy_spans(key: np.ndarray, tokens: int, noise: int, spans: int, placement: str) -> list[int]:
+    """The same draws through numpy's own generator and a Python set: the hidden tokens, ascending."""
+    rng = np.random.Generator(np.random.Philox(key=key))
+
+    def composition(items: int, parts: int) -> np.ndarray:
+        chosen: set[int] = set()
+        for last in range(items - parts, items - 1):
+            gap = int(rng.integers(last + 1))
+            chosen.add(last if gap in chosen else gap)
+        return np.diff([0, *(gap + 1 for gap in sorted(chosen)), items])
+
+    if placement == "free":
+        visible = composition(tokens - noise + 2, spans + 1) - np.eye(spans + 1, dtype=int)[[0, -1]].sum(axis=0)
+    else:
+        visible = composition(tokens - noise, spans)
+    hidden = composition(noise, spans)
+    stops = np.cumsum(visible[:spans] + hidden)
+    places = np.concatenate([np.arange(stop - size, stop) for stop, size in zip(stops, hidden, strict=True)])
+    offset = int(rng.integers(tokens)) if placement == "rolled" else 0
+    return sorted(((places + offset) % tokens).tolist())
+
+
+@pytest.mark.parametrize("placement", ["t5", "rolled", "free"])
+@pytest.mark.parametrize(("tokens", "density", "mean"), [(2, 0.5, 1), (7, 0.4, 1), (64, 0.5, 1), (3000, 0.15, 3)])
+def test_draws_are_numpys(tokens, density, mean, placement):
+    batch = make_sequences([tokens] * 5, seed=tokens)
+    masks = Span(density=density, mean_span_lengths=mean, placement=placement).mask(batch, KEY)
+    hidden = hidden_rows(masks, tokens)
+    for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(5)])):
+        noise = noise_counts(np.array([tokens]), density)
+        spans = span_counts(np.array([tokens]), noise, mean, placement == "free")
+        expected = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement)
+        assert np.flatnonzero(hidden[row]).tolist() == expected
