@@ -56,8 +56,7 @@ def articles() -> Iterator[str]:
 def recombined(documents: list[str], seed: int) -> Iterator[str]:
     """Endless documents of sentences from ``documents``."""
     rng = np.random.default_rng(seed)
-    # white space stays with the sentence before it, so joined sentences read as they did
-    cut = [re.findall(r"\S.*?(?:[.!?](?=\s)\s+|\Z)", document, re.DOTALL) for document in documents]
+    cut = [sentences_of(document) for document in documents]
     sentences = [sentence for document in cut for sentence in document]
     sizes = np.array([len(document) for document in cut if document])
     while True:
@@ -67,6 +66,11 @@ def recombined(documents: list[str], seed: int) -> Iterator[str]:
             pieces += sentences[start : start + run]
             left -= run
         yield "".join(pieces).strip()
+
+
+def sentences_of(document: str) -> list[str]:
+    """White space stays with the sentence before it, so joined sentences read as they did."""
+    return re.findall(r"\S.*?(?:[.!?](?=\s)\s+|\Z)", document, re.DOTALL)
 
 
 def packaged(name: str, path: str) -> str:

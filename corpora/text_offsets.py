@@ -6,19 +6,19 @@ import numba
 import numpy as np
 
 
-def byte_offsets(text: str, characters: np.ndarray) -> np.ndarray:
+def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
     """Where characters begin in ``text.encode()``.
 
     Args:
-        text: without lone surrogates.
-        characters: ``(n,)`` int64, ascending, each from 0 to ``len(text)``.
+        text: without lone surrogates; or its UTF-8.
+        characters: ``(n,)`` int64, ascending, each from 0 to the number of characters.
 
     Returns:
         ``(n,)`` int64.
     """
     if text.isascii():
         return characters
-    return _scan(np.frombuffer(text.encode(), np.uint8), characters)
+    return _scan(np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8), characters)
 
 
 @numba.njit(cache=True)
@@ -27,8 +27,13 @@ def _scan(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
     begun = 0  # characters that begin before ``position``
     position = 0
     for i in range(len(characters)):
-        while position < len(data) and (begun < characters[i] or (data[position] & 0xC0) == 0x80):
-            begun += (data[position] & 0xC0) != 0x80
+        # as many bytes as characters are missing hold no more of them; a loop that only counts becomes vector code
+        while begun < characters[i] and position < len(data):
+            end = min(position + characters[i] - begun, len(data))
+            for byte in data[position:end]:
+                begun += (byte & 0xC0) != 0x80
+            position = end
+        while position < len(data) and (data[position] & 0xC0) == 0x80:
             position += 1
         out[i] = position
     return out

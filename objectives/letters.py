@@ -35,11 +35,10 @@ _KINDS = {"L": LETTER, "N": LETTER, "M": MARK, "Cf": JOINER}
 
 
 @functools.cache
-def ascii_kinds() -> np.ndarray:
-    """``(256,)`` uint8, by byte of UTF-8 in lower case: a to z and 0 to 9 are letters, all else separates."""
-    table = np.zeros(256, np.uint8)
-    table[np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", np.uint8)] = LETTER
-    return table
+def ascii_letters() -> np.ndarray:
+    """``(256,)`` uint8, by byte of UTF-8: an ASCII letter in lower case, a digit, or 0 for what separates words."""
+    lower = bytes(range(256)).lower()  # ASCII only
+    return np.array([byte if byte < 128 and chr(byte).isalnum() else 0 for byte in lower], np.uint8)
 
 
 @functools.cache

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from objectives.words import Words, number
+from objectives.numbering import mixed, number
+from objectives.words import Words
 
 
 class Ngrams(NamedTuple):
@@ -50,16 +51,26 @@ def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
     begins = np.arange(len(values))
     ends = np.minimum(begins + size, len(values))
     if not joints:
-        ids, distinct = number(values, begins, ends, edges)
+        ids, distinct = number(values, begins, ends, _keys(values, begins, ends), 0, edges)
         return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
     read, pieces, owners = _join(values, bounds, words.sentences, size)
     # number() wants a text's n-grams one after the other: its words', then its joints'
     order = np.argsort(owners, kind="stable")
     counts = np.bincount(owners, minlength=len(words.distinct))
-    own, distinct = number(read, order, np.minimum(order + size, len(read)), np.append(0, np.cumsum(counts)))
+    ends = np.minimum(order + size, len(read))
+    own, distinct = number(read, order, ends, _keys(read, order, ends), 0, np.append(0, np.cumsum(counts)))
     ids = np.empty(len(read), np.int32)
     ids[order] = own
     return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
+
+
+@numba.njit(cache=True, nogil=True)
+def _keys(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    keys = np.zeros(len(begins), np.uint64)
+    for i in range(len(begins)):
+        for position in range(begins[i], ends[i]):
+            keys[i] = mixed(keys[i], values[position])
+    return keys
 
 
 @numba.njit(cache=True, nogil=True)

@@ -65,6 +65,18 @@ def _move(
 
 
 @numba.njit(cache=True, nogil=True)
+def _count_all(grams: Ngrams, text: int, left: np.ndarray, worth: np.ndarray) -> int:
+    """Count the n-grams of a text into ``left``; what they are worth."""
+    left[: grams.distinct[text]] = 0
+    for position in range(grams.edges[text], grams.edges[text + 1] - grams.size + 1):
+        left[grams.ids[position]] += 1
+    total = 0
+    for gram in range(grams.distinct[text]):
+        total += worth[left[gram]]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
 def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
     """Float64 scores of all runs of ``sizes[i]`` sentences of text i, in order; with joints, of one sentence."""
     ids, bounds, worth, reach = grams.ids, grams.bounds, measure.worth, grams.size - 1
@@ -74,9 +86,8 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
     run = 0
     for text in range(len(grams.distinct)):
         taken[: grams.distinct[text]] = 0
-        left[: grams.distinct[text]] = 0
         begin, end = grams.edges[text], grams.edges[text + 1] - reach  # where the text's n-grams begin
-        shared, by_taken, by_left = _move(ids, begin, end, 0, -1, taken, left, worth)
+        shared, by_taken, by_left = 0, 0, _count_all(grams, text, left, worth)
         for newest in range(grams.sentences[text], grams.sentences[text + 1]):
             a, b = bounds[newest], bounds[newest + 1] - reach
             effect = _move(ids, a, b, 1, 1, taken, left, worth)
@@ -127,15 +138,13 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
     Returns:
         their scores, float64.
     """
-    ids, worth, reach = grams.ids, measure.worth, grams.size - 1
+    worth = measure.worth
     scores = np.empty(len(order), np.float64)
     for text in range(len(grams.distinct)):
         first, last = grams.sentences[text], grams.sentences[text + 1]
         index = _index(grams, text)
-        taken, left = np.zeros(grams.distinct[text], np.int64), np.zeros(grams.distinct[text], np.int64)
-        shared, by_taken, by_left = _move(
-            ids, grams.edges[text], grams.edges[text + 1] - reach, 0, -1, taken, left, worth
-        )
+        taken, left = np.zeros(grams.distinct[text], np.int64), np.empty(grams.distinct[text], np.int64)
+        shared, by_taken, by_left = 0, 0, _count_all(grams, text, left, worth)
         effects = np.zeros((last - first, 3), np.int64)
         for entry in range(len(index.grams)):
             gram, count = index.grams[entry], index.counts[entry]
@@ -146,16 +155,23 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
         for step in range(offsets[text], offsets[text + 1]):
             best, choice = -1.0, -1
             for sentence in range(last - first):
-                if not gone[sentence]:
-                    more = effects[sentence]
-                    score = _f1(shared + more[0], by_taken + more[1], by_left + more[2], measure)
-                    if score > best or (later and score == best):
-                        best, choice = score, sentence
+                if gone[sentence]:
+                    continue
+                own, both = (
+                    shared + effects[sentence, 0],
+                    by_taken + by_left + effects[sentence, 1] + effects[sentence, 2],
+                )
+                # F1 is 2 shared / both sides or less; most sentences are seen to be worse without a division, which
+                # is left to those that are so up to rounding
+                if 2.0 * own < best * (1 - 1e-6) * both:
+                    continue
+                score = _f1(own, by_taken + effects[sentence, 1], by_left + effects[sentence, 2], measure)
+                if score > best or (later and score == best):
+                    best, choice = score, sentence
             order[step], scores[step], gone[choice] = choice, best, True
-            more = effects[choice]
-            shared, by_taken, by_left = shared + more[0], by_taken + more[1], by_left + more[2]
-            for entry in range(index.bounds[choice], index.bounds[choice + 1]):
-                _take(index, entry, gone, taken, left, worth, effects)
+            more, own, rest = effects[choice, 0], effects[choice, 1], effects[choice, 2]
+            shared, by_taken, by_left = shared + more, by_taken + own, by_left + rest
+            _take(index, choice, gone, taken, left, worth, effects)
     return scores
 
 
@@ -210,30 +226,34 @@ def _index(grams: Ngrams, text: int) -> Index:
 @numba.njit(cache=True, nogil=True)
 def _take(
     index: Index,
-    entry: int,
+    choice: int,
     gone: np.ndarray,
     taken: np.ndarray,
     left: np.ndarray,
     worth: np.ndarray,
     effects: np.ndarray,
 ) -> None:
-    """Count an entry's n-gram as taken, and renew the effects of the sentences that hold it too."""
-    gram, count = index.grams[entry], index.counts[entry]
-    old_taken, old_left = taken[gram], left[gram]
-    new_taken, new_left = old_taken + count, old_left - count
-    taken[gram], left[gram] = new_taken, new_left
-    for more in range(1, min(index.most[gram], new_left) + 1):
-        if _effect(old_taken, old_left, more, more, worth) != _effect(new_taken, new_left, more, more, worth):
-            break
-    else:
-        return
-    for holder in index.holders[index.starts[gram] : index.starts[gram + 1]]:
-        sentence, more = index.sentences[holder], index.counts[holder]
-        if not gone[sentence]:
-            old = _effect(old_taken, old_left, more, more, worth)
-            new = _effect(new_taken, new_left, more, more, worth)
-            for i in range(3):
-                effects[sentence, i] += new[i] - old[i]
+    """Count a sentence's n-grams as taken, and renew the effects of the sentences that hold them too."""
+    for entry in range(index.bounds[choice], index.bounds[choice + 1]):
+        gram, count = index.grams[entry], index.counts[entry]
+        old_taken, old_left = taken[gram], left[gram]
+        new_taken, new_left = old_taken + count, old_left - count
+        taken[gram], left[gram] = new_taken, new_left
+        most = min(index.most[gram], new_left)
+        # where neither one more nor the most that a sentence holds does anything else than before, nothing between does
+        if _effect(old_taken, old_left, most, most, worth) == _effect(new_taken, new_left, most, most, worth) and (
+            most <= 1 or _effect(old_taken, old_left, 1, 1, worth) == _effect(new_taken, new_left, 1, 1, worth)
+        ):
+            continue
+        for place in range(index.starts[gram], index.starts[gram + 1]):
+            holder = index.holders[place]
+            sentence, more = index.sentences[holder], index.counts[holder]
+            if not gone[sentence]:
+                old = _effect(old_taken, old_left, more, more, worth)
+                new = _effect(new_taken, new_left, more, more, worth)
+                effects[sentence, 0] += new[0] - old[0]
+                effects[sentence, 1] += new[1] - old[1]
+                effects[sentence, 2] += new[2] - old[2]
 
 
 @numba.njit(cache=True, nogil=True)

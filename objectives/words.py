@@ -17,9 +17,11 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.text_offsets import byte_offsets
-from objectives.letters import JOINER, LETTER, SEPARATOR, SINGLE, ascii_kinds, unicode_kinds
+from objectives.letters import JOINER, LETTER, SEPARATOR, SINGLE, ascii_letters, unicode_kinds
+from objectives.numbering import mixed, number, renumber
 
 WORDS = ("rouge", "unicode")
+_8, _56 = np.uint64(8), np.uint64(56)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,6 @@ def split_words(
     if words not in WORDS:
         raise FarspanError(f"words is {words!r}; give one of {', '.join(WORDS)}")
     by_bytes = words == "rouge"
-    kinds = ascii_kinds() if by_bytes else unicode_kinds()
     encoded, starts = [_encode(" ".join(sorted(stopwords)), np.zeros(1, np.int64), by_bytes)[0]], []
     for row, text in enumerate(texts):
         data, begins = _encode(text, sentence_starts[row], by_bytes)
@@ -83,13 +84,17 @@ def split_words(
     sentences = sentence_starts.compact().offsets
     filled = np.append(True, sentence_starts.lengths > 0)
     last[sentences[filled]] = ends[filled]
-    begins, stops, sizes = _split(letters, kinds, first, last)
+    if by_bytes:
+        letters, begins, stops, keys, sizes = _split_ascii(letters, ascii_letters(), first, last)
+    else:
+        begins, stops, keys, sizes = _split_unicode(letters, unicode_kinds(), first, last)
+    exact = 8 if by_bytes else 0
     edges = np.cumsum(sizes)[sentences]  # (texts + 1,) words at which the texts begin and end
     if stem:
-        ids, _ = number(letters, begins, stops, edges[[0, -1]])
-        ids, distinct = _renumber(_stemmed(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
+        ids, _ = number(letters, begins, stops, keys, exact, edges[[0, -1]])
+        ids, distinct = renumber(_stemmed(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
     else:
-        ids, distinct = number(letters, begins, stops, edges)
+        ids, distinct = number(letters, begins, stops, keys, exact, edges)
     sizes = sizes[1:]
     if stopwords:
         rows = np.repeat(np.arange(len(sizes)), sizes)[ids >= 0]
@@ -112,32 +117,61 @@ def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
     rows = tokens.cut(np.arange(len(tokens)), first, tokens.lengths - first)
     begins = starts.values + np.repeat(rows.offsets[:-1] - first, starts.lengths)
     offsets = np.append(begins, rows.offsets[-1]).astype(np.int64)
-    ids, distinct = _renumber(rows.values, rows.offsets)
+    ids, distinct = renumber(rows.values, rows.offsets)
     return Words(Ragged(ids, offsets), starts.offsets, distinct)
 
 
 def _encode(text: str, starts: np.ndarray, by_bytes: bool) -> tuple[bytes, np.ndarray]:
-    """``text`` in lower case as UTF-32, or as UTF-8 where only ASCII letters are; and where ``starts`` are in that."""
-    if "\u0130" in text:  # alone among all characters it becomes two: i and a combining dot
+    """``text`` as UTF-8, or in lower case as UTF-32; and where the characters ``starts`` are in that."""
+    if "\u0130" in text:  # alone among all characters it becomes two in lower case: i and a combining dot
         starts = starts + np.searchsorted([match.start() for match in re.finditer("\u0130", text)], starts)
         text = text.replace("\u0130", "i\u0307")
     if by_bytes:
-        text = text.replace("\u212a", "k")  # the Kelvin sign, the other letter whose lower case is ASCII
-        return text.encode().lower(), byte_offsets(text, starts)
+        data = text.replace("\u212a", "k").encode()  # the Kelvin sign, the other one whose lower case is ASCII
+        return data, byte_offsets(data, starts)
     return text.lower().encode("utf-32-le"), starts
 
 
 @numba.njit(cache=True, nogil=True)
-def _split(
-    letters: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Words of the sentences ``letters[first[i]:last[i]]``.
+def _split_ascii(
+    data: np.ndarray, folded: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Words of the sentences ``data[first[i]:last[i]]``, runs of bytes that ``folded`` gives letters for.
+
+    It writes at every byte what would be the word if it ended there, and never branches: no processor foresees where
+    words end.
 
     Returns:
-        for each word its first letter and the end of its last one; for each sentence its number of words.
+        all letters in lower case; for each word its first, the end of its last, and a key: of equal words equal, and
+        of different words of up to 8 letters different; for each sentence its number of words.
     """
+    letters = np.empty(len(data), np.uint8)
+    room = len(data) // 2 + len(first) + 1
+    begins, ends, keys = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.uint64)
+    sizes = np.empty(len(first), np.int64)
+    word = 0
+    for sentence in range(len(first)):
+        before, begin, key, inside = word, 0, np.uint64(0), False
+        for position in range(first[sentence], last[sentence]):
+            letter = folded[data[position]]
+            letters[position] = letter
+            begin = begin if inside else position
+            word += inside and letter == 0
+            inside = letter > 0
+            key = ((key << _8 | key >> _56) ^ np.uint64(letter)) if inside else np.uint64(0)
+            begins[word], ends[word], keys[word] = begin, position + 1, key
+        word += inside
+        sizes[sentence] = word - before
+    return letters, begins[:word], ends[:word], keys[:word], sizes
+
+
+@numba.njit(cache=True, nogil=True)
+def _split_unicode(
+    letters: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Words of the sentences ``letters[first[i]:last[i]]``; returns as ``_split_ascii``, with keys that hash."""
     begins, ends = np.empty(len(letters), np.int64), np.empty(len(letters), np.int64)
-    sizes = np.zeros(len(first), np.int64)
+    keys, sizes = np.empty(len(letters), np.uint64), np.zeros(len(first), np.int64)
     word = 0
     for sentence in range(len(first)):
         before, state = word, SEPARATOR
@@ -145,96 +179,16 @@ def _split(
             kind = kinds[letters[position]]
             if kind == SEPARATOR:
                 state = SEPARATOR
-            elif kind == SINGLE or (kind == LETTER and state != LETTER):
-                begins[word], ends[word] = position, position + 1
+                continue
+            if kind == SINGLE or (kind == LETTER and state != LETTER):
+                begins[word], keys[word] = position, 0
                 word += 1
                 state = kind
-            elif kind != JOINER and state != SEPARATOR:
+            if kind != JOINER and state != SEPARATOR:
                 ends[word - 1] = position + 1
+                keys[word - 1] = mixed(keys[word - 1], letters[position])
         sizes[sentence] = word - before
-    return begins[:word], ends[:word], sizes
-
-
-# FNV-1a, 64 bits; and 2**64 / golden ratio, whose product spreads a hash over the highest bits
-_BASIS, _PRIME, _SPREAD = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
-
-
-@numba.njit(cache=True, nogil=True)
-def number(
-    letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, edges: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Number the words of each text by first occurrence: open addressing, words compared letter by letter.
-
-    Args:
-        letters: of any integer type.
-        begins, ends: word i is ``letters[begins[i]:ends[i]]``; words before ``edges[0]`` are stopwords.
-        edges: ``(texts + 1,)`` words at which the texts begin and end.
-
-    Returns:
-        ``(edges[-1] - edges[0],)`` int32 ids of the texts' words, -1 for stopwords, and ``(texts,)`` int64, the number
-        of ids that each text has.
-    """
-    stop = edges[0]
-    bits = 4
-    for text in range(len(edges) - 1):
-        while 1 << bits < 2 * (stop + edges[text + 1] - edges[text]):
-            bits += 1
-    shift, around = np.uint64(64 - bits), (1 << bits) - 1
-    places = np.empty(1 << bits, np.int64)  # the first word that fell into each place
-    owners = np.full(1 << bits, -1, np.int64)  # the text that this was in
-    numbers = np.empty(1 << bits, np.int32)
-    hashes = np.empty(edges[-1], np.uint64)
-    for word in range(edges[-1]):
-        value = _BASIS
-        for position in range(begins[word], ends[word]):
-            value = (value ^ np.uint64(letters[position])) * _PRIME
-        hashes[word] = value * _SPREAD
-    ids = np.empty(edges[-1] - stop, np.int32)
-    distinct = np.zeros(len(edges) - 1, np.int64)
-    for text in range(len(distinct)):
-        for step in range(stop + edges[text + 1] - edges[text]):
-            word = step if step < stop else edges[text] + step - stop
-            begin, length = begins[word], ends[word] - begins[word]
-            place = np.int64(hashes[word] >> shift)
-            while owners[place] == text:
-                other = places[place]
-                same = hashes[other] == hashes[word] and ends[other] - begins[other] == length
-                i = 0
-                while same and i < length:
-                    same = letters[begin + i] == letters[begins[other] + i]
-                    i += 1
-                if same:
-                    break
-                place = (place + 1) & around
-            if owners[place] != text:
-                owners[place], places[place], numbers[place] = text, word, -1
-                if step >= stop:
-                    numbers[place] = distinct[text]
-                    distinct[text] += 1
-            if step >= stop:
-                ids[word - stop] = numbers[place]
-    return ids, distinct
-
-
-@numba.njit(cache=True, nogil=True)
-def _renumber(numbers: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number again by first occurrence in each text ``edges[i]:edges[i + 1]``; -1 stays. Returns as ``number``."""
-    most = 0
-    for value in numbers:
-        most = max(most, int(value) + 1)
-    owners, own = np.full(most, -1, np.int64), np.empty(most, np.int32)
-    ids = np.full(len(numbers), -1, np.int32)
-    distinct = np.zeros(len(edges) - 1, np.int64)
-    for text in range(len(distinct)):
-        for position in range(edges[text], edges[text + 1]):
-            value = int(numbers[position])
-            if value < 0:
-                continue
-            if owners[value] != text:
-                owners[value], own[value] = text, distinct[text]
-                distinct[text] += 1
-            ids[position] = own[value]
-    return ids, distinct
+    return begins[:word], ends[:word], keys[:word], sizes
 
 
 def _stemmed(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, ids: np.ndarray) -> np.ndarray:
