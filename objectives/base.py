@@ -31,7 +31,8 @@ class CorpusFacts:
 
     Attributes:
         vocab_size: the tokenizer's.
-        owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``) that the tokenizer fills itself.
+        owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) and other special tokens, by their
+            text, that the tokenizer has itself -> id.
         sequence_length: encoder positions that the corpus was built for: no row, rendered with its separators and its
             begin and end but without any mask, is longer.
         max_tokens: text tokens in the longest row.
@@ -78,7 +79,7 @@ class Objective(Protocol):
         name: the entry point's name.
         options: every option as JSON values; with the seed and a sequence id it determines a mask.
         global_attention: rule of the encoder's global positions: ``none``, ``bos``, ``separators``, ``masked``,
-            ``first_n``, or ``positions`` (the mask rows bring their own).
+            ``masked_and_prefix``, ``first_n``, or ``positions`` (the mask rows bring their own).
     """
 
     @property
