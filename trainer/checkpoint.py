@@ -1,7 +1,8 @@
 """Checkpoints: folders that exist whole or not at all, and are checked byte by byte before they are believed.
 
 ``checkpoints/step-00000030/`` holds ``model.pt``, ``optimizer.pt`` and, written last, ``checkpoint.json`` with the
-sha256 of both, the step, and the identity of the run: what has to be equal for the run to be continued.
+sha256 of both, the step, the identity of the run (what has to be equal for the run to be continued), and the vocabulary
+(what the model's ids mean to those who use it without its data).
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from corpora.errors import FarspanError
 from corpora.files import CountingHash, LocalFiles, temporary_name, write_bytes
 
 FORMAT, VERSION = "farspan.checkpoint", 1
-_MANIFEST = "checkpoint.json"
+MANIFEST = "checkpoint.json"
 _FILES = LocalFiles()
+
+
+class DamagedError(Exception):
+    """A file of a checkpoint is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,13 @@ class Checkpoint:
 
 
 def save_checkpoint(
-    directory: Path, step: int, samples: int, identity: Mapping[str, Any], states: Mapping[str, Any], keep: int
+    directory: Path,
+    step: int,
+    samples: int,
+    identity: Mapping[str, Any],
+    states: Mapping[str, Any],
+    keep: int,
+    vocabulary: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write the checkpoint of ``step``, then delete all but the newest ``keep``.
 
@@ -56,6 +67,7 @@ def save_checkpoint(
         step, samples, identity: as in ``Checkpoint``.
         states: the state dictionaries ``model`` and ``optimizer``.
         keep: at least 1; the one just written always stays.
+        vocabulary: of ``trained_model.vocabulary_of``; decides nothing about the run.
 
     Returns:
         Its folder.
@@ -71,16 +83,17 @@ def save_checkpoint(
         "step": step,
         "samples": samples,
         "identity": identity,
+        "vocabulary": vocabulary,
         "files": files,
     }
-    write_bytes(_FILES, str(temporary / _MANIFEST), json.dumps(manifest, indent=1).encode())
+    write_bytes(_FILES, str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
     _sync_folder(temporary)
     if path.exists():  # only a damaged one can be in the way: a whole one would have been continued from
         os.replace(path, temporary_name(str(path)))
     os.replace(temporary, path)
     _sync_folder(directory)
     _sweep(directory)
-    for old in _newest_first(directory)[keep:]:
+    for old in newest_first(directory)[keep:]:
         if old != path:
             shutil.rmtree(old)
     return path
@@ -97,7 +110,7 @@ def load_newest(directory: Path, identity: Mapping[str, Any], report: Callable[[
     Raises:
         FarspanError: every checkpoint is damaged, or the newest whole one belongs to another run.
     """
-    paths = _newest_first(directory)
+    paths = newest_first(directory)
     for path in paths:
         fault = find_fault(path)
         if fault is None:
@@ -119,25 +132,66 @@ def find_fault(path: Path) -> str | None:
         FarspanError: a format or version that this farspan does not know.
     """
     try:
-        manifest = json.loads((path / _MANIFEST).read_bytes())
-        files = manifest["files"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"{_MANIFEST}: {error}"
-    if (manifest.get("format"), manifest.get("format_version")) != (FORMAT, VERSION):
-        raise FarspanError(
-            f"{path}: format {manifest.get('format')!r} version {manifest.get('format_version')!r}; this farspan reads "
-            f"{FORMAT!r} version {VERSION}; use the farspan that wrote it"
-        )
-    for name, facts in files:
-        file = path / name
-        if not file.is_file():
-            return f"{name} is missing"
-        if file.stat().st_size != facts["bytes"]:
-            return f"{name} has {file.stat().st_size} bytes, not {facts['bytes']}"
-        with file.open("rb") as opened:
-            if file_digest(opened, "sha256").hexdigest() != facts["sha256"]:
-                return f"{name} has another sha256 than was written"
+        for name, facts in read_manifest(path)["files"].items():
+            check_file(path / name, facts)
+    except DamagedError as error:
+        return str(error)
     return None
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The ``checkpoint.json`` of a checkpoint.
+
+    Raises:
+        DamagedError: there is none, or it cannot be read.
+        FarspanError: a format or version that this farspan does not know.
+    """
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        found = manifest["format"], manifest["format_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{MANIFEST}: {error}") from None
+    if found != (FORMAT, VERSION):
+        raise FarspanError(
+            f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
+            "the farspan that wrote it"
+        )
+    return manifest
+
+
+def check_file(file: Path, facts: Mapping[str, Any]) -> None:
+    """Compare a file with its ``bytes`` and ``sha256`` in the manifest.
+
+    Raises:
+        DamagedError: it is missing or another.
+    """
+    if not file.is_file():
+        raise DamagedError(f"{file.name} is missing")
+    if file.stat().st_size != facts["bytes"]:
+        raise DamagedError(f"{file.name} has {file.stat().st_size} bytes, not {facts['bytes']}")
+    with file.open("rb") as opened:
+        if file_digest(opened, "sha256").hexdigest() != facts["sha256"]:
+            raise DamagedError(f"{file.name} has another sha256 than was written")
+
+
+def load_state(file: Path) -> dict[str, Any]:
+    """A state dictionary, on the CPU.
+
+    Raises:
+        FarspanError: it holds more than tensors and numbers.
+    """
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise FarspanError(
+            f"{file.parent} holds more than tensors and numbers ({error}); use a checkpoint of farspan"
+        ) from None
+
+
+def newest_first(directory: Path) -> list[Path]:
+    """The checkpoints in a directory, whole or not."""
+    found = [path for path in directory.glob("step-*") if path.name[5:].isdigit()]
+    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
 
 
 def _save(path: Path, state: Any) -> dict[str, Any]:
@@ -148,16 +202,8 @@ def _save(path: Path, state: Any) -> dict[str, Any]:
 
 
 def _load(path: Path) -> Checkpoint:
-    manifest = json.loads((path / _MANIFEST).read_bytes())
-    try:
-        states = {
-            name: torch.load(path / f"{name}.pt", map_location="cpu", weights_only=True)
-            for name in ("model", "optimizer")
-        }
-    except UnpicklingError as error:
-        raise FarspanError(
-            f"{path} holds more than tensors and numbers ({error}); use a checkpoint of farspan"
-        ) from None
+    manifest = read_manifest(path)
+    states = {name: load_state(path / f"{name}.pt") for name in ("model", "optimizer")}
     return Checkpoint(path, manifest["step"], manifest["samples"], manifest["identity"], **states)
 
 
@@ -183,11 +229,6 @@ def _sweep(directory: Path) -> None:
     """Delete what a killed writer left behind, and what was put aside."""
     for abandoned in directory.glob("*.tmp-*"):
         shutil.rmtree(abandoned)
-
-
-def _newest_first(directory: Path) -> list[Path]:
-    found = [path for path in directory.glob("step-*") if path.name[5:].isdigit()]
-    return sorted(found, key=lambda path: int(path.name[5:]), reverse=True)
 
 
 def _sync_folder(path: Path) -> None:

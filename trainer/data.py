@@ -21,10 +21,12 @@ class Source(Protocol):
     Attributes:
         fingerprint: equal for two sources exactly if they render the same examples; checked on resume.
         special: the special tokens, and the vocabulary that the model needs.
+        tokenizer_fingerprint: of the tokenizer whose ids the examples hold.
     """
 
     fingerprint: str
     special: SpecialTokens
+    tokenizer_fingerprint: str
 
     def __len__(self) -> int: ...
 

@@ -30,6 +30,7 @@ class MaskedCorpus:
     Attributes:
         fingerprint: sha256 of what determines the examples.
         special: the special tokens that rendering emits.
+        tokenizer_fingerprint: of the corpus's tokenizer.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class MaskedCorpus:
     ) -> None:
         self._corpus, self._objective, self._masks = corpus, objective, masks
         self.special = special
+        self.tokenizer_fingerprint: str = corpus.manifest.tokenizer["fingerprint"]
         shards = [shard.sha256 for shard in corpus.manifest.shards]
         tools = dict(getattr(objective, "tools", {}))
         text = json.dumps([shards, objective.name, dict(objective.options), dict(special.ids), tools, masks_identity])

@@ -20,6 +20,7 @@ from trainer.metrics import Display, MetricsFile, TensorBoard, Together
 from trainer.model.build import build_model
 from trainer.parallel import apply_activation_checkpointing
 from trainer.recipe import EvaluationConfig, Recipe
+from trainer.trained_model import vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def train(
     apply_activation_checkpointing(model, run.activation_checkpointing)
     trainer = Trainer(model, loader, recipe, device)
     identity = {**recipe.identity(), "corpus": {"fingerprint": source.fingerprint, "sequences": len(source)}}
+    vocabulary = vocabulary_of(source)
 
     display = Display(run.steps, run.log_every, console)
     checkpoints = directory / "checkpoints"
@@ -83,9 +85,8 @@ def train(
                 metrics.write({"step": step, "held_out_loss": loss})
                 display.say(f"step {step}  held-out loss {loss:.4f}")
             if ending or stop.asked or step % run.checkpoint_every == 0:
-                path = save_checkpoint(
-                    checkpoints, step, step * run.batch_size, identity, trainer.states(), run.keep_checkpoints
-                )
+                samples, kept = step * run.batch_size, run.keep_checkpoints
+                path = save_checkpoint(checkpoints, step, samples, identity, trainer.states(), kept, vocabulary)
                 if stop.asked:
                     display.say(f"stopped by {stop.asked} after step {step}; the same command goes on from {path}")
     return Outcome(trainer.step, trainer.step == run.steps)

@@ -78,7 +78,7 @@ def test_a_signal_is_a_checkpoint_after_the_update(tmp_path, number):
 
         def examples(self, indices):
             self.calls += 1
-            if self.calls == 11:  # 1 when the run opens, then 3 micro-batches a step: in the fourth step
+            if self.calls == 12:  # 2 when the run opens, then 3 micro-batches a step: in the fourth step
                 os.kill(os.getpid(), number)
             return super().examples(indices)
 

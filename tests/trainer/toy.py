@@ -21,7 +21,7 @@ class ToySource:
 
     def __init__(self, size: int = 50, encoder_only: bool = False, fingerprint: str = "toy") -> None:
         self.size, self.encoder_only = size, encoder_only
-        self.fingerprint, self.special = fingerprint, SPECIAL
+        self.fingerprint, self.special, self.tokenizer_fingerprint = fingerprint, SPECIAL, "toy tokenizer"
 
     def __len__(self) -> int:
         return self.size

@@ -1,0 +1,108 @@
+"""The model of a finished or interrupted run, used without the run: its configuration, its vocabulary, its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from objectives.special_tokens import BEGIN, END, SpecialTokens
+from trainer.checkpoint import MANIFEST, DamagedError, check_file, load_state, newest_first, read_manifest
+from trainer.data import Source
+from trainer.model.config import ModelConfig
+from trainer.settings import parse
+
+_WEIGHTS = "model.pt"
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What a checkpoint says of its model; the weights are not read yet.
+
+    Attributes:
+        path: the checkpoint's folder.
+        config: of the model.
+        tokenizer_fingerprint: of the tokenizer whose ids it knows.
+        special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where texts stood between them.
+        weights_facts: bytes and sha256 of the weights' file.
+    """
+
+    path: Path
+    config: ModelConfig
+    tokenizer_fingerprint: str
+    special: SpecialTokens
+    weights_facts: Mapping[str, Any]
+
+    def weights(self) -> dict[str, Any]:
+        """The state dictionary, on the CPU.
+
+        Raises:
+            FarspanError: the file is damaged or holds more than tensors.
+        """
+        try:
+            check_file(self.path / _WEIGHTS, self.weights_facts)
+        except DamagedError as error:
+            raise FarspanError(f"{self.path} is damaged ({error}); name another checkpoint of its run") from None
+        return load_state(self.path / _WEIGHTS)
+
+
+def vocabulary_of(source: Source) -> dict[str, Any]:
+    """What a checkpoint records of its ids: their tokenizer, every special token, and which of them frame a text."""
+    special, first = source.special, source.examples(np.zeros(1, np.int64))
+    text = first.source_ids[0, : first.source_lengths[0]]
+    edges = {BEGIN: text[:1], END: text[-1:]}
+    return {
+        "tokenizer_fingerprint": source.tokenizer_fingerprint,
+        "special_tokens": dict(special.ids),
+        "frame": [name for name, edge in edges.items() if special.ids.get(name) in edge],
+        "size": special.vocab_size,
+    }
+
+
+def checkpoints_in(path: Path) -> list[Path]:
+    """Of a run's directory or a folder of checkpoints, the newest first; of a checkpoint, itself; else none."""
+    if (path / MANIFEST).is_file():
+        return [path]
+    return newest_first(path / "checkpoints") or newest_first(path)
+
+
+def find_trained(path: Path) -> TrainedModel:
+    """The model of a checkpoint, or of the newest readable one of a run.
+
+    Raises:
+        FarspanError: no readable checkpoint, or one that does not say what its ids mean.
+    """
+    faults = []
+    for checkpoint in checkpoints_in(path):
+        try:
+            manifest = read_manifest(checkpoint)
+        except DamagedError as error:
+            faults.append(f"{checkpoint.name}: {error}")
+            continue
+        vocabulary = manifest.get("vocabulary")
+        if vocabulary is None:
+            raise FarspanError(
+                f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
+                "again with this one"
+            )
+        unseen = {BEGIN, END} - set(vocabulary["frame"])
+        known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
+        return TrainedModel(
+            checkpoint,
+            parse(ModelConfig, _given(manifest["identity"]["model"]), str(checkpoint / MANIFEST), "identity.model"),
+            vocabulary["tokenizer_fingerprint"],
+            SpecialTokens(known, vocabulary["size"]),
+            manifest["files"][_WEIGHTS],
+        )
+    raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
+
+
+def _given(section: Any) -> Any:
+    """A section as a recipe would say it: what is None is left out."""
+    if not isinstance(section, Mapping):
+        return section
+    return {name: _given(value) for name, value in section.items() if value is not None}
