@@ -121,9 +121,16 @@ def make_documents(
     return folder
 
 
-def make_corpus(folder: str, shards: int = 2, documents: int = 40, sequence_length: int = 128, seed: int = 0) -> str:
+def make_corpus(
+    folder: str,
+    shards: int = 2,
+    documents: int = 40,
+    sequence_length: int = 128,
+    seed: int = 0,
+    room_per_document: int = 1,
+) -> str:
     """A corpus of random tokens."""
-    packing = Packing(sequence_length)
+    packing = Packing(sequence_length, room_per_document=room_per_document)
     rng = np.random.default_rng(seed)
     files = LocalFiles()
     tokenizer = small_tokenizer()
