@@ -122,8 +122,10 @@ class Span:
         """Check budgets against the longest rows in the most parts, and number the special tokens.
 
         Raises:
-            FarspanError: a target may not fit ``target_length``, or ``sentinels`` may not suffice.
+            FarspanError: a target may not fit ``target_length``, ``sentinels`` may not suffice, or the corpus left too
+                little room for separators, begin and end.
         """
+        self._layout.check(self.name, facts)
         # All counts grow with parts, and with tokens up to a bound of the schedule: one row for each bound and mean.
         bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]
         sizes = sorted({facts.max_tokens, *(bound for bound in bounds if bound < facts.max_tokens)})

@@ -162,10 +162,11 @@ def numpy_spans(key: np.ndarray, tokens: int, noise: int, spans: int, placement:
 @pytest.mark.parametrize("placement", ["t5", "rolled", "free"])
 @pytest.mark.parametrize(("tokens", "density", "mean"), [(2, 0.5, 1), (7, 0.4, 1), (64, 0.5, 1), (3000, 0.15, 3)])
 def test_draws_are_numpys(tokens, density, mean, placement):
-    batch = make_sequences([tokens] * 5, seed=tokens)
+    rows = 1000 if tokens < 100 else 5
+    batch = make_sequences([tokens] * rows, seed=tokens)
     masks = Span(density=density, mean_span_lengths=mean, placement=placement).mask(batch, KEY)
     hidden = hidden_rows(masks, tokens)
-    for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(5)])):
+    for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(rows)])):
         noise = noise_counts(np.array([tokens]), density)
         spans = span_counts(np.array([tokens]), noise, mean, placement == "free")
         expected = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement)

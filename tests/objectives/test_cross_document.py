@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from corpora.errors import FarspanError
-from corpora.keyed import make_key
+from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
 from objectives.base import CorpusFacts, load_objective
 from objectives.cross_document import CrossDocument
@@ -25,6 +26,7 @@ from tests.toy_tools import TOOLS
 KEY = make_key(0, "test")
 FACTS = CorpusFacts(VOCAB, OWNED, 4096, 4000, 8, room_per_sequence=2, room_per_document=2)
 MASKED, RANDOM, KEPT = IN_SOURCE | IN_TARGET, REPLACED | IN_TARGET, VISIBLE | IN_TARGET
+TEXT_IDS = [number for number in range(VOCAB) if number not in OWNED.values()]
 LIKELY = 1e-4  # chance that a test of right code, run with another seed, would fail
 
 
@@ -109,6 +111,47 @@ def test_global_attention_is_the_published_rule(batch):
             chosen = {place for place, label in enumerate(labels) if label != IGNORED}
             prefix = set(range(len(chosen))) if preset == "code" else set()
             assert {place for place, is_global in enumerate(marked) if is_global} == chosen | prefix
+
+
+def plainly(batch, row, objective, special, shares):
+    """Source, labels and global positions of a row, token by token, with numpy's generators."""
+    layout, identity = objective._layout, [batch.sequence_id(row)]
+    numbers = np.random.Generator(np.random.Philox(key=id_keys(KEY, identity)[0]))
+    others = np.random.Philox(key=id_keys(KEY + b"replacements", identity)[0])
+    source, labels = [special["<bos>"]] if layout.begin else [], [IGNORED] if layout.begin else []
+    borders = [*batch.document_starts[row].tolist(), len(batch.tokens[row])]
+    for start, stop in pairwise(borders):
+        source, labels = [*source, special["<doc-s>"]], [*labels, IGNORED]
+        for token in batch.tokens[row][start:stop].tolist():
+            draw = int(numbers.integers(2**32, dtype=np.uint32)) / 2**32 / 0.15
+            if draw < shares[0]:
+                source.append(special["<mask>"])
+            elif draw < shares[0] + shares[1]:
+                source.append(TEXT_IDS[int(others.random_raw()) % len(TEXT_IDS)])
+            else:
+                source.append(token)
+            labels.append(token if draw < 1 else IGNORED)
+        source, labels = [*source, special["</doc-s>"]], [*labels, IGNORED]
+    source += [special["<eos>"]] if layout.end else []
+    labels += [IGNORED] if layout.end else []
+    asked = sum(label != IGNORED for label in labels)
+    prefix = asked if objective.global_attention == "masked_and_prefix" else 0
+    return source, labels, [place < prefix or label != IGNORED for place, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize("preset", ["paper", "code"])
+def test_a_thousand_rows_equal_a_plain_implementation(preset):
+    sizes = np.random.default_rng(1).integers(0, 80, 1000)
+    batch = make_sequences(sizes, 4)
+    objective = made(preset)
+    special = objective.validate(FACTS)
+    examples = objective.render(batch, objective.mask(batch, KEY), special)
+    for row in range(len(batch)):
+        source, labels, marked = plainly(batch, row, objective, special, objective.treatments)
+        assert examples.source_lengths[row] == len(source)
+        assert examples.source_ids[row, : len(source)].tolist() == source
+        assert examples.labels[row, : len(source)].tolist() == labels
+        assert examples.global_positions[row, : len(source)].tolist() == marked
 
 
 def test_a_row_by_hand():

@@ -216,6 +216,13 @@ def test_target_too_short_names_both_cures():
         objective.validate(facts(16_382, documents=10))
 
 
+def test_a_corpus_without_room_for_separators_is_refused():
+    tight = CorpusFacts(VOCAB, OWNED, 512, 510, 4, room_per_sequence=1, room_per_document=0)
+    with pytest.raises(FarspanError, match="span: puts 1 positions around a sequence and 1 around a document"):
+        Span().validate(tight)
+    Span(separator=None).validate(tight)
+
+
 def test_too_few_sentinels_are_an_error_before_work():
     with pytest.raises(FarspanError, match="raise sentinels to 27"):
         Span(sentinels=26).validate(facts(512, documents=2))
