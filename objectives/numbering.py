@@ -43,7 +43,7 @@ def number(
             distinct[text] = _number_text(letters, begins, ends, keys, exact, stop, edges, text, table, ids)
             if distinct[text] >= 0:
                 break
-            table = _empty_table(2 * len(table.owners))
+            table = _empty_table(4 * len(table.owners))
     return ids[stop:], distinct
 
 
