@@ -29,6 +29,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
+from corpora.tokenizers import Tokenizer
 from objectives.base import CorpusFacts
 from objectives.entities import SpacyRecognizer
 from objectives.examples import Examples
@@ -76,8 +77,8 @@ class EntityPyramid:
         stem: compare words by their Porter stems; for English.
         entity_ties: of entities in equally many documents, the one whose first mention in the row is ``earlier`` or
             ``later`` is walked first.
-        model: name of an installed spaCy model, or its folder, unless ``Tools`` bring a recognizer.
-        entity_labels: kinds of entities that count, as the model names them; None: all, dates and numbers too.
+        model: name of an installed spaCy model, or its folder; not asked where ``Tools`` bring a recognizer.
+        entity_labels: kinds of entities that it is to find; None: all, dates and numbers too.
         mask_token: ``<mask>`` or ``<sent-mask>``.
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``. In the source
             ``<doc-sep>`` stands behind every document.
@@ -200,9 +201,7 @@ class EntityPyramid:
         offsets = masks.span_starts.offsets
         shown = _lowest(draw(key, batch, sentences).sentences[numbers, 0], offsets, self.visible)
         flags = np.where(shown, VISIBLE | IN_TARGET, IN_SOURCE | IN_TARGET).astype(np.uint8)
-        names = pa.array([*mentions.forms, ""], pa.string()).take(
-            pa.array(entities[numbers] % (len(mentions.forms) + 1))
-        )
+        names = pa.array([*mentions.forms, ""], pa.string()).take(pa.array(entities[numbers]))
         masks = replace(
             masks,
             span_flags=Ragged(flags, offsets),
@@ -221,7 +220,7 @@ class EntityPyramid:
         """The text of every row, rows of int32, from what ``render`` gave."""
         return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
-    def _needed_tools(self) -> tuple[Any, EntityRecognizer]:
+    def _needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:
         if self._tools is None or self._tools.recognizer is None:
             raise FarspanError(
                 f"{self.name}: names are read in text, and there is no tokenizer and no recognizer; hand them in by "

@@ -98,7 +98,7 @@ def choose_pyramid(
         ties: of entities in equally many documents comes first whose first mention is the ``earlier`` or the ``later``.
 
     Returns:
-        each row's sentences in the order of choice, and ``(s,)`` int64, the entity that brought a sentence, or -1.
+        each row's sentences in the order of choice, and ``(s,)`` int64, the entity that brought a sentence, E for none.
     """
     row_of_sentence = sentences.text_of_sentence
     numbers = np.arange(len(scores))
@@ -112,7 +112,7 @@ def choose_pyramid(
     asked = entities[(frequency > 1) & (scores[best] > 0)]
     walk = asked[np.lexsort((-asked if ties == "later" else asked, -frequency[asked], row_of_sentence[best[asked]]))]
     brought, turns = np.unique(best[walk], return_index=True)
-    turn, entity = np.full(len(scores), len(walk)), np.full(len(scores), -1)
+    turn, entity = np.full(len(scores), len(walk)), np.full(len(scores), len(entities))
     turn[brought], entity[brought] = turns, walk[turns]
     order = np.lexsort((numbers, -scores, turn, row_of_sentence))
     # A row's sentences are still in its own places, now in the order of choice.

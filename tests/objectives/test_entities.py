@@ -3,6 +3,7 @@
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distribution
 from pathlib import Path
 from subprocess import run
 
@@ -43,6 +44,16 @@ def test_entities_are_those_of_the_whole_model():
     assert all(spans.dtype == np.int64 for spans in found)
     assert names(SpacyRecognizer(MODEL), TEXT)[:3] == ["Barack Obama", "Angela Merkel", "Berlin"]
     assert SpacyRecognizer(MODEL).find([]) == []
+
+
+def test_what_is_found_does_not_depend_on_the_texts_beside_it():
+    path = distribution("gensim").locate_file("gensim/test/test_data/lee_background.cor")
+    texts = path.read_text("utf-8").splitlines()[:20]
+    recognizer = SpacyRecognizer(MODEL)
+    together = recognizer.find([*texts, "The end."])
+    assert all(len(spans) > 0 for spans in together[:-1])
+    for text, spans in zip(texts, together, strict=False):
+        assert np.array_equal(recognizer.find([text])[0], spans)
 
 
 def test_labels_choose_kinds():
