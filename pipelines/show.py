@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ def show(
         masked = Masked(stored.objective, stored.special_tokens, stored.masks(batch, rows))
     elif choice.objective:
         masked = _draw(corpus, batch, choice)
-    console.print(f"[bold]row {row}[/] of {corpus.folder}, sequence {batch.sequence_id(0).hex()}")
+    console.print(f"[bold]row {row}[/] of {folder}, sequence {batch.sequence_id(0).hex()}")
     _parts(console, batch, None if masked else tokenizer, width)
     if masked:
         _spans(console, batch, masked.masks, tokenizer, width)
@@ -200,11 +201,13 @@ def _parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None =
     count, cluster = len(pieces), int(batch.cluster_ids[0])
     where = "" if cluster == NO_CLUSTER else f", cluster {cluster}"
     _heading(console, f"{count} {'part' if count == 1 else 'parts'}, {len(batch.tokens[0])} tokens{where}")
-    for name, offset, piece, length in zip(*columns, strict=True):
+    most = count if tokenizer else _lines(count, width)
+    for name, offset, piece, length in islice(zip(*columns, strict=True), most):
         style = "bold cyan" if tokenizer else ""
         console.print(Text(f"  {name}: tokens {offset} to {offset + len(piece)} of {length}", style=style))
         if tokenizer:
             console.print(_cut(Text(tokenizer.decode(piece)), width))
+    _more(console, count - most)
 
 
 def _spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer, width: int) -> None:
@@ -227,12 +230,10 @@ def _spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: 
     reasons = list(_reasons(batch, masks, tokenizer))
     if reasons:
         _heading(console, "why")
-        # about a line for each 100 characters shown, so that a cut text has not thousands of reasons
-        most = max(width // 100, 3) if width else len(reasons)
+        most = _lines(len(reasons), width)
         for line in reasons[:most]:
             console.print(line)
-        if len(reasons) > most:
-            console.print(Text(f"  ... and {len(reasons) - most} more", style="dim"))
+        _more(console, len(reasons) - most)
 
 
 def _reasons(batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer) -> Iterator[Text]:
@@ -267,6 +268,16 @@ def _style(flag: int) -> str:
 
 def _heading(console: Console, text: str) -> None:
     console.print(f"\n[bold]{text}[/]")
+
+
+def _lines(count: int, width: int) -> int:
+    """How many of ``count`` lines to print: beside a cut text, one for about 100 characters of it."""
+    return min(count, max(width // 100, 3)) if width else count
+
+
+def _more(console: Console, count: int) -> None:
+    if count:
+        console.print(Text(f"  ... and {count} more", style="dim"))
 
 
 def _cut(text: Text, width: int) -> Text:
