@@ -1,4 +1,4 @@
-"""The commands of the README and of docs/corpora.md are ones that the parser takes; pictures and targets exist."""
+"""The commands of the README and of the guides are ones that the parser takes; pictures and targets exist."""
 
 import re
 import shlex
@@ -10,6 +10,7 @@ from pipelines.commands import build_parser
 from trainer.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
+GUIDES = ("docs/corpora.md", "docs/objectives.md")
 
 
 def lines(page: str) -> list[str]:
@@ -32,8 +33,14 @@ def test_every_job_is_shown():
     assert shown >= {("show",), ("stats",), ("verify",)}
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *lines("docs/corpora.md")])
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, *(line for guide in GUIDES for line in lines(guide) if line.startswith("farspan "))]
+)
 def test_the_parser_takes(command: str):
+    if "--options" in command:  # explains an objective and stops
+        with pytest.raises(SystemExit, match="^0$"):
+            build_parser().parse_args(shlex.split(command)[1:])
+        return
     options = build_parser().parse_args(shlex.split(command)[1:])
     if options.command == "train":
         load_recipe(options.recipe, options.set)
@@ -47,7 +54,7 @@ def test_make_knows_its_targets():
     assert "make test" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/corpora.md"])
+@pytest.mark.parametrize("page", ["README.md", *GUIDES])
 def test_pictures_are_there(page: str):
     pictures = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (ROOT / page).read_text("utf-8"))
     assert pictures

@@ -35,7 +35,7 @@ def test_unknown_names_are_answered_with_the_known_ones(arguments, message):
 def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead):
     objective = load_objective("lead_in", "short")
     assert isinstance(objective, Objective)
-    assert objective.options == {"lead": 2}
+    assert objective.options == {"lead": 2, "whole_words": False}
     special = objective.validate(CorpusFacts(400, OWNED, 128, 120, 3))
     assert special["<gap>"] == 400
     with pytest.raises(FarspanError, match="option lead is 0"):
@@ -47,4 +47,4 @@ def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead)
 def test_another_process_finds_it_too(farspan_lead):
     code = "from objectives.base import load_objective; print(load_objective('lead_in').options)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "{'lead': 8}"
+    assert done.stdout.strip() == "{'lead': 8, 'whole_words': False}"

@@ -1,0 +1,44 @@
+"""docs/objectives.md: its example works, and it names every objective and preset."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.keyed import make_key
+from objectives.base import CorpusFacts, Objective, installed
+from tests.factories import OWNED, VOCAB, make_sequences
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docs" / "objectives.md").read_text("utf-8")
+
+
+def test_the_example_of_an_own_objective_works():
+    block = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[-1]
+    scope: dict[str, Any] = {"__name__": __name__}  # a dataclass looks for its module
+    exec(block, scope)
+    objective = scope["LastSentences"](sentences=3)
+    assert isinstance(objective, Objective)
+    batch = make_sequences([200, 60, 5, 0], 3)
+    special = objective.validate(CorpusFacts(VOCAB, OWNED, 210, 200, 3))
+    masks = objective.mask(batch, make_key(0, "mask"))
+    examples = objective.render(batch, masks, special)
+    assert np.array_equal(examples.source_lengths, masks.source_lengths)
+    assert np.array_equal(examples.target_lengths, masks.target_lengths)
+    assert masks.span_starts.lengths[0] >= 1
+    for row in range(4):
+        borders = [*batch.document_starts[row][1:], batch.tokens.lengths[row]]
+        ends = masks.span_starts[row] + masks.span_lengths[row]
+        assert set(ends.tolist()) <= set(borders)
+        for start in masks.span_starts[row]:
+            assert start in batch.sentence_starts[row]
+
+
+def test_every_objective_and_preset_is_named():
+    for name, entry in installed().items():
+        if entry.value.startswith("objectives."):
+            for word in (name, *entry.load().presets):
+                assert f"`{word}`" in TEXT, word
