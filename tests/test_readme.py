@@ -38,7 +38,7 @@ def test_every_job_is_shown():
 )
 def test_the_parser_takes(command: str):
     if "--options" in command:  # explains an objective and stops
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             build_parser().parse_args(shlex.split(command)[1:])
         return
     options = build_parser().parse_args(shlex.split(command)[1:])

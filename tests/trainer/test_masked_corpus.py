@@ -20,6 +20,10 @@ from corpora.shards import shard_name, write_shard
 from objectives.base import CorpusFacts, load_objective, mask_key
 from objectives.mask_set import MaskSet
 from objectives.masks import MASK_SCHEMA
+from pipelines.engine import Engine
+from pipelines.job import run_job
+from pipelines.mask import Masking, plan
+from tests.artefacts import make_corpus
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
@@ -126,6 +130,30 @@ def test_wrong_sections_are_refused(folders):
     manifest.write_text(manifest.read_text() + "\n")
     with pytest.raises(FarspanError, match="masks of the corpus with manifest sha256"):
         open_source(data, 0)
+
+
+def test_stored_masks_with_other_options_are_those_drawn_with_them(tmp_path, farspan_lead):
+    corpus, masks = make_corpus(str(tmp_path / "corpus")), str(tmp_path / "masks")
+    run_job(plan(Masking(corpus, masks, "lead_in", options={"lead": 6})), Engine(workers=1))
+    data = DataConfig(corpus=corpus, source_length=256, target_length=256)
+    stored = open_source(replace(data, masks=masks), SEED)
+    adjusted = open_source(replace(data, masks=masks, masks_options={"lead": 2}), SEED)
+    drawn = open_source(replace(data, objective=ObjectiveConfig(name="lead_in", options={"lead": 2})), SEED)
+    rows = np.arange(len(stored))[::-3]
+    for field in fields(adjusted.examples(rows)):
+        one, other = (getattr(source.examples(rows), field.name) for source in (adjusted, drawn))
+        np.testing.assert_array_equal(one, other)
+    assert adjusted.examples(rows).target_ids.shape[1] < stored.examples(rows).target_ids.shape[1]
+    assert adjusted.fingerprint != stored.fingerprint
+    with pytest.raises(FarspanError, match="option whole_words of objective lead_in cannot be changed on stored masks"):
+        open_source(replace(data, masks=masks, masks_options={"whole_words": True}), SEED)
+
+
+def test_an_objective_that_reads_text_gets_the_corpus_tokenizer(tmp_path, farspan_lead):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    words = ObjectiveConfig(name="lead_in", preset="words")
+    data = DataConfig(corpus=corpus, source_length=256, target_length=256, objective=words)
+    assert open_source(data, SEED).examples(np.arange(3)).target_lengths.min() > 0
 
 
 def test_runs_on_read_and_on_drawn_masks_are_the_same_run(folders, tmp_path):
