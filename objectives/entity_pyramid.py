@@ -49,13 +49,13 @@ from objectives.options import (
 from objectives.pyramid import choose_pyramid, find_mentions, spaced_words
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
-from objectives.rouge import cluster_scores, sentence_scores
+from objectives.rouge.scores import cluster_scores, sentence_scores
+from objectives.rouge.words import split_words
 from objectives.sentence_selection import Sentences, draw, find_sentences, pick_counts
 from objectives.sentence_texts import decoded_texts
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
 from objectives.target_budget import within_target
 from objectives.tools import EntityRecognizer, Tools
-from objectives.words import split_words
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ from objectives.masks import MaskBatch
 from objectives.options import check, check_choice, check_flag, check_whole, equipped, is_number, options_of
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
-from objectives.rouge import select_greedily, sentence_scores, window_scores
+from objectives.rouge.scores import select_greedily, sentence_scores, window_scores
+from objectives.rouge.words import Words, split_words, token_words
 from objectives.sentence_selection import (
     Choice,
     Draws,
@@ -53,7 +54,6 @@ from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENT
 from objectives.stopwords import english_stopwords, english_stopwords_version
 from objectives.target_budget import within_target
 from objectives.tools import Tools
-from objectives.words import Words, split_words, token_words
 
 # pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256.
 _PEGASUS = {

@@ -2,7 +2,7 @@
 
 A *text* is what its sentences are scored against: a part of a row, or the row as a whole. Sources: Zhang et al. 2020
 (PEGASUS), section 3.1, and the published code, whose six strategies are functions of scores, except the two that choose
-sentences together (greedily, and windows), which ``objectives.rouge`` scores as such.
+sentences together (greedily, and windows), which ``objectives.rouge.scores`` scores as such.
 """
 
 from __future__ import annotations

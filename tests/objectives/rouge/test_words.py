@@ -13,7 +13,7 @@ from rouge_score.tokenizers import DefaultTokenizer
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from objectives.words import Words, split_words, token_words
+from objectives.rouge.words import Words, split_words, token_words
 from tests.objectives.texts import documents, starts_of
 
 TOKENIZERS = {stem: DefaultTokenizer(use_stemmer=stem) for stem in (False, True)}

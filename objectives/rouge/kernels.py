@@ -1,4 +1,4 @@
-"""Compiled loops of ``objectives.rouge``."""
+"""Compiled loops of ``objectives.rouge.scores``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from objectives.lcs import lcs_lengths
-from objectives.ngrams import Ngrams
+from objectives.rouge.lcs import lcs_lengths
+from objectives.rouge.ngrams import Ngrams
 
 
 class Measure(NamedTuple):

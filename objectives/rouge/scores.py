@@ -16,9 +16,9 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from objectives.ngrams import number_ngrams
-from objectives.rouge_kernels import Measure, pick, score_clusters, slide
-from objectives.words import Words
+from objectives.rouge.kernels import Measure, pick, score_clusters, slide
+from objectives.rouge.ngrams import number_ngrams
+from objectives.rouge.words import Words
 
 COUNTS = ("orig", "uniq", "log")
 PRECISIONS = ("float64", "float32")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from objectives.numbering import mixed, number
-from objectives.words import Words
+from objectives.rouge.numbering import mixed, number
+from objectives.rouge.words import Words
 
 
 class Ngrams(NamedTuple):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.sentences import load_splitter
-from objectives.rouge import cluster_scores, select_greedily, sentence_scores, window_scores
-from objectives.words import Words, split_words, token_words
-from tests.objectives.plain_rouge import TOKENIZER, Plain, against_the_rest, of_clusters
+from objectives.rouge.scores import cluster_scores, select_greedily, sentence_scores, window_scores
+from objectives.rouge.words import Words, split_words, token_words
+from tests.objectives.rouge.plain_rouge import TOKENIZER, Plain, against_the_rest, of_clusters
 from tests.objectives.texts import documents, sentences, starts_of
 
 SETTINGS = [(n, counts, single) for n in (1, 2, 3) for counts in ("orig", "uniq", "log") for single in (False, True)]

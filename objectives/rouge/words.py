@@ -1,7 +1,7 @@
 """Words of whole blocks of texts as numbers, without a Python object for any of them.
 
 What a word is follows Google's ``rouge_score``, or Unicode for scripts in which that finds none. Words are told apart
-within a text only: ``objectives.rouge`` compares sentences of one text.
+within a text only: ``objectives.rouge.scores`` compares sentences of one text.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.text_offsets import byte_offsets
-from objectives.letters import JOINER, LETTER, SEPARATOR, SINGLE, ascii_letters, unicode_kinds
-from objectives.numbering import mixed, number, renumber
+from objectives.rouge.letters import JOINER, LETTER, SEPARATOR, SINGLE, ascii_letters, unicode_kinds
+from objectives.rouge.numbering import mixed, number, renumber
 
 WORDS = ("rouge", "unicode")
 _8, _56 = np.uint64(8), np.uint64(56)
@@ -61,7 +61,7 @@ def split_words(
         stopwords: words to leave out, before any stemming; split as the texts are.
         words: ``rouge``: runs of ASCII letters and digits after lowercasing, as in ``rouge_score``'s tokenizer.
             ``unicode``: runs of letters, marks and numbers of any script after lowercasing, with each letter of a
-            script without spaces alone (``objectives.letters``); on ASCII text both are the same.
+            script without spaces alone (``letters``); on ASCII text both are the same.
         stem: take a word of more than three characters by its Porter stem, as ``rouge_score`` does with
             ``use_stemmer=True``; for English.
 

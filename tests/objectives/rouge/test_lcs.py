@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from objectives.lcs import lcs_lengths
+from objectives.rouge.lcs import lcs_lengths
 
 
 def table(one, other):
