@@ -13,6 +13,10 @@ import sys
 SCRIPTS = (
     "reading.py",
     "span_masking.py",
+    "sentence_scores.py",
+    "principal_sentences.py",
+    "entity_pyramid.py",
+    "model_based.py",
     "documents.py",
     "memory.py",
     "chain_building.py",

