@@ -39,7 +39,16 @@ from objectives.examples import Examples
 from objectives.global_attention import global_positions
 from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
-from objectives.options import check, check_choice, check_flag, equipped, is_number, options_of
+from objectives.options import (
+    check,
+    check_chances,
+    check_choice,
+    check_flag,
+    equipped,
+    is_number,
+    normalize,
+    options_of,
+)
 from objectives.reconstruction import reconstruct_labels
 from objectives.rendering import render_labels
 from objectives.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, END, MASK, SpecialTokens
@@ -78,15 +87,12 @@ class CrossDocument:
     }
 
     def __post_init__(self) -> None:
-        chance, shares = self.mlm_probability, self.treatments
+        chance = self.mlm_probability
         check(self, "mlm_probability", is_number(chance) and 0 < chance <= 1, "a number above 0, at most 1")
-        three = isinstance(shares, list | tuple) and len(shares) == 3 and all(map(is_number, shares))
-        valid = three and min(shares) >= 0 and abs(sum(shares) - 1) < 1e-9
-        check(self, "treatments", valid, "three numbers from 0 up that add up to 1: mask, random, as it is")
+        shares = check_chances(self, "treatments", "mask", "random", "as it is")
         check_flag(self, "begin", "end")
         check_choice(self, "global_attention", "none", "bos", "separators", "masked", "masked_and_prefix")
-        object.__setattr__(self, "mlm_probability", float(chance))
-        object.__setattr__(self, "treatments", tuple(map(float, shares)))
+        normalize(self, mlm_probability=float(chance), treatments=shares)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -40,10 +40,10 @@ from objectives.options import (
     check,
     check_choice,
     check_flag,
-    check_share,
     check_whole,
     equipped,
     is_number,
+    normalize,
     options_of,
 )
 from objectives.pyramid import choose_pyramid, find_mentions, spaced_words
@@ -51,7 +51,7 @@ from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
 from objectives.rouge.scores import cluster_scores, sentence_scores
 from objectives.rouge.words import split_words
-from objectives.sentence_selection import Sentences, draw, find_sentences, pick_counts
+from objectives.sentence_selection import Sentences, chosen_spans, draw, find_sentences, pick_counts
 from objectives.sentence_texts import decoded_texts
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
 from objectives.target_budget import within_target
@@ -113,7 +113,7 @@ class EntityPyramid:
 
     def __post_init__(self) -> None:
         check(self, "ratio", is_number(self.ratio) and 0 < self.ratio <= 1, "a number above 0 up to 1")
-        check_share(self, "visible")
+        check(self, "visible", is_number(self.visible) and 0 <= self.visible <= 1, "a number from 0 to 1")
         check_whole(self, "min_words", least=0)
         check_choice(self, "words", "rouge", "unicode")
         check_flag(self, "stem", "begin")
@@ -125,10 +125,8 @@ class EntityPyramid:
         check_choice(self, "mask_token", MASK, SENTENCE_MASK)
         check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
         check_choice(self, "global_attention", "none", "bos", "separators", "masked")
-        # One spelling each, so that equal options draw equal masks.
-        object.__setattr__(self, "ratio", float(self.ratio))
-        object.__setattr__(self, "visible", float(self.visible))
-        object.__setattr__(self, "entity_labels", tuple(sorted(set(labels))) if listed else None)
+        kinds = tuple(sorted(set(labels))) if listed else None
+        normalize(self, ratio=float(self.ratio), visible=float(self.visible), entity_labels=kinds)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -176,25 +174,7 @@ class EntityPyramid:
         mentions = find_mentions(texts, starts, documents, recognizer)
         picks = pick_counts(sentences.sizes, self.ratio, "down", "float64")
         choice, entities = choose_pyramid(scores, mentions, sentences, picks, self.entity_ties)
-        rows = choice.numbers
-        ranks = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], rows.lengths)
-        # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
-        order = np.argsort(rows.values)
-        numbers = rows.values[order]
-
-        def column(values: np.ndarray, dtype: type) -> Ragged:
-            return Ragged(values.astype(dtype), rows.offsets)
-
-        masks = MaskBatch(
-            batch.sequence_ids,
-            column(sentences.starts[numbers], np.int32),
-            column(sentences.lengths[numbers], np.int32),
-            column(np.full(len(numbers), IN_SOURCE | IN_TARGET), np.uint8),
-            source_lengths=np.zeros(len(batch), np.int32),
-            target_lengths=np.zeros(len(batch), np.int32),
-            span_scores=column(choice.scores.values[order], np.float32),
-            span_ranks=column(ranks[order], np.int32),
-        )
+        masks, numbers = chosen_spans(batch, sentences, choice)
         if self.target_length is not None:
             masks = within_target(masks, self.target_length - self._layout.ends, "skip")
             numbers = _numbers_of(masks, sentences)

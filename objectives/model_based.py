@@ -23,7 +23,17 @@ from objectives.global_attention import global_positions
 from objectives.hardest_spans import AGGREGATIONS, keep_hardest, rank_spans, span_losses
 from objectives.layout import Layout
 from objectives.masks import CANDIDATE, IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.options import check, check_choice, check_flag, check_whole, equipped, is_number, options_of
+from objectives.options import (
+    check,
+    check_choice,
+    check_flag,
+    check_numbers,
+    check_whole,
+    equipped,
+    is_number,
+    normalize,
+    options_of,
+)
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_labels, render_sentinels, rendered_lengths
 from objectives.span import Span, noise_counts, span_counts
@@ -92,27 +102,21 @@ class ModelBased:
     }
 
     def __post_init__(self) -> None:
-        given: Any = self.mean_span_lengths
-        means = given if isinstance(given, list | tuple) else [given]
         for option in ("density", "candidate_density"):
             value = getattr(self, option)
             check(self, option, is_number(value) and 0 < value < 1, "a number between 0 and 1")
         at_most = f"at most candidate_density, {self.candidate_density}, or raise that"
         check(self, "density", self.density <= self.candidate_density, at_most)
-        means_valid = len(means) > 0 and all(is_number(mean) and mean >= 1 for mean in means)
-        check(self, "mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
+        means = check_numbers(self, "mean_span_lengths", least=1)
         check_choice(self, "aggregation", *AGGREGATIONS)
         check_choice(self, "sentinel_order", "descending", "ascending")
         check_flag(self, "begin")
         check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
-        # One sentinel with one token between begin and end.
-        check_whole(self, "target_length", 2 + self._layout.ends, null=True)
-        check_whole(self, "sentinels", 1, null=True)
+        check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
+        check_whole(self, "sentinels", least=1, null=True)
         check_choice(self, "global_attention", "none", "bos", "separators", "masked")
-        # One spelling each, so that 5, [5] and [5.0] draw the same candidates.
-        object.__setattr__(self, "density", float(self.density))
-        object.__setattr__(self, "candidate_density", float(self.candidate_density))
-        object.__setattr__(self, "mean_span_lengths", tuple(float(mean) for mean in means))
+        densities = {"density": float(self.density), "candidate_density": float(self.candidate_density)}
+        normalize(self, **densities, mean_span_lengths=means)
 
     @property
     def options(self) -> dict[str, Any]:

@@ -47,15 +47,34 @@ def check_whole(objective: Any, option: str, least: int, null: bool = False) -> 
     check(objective, option, valid or (null and value is None), f"a whole number from {least} up{', or null' * null}")
 
 
-def check_share(objective: Any, option: str, value: object = None) -> None:
-    """A number from 0 to 1; ``value`` where it is not the option as a whole."""
-    value = getattr(objective, option) if value is None else value
-    check(objective, option, is_number(value) and 0 <= value <= 1, "a number from 0 to 1")  # type: ignore[operator]
+def check_numbers(objective: Any, option: str, least: float) -> tuple[float, ...]:
+    """A number from ``least`` up, or a list of such; as a tuple of floats either way."""
+    value = getattr(objective, option)
+    numbers = value if isinstance(value, list | tuple) else [value]
+    valid = len(numbers) > 0 and all(is_number(number) and number >= least for number in numbers)
+    check(objective, option, valid, f"a number from {least} up, or a list of them")
+    return tuple(map(float, numbers))
+
+
+def check_chances(objective: Any, option: str, *events: str) -> tuple[float, ...]:
+    """The chance of each of ``events``, of which one happens; as a tuple of floats."""
+    chances = getattr(objective, option)
+    valid = isinstance(chances, list | tuple) and len(chances) == len(events)
+    valid = valid and all(is_number(chance) and chance >= 0 for chance in chances)
+    wanted = f"{len(events)} numbers that add up to 1: the chances of {', '.join(events)}"
+    check(objective, option, valid and abs(sum(chances) - 1) < 1e-9, wanted)
+    return tuple(map(float, chances))
 
 
 def is_number(value: object) -> bool:
     """A finite int or float, no bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def normalize(objective: Any, **values: Any) -> None:
+    """Give options of a frozen dataclass one spelling each, so that 5, [5] and [5.0] draw the same masks."""
+    for option, value in values.items():
+        object.__setattr__(objective, option, value)
 
 
 def options_of(objective: Any) -> dict[str, Any]:

@@ -30,7 +30,17 @@ from objectives.examples import Examples
 from objectives.global_attention import global_positions
 from objectives.layout import Layout
 from objectives.masks import MaskBatch
-from objectives.options import check, check_choice, check_flag, check_whole, equipped, is_number, options_of
+from objectives.options import (
+    check,
+    check_chances,
+    check_choice,
+    check_flag,
+    check_whole,
+    equipped,
+    is_number,
+    normalize,
+    options_of,
+)
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
 from objectives.rouge.scores import select_greedily, sentence_scores, window_scores
@@ -41,6 +51,7 @@ from objectives.sentence_selection import (
     Sentences,
     choose_best,
     choose_windows,
+    chosen_spans,
     draw,
     find_sentences,
     order_in_rows,
@@ -174,11 +185,7 @@ class PrincipalSentences:
         check(self, "stopwords", given == "none" or self.words != "tokens", "none, or words other than tokens")
         check_choice(self, "precision", "float64", "float32")
         check_choice(self, "ties", "earlier", "later")
-        chances: Any = self.treatments
-        valid = isinstance(chances, list | tuple) and len(chances) == len(TREATMENTS)
-        valid = valid and all(is_number(chance) and chance >= 0 for chance in chances)
-        wanted = "four numbers that add up to 1: the chances of mask, random, intact, remove"
-        check(self, "treatments", valid and abs(sum(chances) - 1) < 1e-9, wanted)
+        chances = check_chances(self, "treatments", "mask", "random", "intact", "remove")
         check_choice(self, "scope", "document", "sequence")
         check_choice(self, "mask_token", SENTENCE_MASK, MASK)
         check_flag(self, "begin")
@@ -186,13 +193,9 @@ class PrincipalSentences:
         check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
         check_choice(self, "when_full", "skip", "stop")
         check_choice(self, "global_attention", "none", "bos", "separators", "masked")
-        # One spelling each, so that 1, 1.0, [1] and [1, 1] draw the same masks.
-        same = bounds[0] == bounds[-1]
-        object.__setattr__(self, "ratio", float(bounds[0]) if same else tuple(float(bound) for bound in bounds))
-        object.__setattr__(self, "noise", float(self.noise))
-        object.__setattr__(self, "treatments", tuple(float(chance) for chance in chances))
-        if listed:
-            object.__setattr__(self, "stopwords", tuple(sorted(set(given))))
+        ratio = float(bounds[0]) if bounds[0] == bounds[-1] else tuple(map(float, bounds))
+        stopwords = tuple(sorted(set(given))) if listed else given
+        normalize(self, ratio=ratio, noise=float(self.noise), treatments=chances, stopwords=stopwords)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -230,26 +233,9 @@ class PrincipalSentences:
         sentences = find_sentences(batch, self.scope)
         draws = draw(key, batch, sentences)
         choice = order_in_rows(self._choose(batch, sentences, draws), sentences, self.ties)
-        rows = choice.numbers
-        ranks = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], rows.lengths)
-        # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
-        order = np.argsort(rows.values)
-        numbers = rows.values[order]
+        masks, numbers = chosen_spans(batch, sentences, choice)
         treatments = choose_treatments(draws.sentences[numbers], self.treatments)
-
-        def column(values: np.ndarray, dtype: type) -> Ragged:
-            return Ragged(values.astype(dtype), rows.offsets)
-
-        masks = MaskBatch(
-            batch.sequence_ids,
-            column(sentences.starts[numbers], np.int32),
-            column(sentences.lengths[numbers], np.int32),
-            column(TREATMENTS[treatments], np.uint8),
-            source_lengths=np.zeros(len(batch), np.int32),
-            target_lengths=np.zeros(len(batch), np.int32),
-            span_scores=column(choice.scores.values[order], np.float32),
-            span_ranks=column(ranks[order], np.int32),
-        )
+        masks = replace(masks, span_flags=Ragged(TREATMENTS[treatments], masks.span_flags.offsets))
         if self.treatments[RANDOM] > 0:
             replaced = numbers[treatments == RANDOM]
             masks = replace(masks, replacements=stand_ins(batch, sentences, replaced, draws.sentences[replaced]))

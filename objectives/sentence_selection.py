@@ -16,6 +16,7 @@ import numpy as np
 from corpora.keyed import id_keys, philox_blocks
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
+from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +228,38 @@ def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
     order = np.lexsort((np.arange(len(texts)), -texts if ties == "later" else texts, -waiting, rows))
     counts = np.bincount(rows, minlength=len(sentences.rows) - 1)
     return Choice(Ragged.from_lengths(numbers.values[order], counts), Ragged.from_lengths(scores.values[order], counts))
+
+
+def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> tuple[MaskBatch, np.ndarray]:
+    """A span for each chosen sentence, marked in the source and asked for, with its score and rank.
+
+    Args:
+        batch: n rows.
+        choice: whose rows are those of ``batch``.
+
+    Returns:
+        n mask rows, whose rendered lengths are still 0; and ``(k,)`` int64, the sentence of each span.
+    """
+    chosen = choice.numbers
+    ranks = np.arange(len(chosen.values)) - np.repeat(chosen.offsets[:-1], chosen.lengths)
+    # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
+    order = np.argsort(chosen.values)
+    numbers = chosen.values[order]
+
+    def column(values: np.ndarray, dtype: type) -> Ragged:
+        return Ragged(values.astype(dtype), chosen.offsets)
+
+    masks = MaskBatch(
+        batch.sequence_ids,
+        column(sentences.starts[numbers], np.int32),
+        column(sentences.lengths[numbers], np.int32),
+        column(np.full(len(numbers), IN_SOURCE | IN_TARGET), np.uint8),
+        source_lengths=np.zeros(len(batch), np.int32),
+        target_lengths=np.zeros(len(batch), np.int32),
+        span_scores=column(choice.scores.values[order], np.float32),
+        span_ranks=column(ranks[order], np.int32),
+    )
+    return masks, numbers
 
 
 @numba.njit(cache=True, nogil=True)

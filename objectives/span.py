@@ -28,7 +28,16 @@ from objectives.examples import Examples
 from objectives.global_attention import global_positions
 from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.options import check, check_choice, check_flag, check_whole, is_number, options_of
+from objectives.options import (
+    check,
+    check_choice,
+    check_flag,
+    check_numbers,
+    check_whole,
+    is_number,
+    normalize,
+    options_of,
+)
 from objectives.reconstruction import reconstruct
 from objectives.rendering import columns, render_sentinels
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
@@ -83,12 +92,9 @@ class Span:
     }
 
     def __post_init__(self) -> None:
-        given: Any = self.mean_span_lengths
-        means = given if isinstance(given, list | tuple) else [given]
         wanted = "a number between 0 and 1, or pairs of tokens and such a number, tokens ascending"
         check(self, "density", _is_density(self.density) or _is_schedule(self.density), wanted)
-        means_valid = len(means) > 0 and all(is_number(mean) and mean >= 1 for mean in means)
-        check(self, "mean_span_lengths", means_valid, "a number from 1 up, or a list of them")
+        means = check_numbers(self, "mean_span_lengths", least=1)
         check_choice(self, "placement", *PLACEMENTS)
         check_flag(self, "begin")
         check_choice(self, "sentinel_order", "descending", "ascending")
@@ -99,11 +105,9 @@ class Span:
         check_whole(self, "sentinels", least=1, null=True)
         if self.fit == "reduce" and self.target_length is None:
             raise FarspanError("span: option fit is 'reduce', but target_length is null; give the length to fit")
-        # One spelling each, so that 5, [5] and [5.0] draw the same masks.
         density: Any = self.density
         schedule = _is_schedule(density) and tuple((int(tokens), float(share)) for tokens, share in density)
-        object.__setattr__(self, "density", schedule or float(density))
-        object.__setattr__(self, "mean_span_lengths", tuple(float(mean) for mean in means))
+        normalize(self, density=schedule or float(density), mean_span_lengths=means)
 
     @property
     def options(self) -> dict[str, Any]:

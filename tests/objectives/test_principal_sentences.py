@@ -353,7 +353,10 @@ def test_a_row_needs_no_more_target_than_it_has():
         ({"precision": "float16"}, "precision"),
         ({"ties": "first"}, "ties"),
         ({"treatments": [1, 0, 0]}, "treatments"),
-        ({"treatments": [0.5, 0.5, 0.5, 0]}, "four numbers that add up to 1"),
+        (
+            {"treatments": [0.5, 0.5, 0.5, 0]},
+            "give 4 numbers that add up to 1: the chances of mask, random, intact, remove",
+        ),
         ({"treatments": [1.5, -0.5, 0, 0]}, "treatments"),
         ({"scope": "row"}, "scope"),
         ({"mask_token": "[MASK]"}, "mask_token is"),
