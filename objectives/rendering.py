@@ -55,9 +55,6 @@ def render_sentinels(
     layout: Layout,
     *,
     segment_ids: bool = False,
-    source_width: int | None = None,
-    target_width: int | None = None,
-    pad_to_multiple: int = 1,
 ) -> Examples:
     """Render rows with one sentinel for every span that is marked in the source, in source and target.
 
@@ -68,15 +65,13 @@ def render_sentinels(
         layout: begin and end, of source and target, and what stands at the edges of documents, in the source.
         segment_ids: also number the part that each source position belongs to; what stands between two parts belongs
             to the one before it, begin to the first part and end to the last.
-        source_width, target_width: S and T; the longest row when None.
-        pad_to_multiple: S and T, where not given, are rounded up to a multiple of this.
 
     Returns:
-        ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32.
+        ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
 
     Raises:
-        FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, a width too small, or
-            a token of ``layout`` that ``special`` lacks.
+        FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, or a token of
+            ``layout`` that ``special`` lacks.
     """
     rows = _rows(batch, masks)
     counts = _measured(batch, rows)
@@ -87,8 +82,7 @@ def render_sentinels(
             f"{len(sentinels)}; reserve at least {most}, or hide fewer spans"
         )
     lengths = _lengths(batch, counts, layout, sentinels=True)
-    widths = _widths(lengths, (source_width, target_width), pad_to_multiple)
-    source, target, segments = _filled(rows, _frame(special, layout), sentinels, True, widths, segment_ids)
+    source, target, segments = _filled(rows, _frame(special, layout), sentinels, True, lengths, segment_ids)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
 
 
@@ -100,9 +94,6 @@ def render_masked(
     *,
     mask: str,
     segment_ids: bool = False,
-    source_width: int | None = None,
-    target_width: int | None = None,
-    pad_to_multiple: int = 1,
 ) -> Examples:
     """Render rows with one and the same token for each span that is marked in the source, touching spans included.
 
@@ -116,8 +107,7 @@ def render_masked(
     counts = _measured(batch, rows)
     (markers,) = _read_only(np.full(counts[1].max(initial=0), _id(special, "mask", mask), np.int32))
     lengths = _lengths(batch, counts, layout, sentinels=False)
-    widths = _widths(lengths, (source_width, target_width), pad_to_multiple)
-    source, target, segments = _filled(rows, _frame(special, layout), markers, False, widths, segment_ids)
+    source, target, segments = _filled(rows, _frame(special, layout), markers, False, lengths, segment_ids)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
 
 
@@ -129,8 +119,6 @@ def render_labels(
     *,
     mask: str,
     segment_ids: bool = False,
-    source_width: int | None = None,
-    pad_to_multiple: int = 1,
 ) -> Examples:
     """Render rows for an encoder alone: one token for every token of a marked span, and labels beside the source.
 
@@ -151,13 +139,12 @@ def render_labels(
     shown, asked = text.astype(np.int32), np.full(len(text), IGNORED, np.int32)
     hide_tokens(offsets, rows.spans, rows.replacements[0], _id(special, "mask", mask), shown, asked)
     lengths = (_with_layout(batch, layout, batch.tokens.lengths), np.zeros(len(batch), np.int32))
-    widths = _widths(lengths, (source_width, None), pad_to_multiple)
     frame = _frame(special, layout)
     unasked = tuple(NONE if token == NONE else IGNORED for token in frame)
     plain = rows._replace(tokens=_read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
-    source, target, segments = _filled(plain, frame, special.sentinels, False, widths, segment_ids)
+    source, target, segments = _filled(plain, frame, special.sentinels, False, lengths, segment_ids)
     plain = plain._replace(tokens=_read_only(asked, offsets))
-    labels, _, _ = _filled(plain, unasked, special.sentinels, False, widths, False)
+    labels, _, _ = _filled(plain, unasked, special.sentinels, False, lengths, False)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], labels, segments)
 
 
@@ -243,21 +230,6 @@ def _with_layout(batch: SequenceBatch, layout: Layout, source: np.ndarray) -> np
     return (source + layout.around(batch.document_starts.lengths)).astype(np.int32)
 
 
-def _widths(
-    lengths: tuple[np.ndarray, np.ndarray], asked: tuple[int | None, int | None], multiple: int
-) -> tuple[int, int]:
-    """S and T."""
-    widths = []
-    for side, rows, width in zip(("source", "target"), lengths, asked, strict=True):
-        longest = int(rows.max(initial=0))
-        if width is not None and longest > width:
-            raise FarspanError(
-                f"{side} width {width} is too small for a row of {longest} positions; raise it to {longest}"
-            )
-        widths.append(-(-longest // multiple) * multiple if width is None else width)
-    return widths[0], widths[1]
-
-
 def _frame(special: SpecialTokens, layout: Layout) -> tuple[int, ...]:
     """As ``fill`` takes it: padding, begin, end, before, between, after."""
     roles = ("begin", "end", "before", "between", "after")
@@ -277,12 +249,12 @@ def _filled(
     frame: tuple[int, ...],
     markers: np.ndarray,
     target_marked: bool,
-    widths: tuple[int, int],
+    lengths: tuple[np.ndarray, np.ndarray],
     segment_ids: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Source ``(B, S)``, target ``(B, T)`` and, if asked, segments ``(B, S)``, int32."""
     count = len(rows.tokens[-1]) - 1
-    source, target = (np.empty((count, width), np.int32) for width in widths)
+    source, target = (np.empty((count, side.max(initial=0)), np.int32) for side in lengths)
     segments = np.empty_like(source) if segment_ids else np.empty((0, 0), np.int32)
     fill(*rows, markers, target_marked, frame, source, target, segments)
     return source, target, segments if segment_ids else None

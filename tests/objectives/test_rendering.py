@@ -180,18 +180,17 @@ def test_labels_equal_a_plain_statement(pair, layout):
 
 
 def test_by_hand():
-    batch = make_sequences([10], [[0, 6]])
-    text = batch.tokens[0].tolist()
-    masks = masks_of(batch, [[(2, 3, IN_SOURCE | IN_TARGET), (8, 2, IN_SOURCE | IN_TARGET)]])
-    examples = render_sentinels(
-        batch, masks, SPECIAL, Layout(between=DOCUMENT_SEPARATOR), segment_ids=True, pad_to_multiple=8
-    )
+    batch = make_sequences([10, 3], [[0, 6], [0]])
+    text, short = (batch.tokens[row].tolist() for row in range(2))
+    masks = masks_of(batch, [[(2, 3, IN_SOURCE | IN_TARGET), (8, 2, IN_SOURCE | IN_TARGET)], [(0, 1, HIDDEN)]])
+    examples = render_sentinels(batch, masks, SPECIAL, Layout(between=DOCUMENT_SEPARATOR), segment_ids=True)
     first, second = SPECIAL.sentinels[:2]
     bos, eos, between, pad = (SPECIAL[name] for name in (BEGIN, END, DOCUMENT_SEPARATOR, PAD))
     source = [bos, *text[:2], first, text[5], between, *text[6:8], second, eos]
-    assert examples.source_ids.tolist() == [source + [pad] * 6]
-    assert examples.target_ids.tolist() == [[bos, first, *text[2:5], second, *text[8:], eos] + [pad] * 7]
-    assert examples.segment_ids.tolist() == [[0, 0, 0, 0, 0, 0, 1, 1, 1, 1] + [-1] * 6]
+    assert examples.source_ids.tolist() == [source, [bos, first, *short[1:], eos] + [pad] * 5]
+    target = [bos, first, *text[2:5], second, *text[8:], eos]
+    assert examples.target_ids.tolist() == [target, [bos, first, short[0], eos] + [pad] * 5]
+    assert examples.segment_ids.tolist() == [[0, 0, 0, 0, 0, 0, 1, 1, 1, 1], [0] * 5 + [-1] * 5]
 
 
 def test_other_ways_by_hand():
@@ -207,11 +206,11 @@ def test_other_ways_by_hand():
     assert examples.source_ids.tolist() == [source]
     assert examples.target_ids.tolist() == [[bos, b, c, d, f, g, h, eos]]
     assert examples.segment_ids.tolist() == [[0] * 6 + [1] * 8]
-    examples = render_labels(batch, masks, SPECIAL, layout, mask=MASK, pad_to_multiple=4)
+    examples = render_labels(batch, masks, SPECIAL, layout, mask=MASK)
     source = [bos, opened, a, mask, mask, mask, closed, opened, e, f + 1, g + 1, h, i, closed, eos]
-    assert examples.source_ids.tolist() == [[*source, SPECIAL[PAD]]]
+    assert examples.source_ids.tolist() == [source]
     no = IGNORED
-    assert examples.labels.tolist() == [[no, no, no, b, c, d, no, no, no, f, g, h, no, no, no, no]]
+    assert examples.labels.tolist() == [[no, no, no, b, c, d, no, no, no, f, g, h, no, no, no]]
 
 
 @given(st.integers(2, 700), st.integers(0, 2**31))
@@ -321,18 +320,14 @@ def test_columns_of_unequal_length_are_refused():
         render_sentinels(batch, damaged, SPECIAL, LAYOUT)
 
 
-def test_too_few_sentinels_widths_and_separators_are_named():
+def test_too_few_sentinels_and_unknown_tokens_are_named():
     batch = make_sequences([100])
     masks = masks_of(batch, [[(2 * i + 1, 1, HIDDEN) for i in range(41)]])
     with pytest.raises(FarspanError, match="needs 41 sentinels, the special tokens hold 40; reserve at least 41"):
         render_sentinels(batch, masks, SPECIAL, LAYOUT)
     masks = masks_of(batch, [[(2 * i + 1, 1, HIDDEN) for i in range(40)]])
-    with pytest.raises(FarspanError, match="source width 100 is too small for a row of 101 positions; raise it to 101"):
-        render_sentinels(batch, masks, SPECIAL, LAYOUT, source_width=100)
-    with pytest.raises(FarspanError, match="target width 80 is too small for a row of 81"):
-        render_sentinels(batch, masks, SPECIAL, LAYOUT, target_width=80)
-    wide = render_sentinels(batch, masks, SPECIAL, LAYOUT, source_width=128, target_width=81)
-    assert (wide.source_ids.shape, wide.target_ids.shape) == ((1, 128), (1, 81))
+    examples = render_sentinels(batch, masks, SPECIAL, LAYOUT)
+    assert (examples.source_ids.shape, examples.target_ids.shape) == ((1, 101), (1, 81))
     with pytest.raises(FarspanError, match="mask '<hole>' is none of the special tokens"):
         render_masked(batch, masks, SPECIAL, LAYOUT, mask="<hole>")
     with pytest.raises(FarspanError, match="between '<sep>' is none of the special tokens: <pad>, <bos>, <eos>"):
