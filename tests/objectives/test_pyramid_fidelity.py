@@ -7,15 +7,10 @@ from functools import lru_cache
 from importlib.metadata import distribution
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from corpora.concatenation import Packing, concatenate
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sentences import load_splitter, sentence_token_starts
 from corpora.sequences import SequenceBatch
-from corpora.text_offsets import byte_offsets
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.base import equip
@@ -23,23 +18,16 @@ from objectives.entities import SpacyRecognizer
 from objectives.entity_pyramid import EntityPyramid
 from objectives.tools import EntityRecognizer, Tools
 from tests.factories import make_sequences
+from tests.objectives.handmade import Pieces, packed
 from tests.objectives.plain_pyramid import plain_row
 
 KEY = make_key(0, "test")
+# Names in several spellings, and what is no word.
 PIECES = (
     *("", "", "", ""),
     *" cat dog ran runs running the The of hill hills storm Paris PARIS Oslo Rome Lima".replace(" ", "| ").split("|"),
     *("s", "'s", ".", ". ", "\n", " 7", "77", " 中", "文", " the Hague", " É"),
 )
-
-
-class PieceTokenizer:
-    """Few words, so that sentences share many; names in several spellings, and what is no word."""
-
-    def decode_with_offsets(self, ids):
-        pieces = [PIECES[number] for number in ids]
-        sizes = np.array([len(piece) for piece in pieces], np.int64)
-        return "".join(pieces), np.cumsum(sizes) - sizes
 
 
 class Names:
@@ -81,7 +69,7 @@ def compare(batch: SequenceBatch, tokenizer: object, recognizer: EntityRecognize
 def test_random_clusters(options):
     sizes = np.random.default_rng(5).integers(0, 60, 220)
     batch = make_sequences(sizes, 4, seed=len(str(options)), vocab=len(PIECES), mean_sentence=8)
-    assert compare(batch, PieceTokenizer(), Names(), **options) > 50
+    assert compare(batch, Pieces(PIECES), Names(), **options) > 50
 
 
 @lru_cache(maxsize=1)
@@ -90,11 +78,7 @@ def news() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
     path = distribution("gensim").locate_file("gensim/test/test_data/lee_background.cor")
     texts = path.read_text("utf-8").splitlines()[:40]
     tokenizer = train_byte_level_bpe(texts[:20], 1500)
-    ids, places = tokenizer.encode_with_starts(texts)
-    splitter = load_splitter()
-    cuts = Ragged.from_rows([byte_offsets(text, splitter.boundaries(text)) for text in texts], np.int64)
-    documents = pa.array([f"news:0:{number}" for number in range(len(texts))])
-    return concatenate(documents, ids, sentence_token_starts(places, cuts), Packing(1024)).sequences, tokenizer
+    return packed(texts, tokenizer, 1024), tokenizer
 
 
 @pytest.mark.parametrize("options", [{}, {"entity_ties": "later", "target_length": 100}], ids=str)

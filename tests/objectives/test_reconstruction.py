@@ -16,7 +16,7 @@ from objectives.rendering import render_labels, render_masked
 from objectives.span import Span
 from objectives.special_tokens import MASK, SpecialTokens
 from tests.factories import OWNED, VOCAB, make_sequences
-from tests.objectives.test_rendering import masks_of
+from tests.objectives.handmade import masks_of
 
 BATCH = make_sequences([60], 2)
 OBJECTIVE = Span()

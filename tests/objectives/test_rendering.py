@@ -29,6 +29,7 @@ from objectives.special_tokens import (
     SpecialTokens,
 )
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
+from tests.objectives.handmade import masks_of
 
 NAMES = [DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END, MASK, SENTENCE_MASK]
 SPECIAL = SpecialTokens.append(VOCAB, OWNED, NAMES, sentinels=40)
@@ -45,23 +46,6 @@ layouts = st.builds(
     between=st.sampled_from([DOCUMENT_SEPARATOR, END, None]),
     after=st.sampled_from([DOCUMENT_END, DOCUMENT_SEPARATOR, None]),
 )
-
-
-def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> MaskBatch:
-    """Mask rows from (start, length, flags) lists; a token is replaced by the next id; lengths are left at 0."""
-    zeros = np.zeros(len(batch), np.int32)
-    columns = [
-        Ragged.from_rows([[span[i] for span in row] for row in spans], kind)
-        for i, kind in enumerate((np.int32, np.int32, np.uint8))
-    ]
-    masks = MaskBatch(batch.sequence_ids, *columns, source_lengths=zeros, target_lengths=zeros)
-    if not (columns[2].values & REPLACED).any():
-        return masks
-    rows = [
-        [int(token) + 1 for start, size, flags in row if flags & REPLACED for token in text[start : start + size]]
-        for text, row in zip(batch.tokens, spans, strict=True)
-    ]
-    return replace(masks, replacements=Ragged.from_rows(rows, np.int32))
 
 
 @st.composite

@@ -1,0 +1,80 @@
+"""Handmade rows: texts as strings, spans as tuples, and tokenizers that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.concatenation import Packing, concatenate
+from corpora.ragged import Ragged
+from corpora.sentences import load_splitter, sentence_token_starts
+from corpora.sequences import SequenceBatch
+from corpora.text_offsets import byte_offsets
+from corpora.tokenizers.huggingface import HuggingFaceTokenizer
+from objectives.masks import REPLACED, MaskBatch
+from tests.factories import make_sequences
+
+
+class Characters:
+    """One id a character, so that tests can write texts as strings."""
+
+    def decode_with_offsets(self, ids):
+        return "".join(map(chr, ids)), np.arange(len(ids))
+
+
+class Pieces:
+    """Id n is ``pieces[n]``; few of them, so that sentences share many."""
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self.pieces = pieces
+
+    def decode_with_offsets(self, ids):
+        pieces = [self.pieces[number] for number in ids]
+        sizes = np.array([len(piece) for piece in pieces], np.int64)
+        return "".join(pieces), np.cumsum(sizes) - sizes
+
+
+def rows(*texts: list[str] | list[list[str]]) -> SequenceBatch:
+    """A row of ``Characters`` for each text of sentences; of parts, where it is a list of such."""
+    parts = [text if text and isinstance(text[0], list) else [text] for text in texts]
+    strings = ["".join(sentence for part in text for sentence in part) for text in parts]
+    begins = [np.cumsum([0, *(len("".join(part)) for part in text)])[:-1] for text in parts]
+    sentences = [
+        np.cumsum([0, *(len(sentence) for part in text for sentence in part)])[: -1 if string else 0]
+        for text, string in zip(parts, strings, strict=True)
+    ]
+    blank = make_sequences([len(string) for string in strings], begins)
+    return replace(
+        blank,
+        tokens=Ragged.from_rows([[*map(ord, string)] for string in strings], np.int32),
+        sentence_starts=Ragged.from_rows(sentences, np.int32),
+    )
+
+
+def packed(texts: Sequence[str], tokenizer: HuggingFaceTokenizer, length: int) -> SequenceBatch:
+    """Rows of ``length`` positions with real texts, one after the other, cut where a row is full."""
+    ids, places = tokenizer.encode_with_starts(texts)
+    splitter = load_splitter()
+    cuts = Ragged.from_rows([byte_offsets(text, splitter.boundaries(text)) for text in texts], np.int64)
+    names = pa.array([f"texts:0:{number}" for number in range(len(texts))])
+    return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(length)).sequences
+
+
+def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> MaskBatch:
+    """Mask rows from (start, length, flags) lists; a token is replaced by the next id; lengths are left at 0."""
+    zeros = np.zeros(len(batch), np.int32)
+    columns = [
+        Ragged.from_rows([[span[i] for span in row] for row in spans], kind)
+        for i, kind in enumerate((np.int32, np.int32, np.uint8))
+    ]
+    masks = MaskBatch(batch.sequence_ids, *columns, source_lengths=zeros, target_lengths=zeros)
+    if not (columns[2].values & REPLACED).any():
+        return masks
+    rows = [
+        [int(token) + 1 for start, size, flags in row if flags & REPLACED for token in text[start : start + size]]
+        for text, row in zip(batch.tokens, spans, strict=True)
+    ]
+    return replace(masks, replacements=Ragged.from_rows(rows, np.int32))
