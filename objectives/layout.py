@@ -54,7 +54,7 @@ class Layout:
         Raises:
             FarspanError: a row as long as the corpus allows would not fit the encoder it was built for.
         """
-        edges = (self.before is not None) + (self.after is not None) or int(self.between is not None)
+        edges = sum(token is not None for token in (self.before, self.between, self.after))
         if self.ends <= facts.room_per_sequence and edges <= facts.room_per_document:
             return
         if facts.max_tokens + self.around(facts.max_documents) <= facts.sequence_length:

@@ -22,6 +22,7 @@ from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts
 from objectives.examples import Examples
+from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
 from objectives.options import check_flag, check_whole, equipped, options_of
 from objectives.special_tokens import END, PAD, SpecialTokens
@@ -64,6 +65,8 @@ class LeadIn:
         return equipped(self, tools)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        # A gap takes the place of at least one token, so only the end needs room.
+        Layout(begin=None).check(self.name, facts)
         if self.lead >= facts.max_tokens:
             raise FarspanError(
                 f"lead_in: option lead is {self.lead}, but no row is longer than {facts.max_tokens} tokens; "
