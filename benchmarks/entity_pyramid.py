@@ -35,8 +35,7 @@ from corpora.tokenizers import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.base import equip, load_objective
 from objectives.entities import SpacyRecognizer
-from objectives.rouge.scores import cluster_scores
-from objectives.rouge.words import split_words
+from objectives.rouge import cluster_scores, split_words
 from objectives.tools import Tools
 
 DOCUMENTS, WORDS = 4, 700

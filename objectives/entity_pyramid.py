@@ -46,13 +46,12 @@ from objectives.options import (
     normalize,
     options_of,
 )
-from objectives.pyramid import choose_pyramid, find_mentions, spaced_words
+from objectives.pyramid import choose_pyramid, find_mentions
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
-from objectives.rouge.scores import cluster_scores, sentence_scores
-from objectives.rouge.words import split_words
+from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
 from objectives.sentence_selection import Sentences, chosen_spans, draw, find_sentences, pick_counts
-from objectives.sentence_texts import decoded_texts
+from objectives.sentence_texts import decoded_texts, spaced_words
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
 from objectives.target_budget import within_target
 from objectives.tools import EntityRecognizer, Tools
@@ -115,9 +114,9 @@ class EntityPyramid:
         check(self, "ratio", is_number(self.ratio) and 0 < self.ratio <= 1, "a number above 0 up to 1")
         check(self, "visible", is_number(self.visible) and 0 <= self.visible <= 1, "a number from 0 to 1")
         check_whole(self, "min_words", least=0)
-        check_choice(self, "words", "rouge", "unicode")
+        check_choice(self, "words", *WORDS)
         check_flag(self, "stem", "begin")
-        check_choice(self, "entity_ties", "earlier", "later")
+        check_choice(self, "entity_ties", *TIES)
         check(self, "model", isinstance(self.model, str) and self.model != "", "the name of a spaCy model")
         labels: Any = self.entity_labels
         listed = isinstance(labels, list | tuple) and len(labels) > 0 and all(isinstance(name, str) for name in labels)

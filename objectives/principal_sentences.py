@@ -43,8 +43,18 @@ from objectives.options import (
 )
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
-from objectives.rouge.scores import select_greedily, sentence_scores, window_scores
-from objectives.rouge.words import Words, split_words, token_words
+from objectives.rouge import (
+    COUNTS,
+    PRECISIONS,
+    TIES,
+    WORDS,
+    Words,
+    select_greedily,
+    sentence_scores,
+    split_words,
+    token_words,
+    window_scores,
+)
 from objectives.sentence_selection import (
     Choice,
     Draws,
@@ -176,15 +186,15 @@ class PrincipalSentences:
         check_choice(self, "rounding", "down", "up")
         check(self, "noise", is_number(self.noise) and self.noise >= 0, "a number from 0 up")
         check(self, "noise", self.noise == 0 or self.strategy == "dynamic", "0, or strategy=dynamic")
-        check_choice(self, "counts", "orig", "uniq", "log")
+        check_choice(self, "counts", *COUNTS)
         check_whole(self, "ngram", least=1)
-        check_choice(self, "words", "rouge", "unicode", "tokens")
+        check_choice(self, "words", *WORDS, "tokens")
         given = self.stopwords
         listed = isinstance(given, list | tuple) and all(isinstance(word, str) for word in given)
         check(self, "stopwords", listed or given in ("none", "english"), "none, english, or a list of words")
         check(self, "stopwords", given == "none" or self.words != "tokens", "none, or words other than tokens")
-        check_choice(self, "precision", "float64", "float32")
-        check_choice(self, "ties", "earlier", "later")
+        check_choice(self, "precision", *PRECISIONS)
+        check_choice(self, "ties", *TIES)
         chances = check_chances(self, "treatments", "mask", "random", "intact", "remove")
         check_choice(self, "scope", "document", "sequence")
         check_choice(self, "mask_token", SENTENCE_MASK, MASK)

@@ -13,6 +13,7 @@ import numpy as np
 
 from corpora.ragged import Ragged
 from objectives.sentence_selection import Choice, Sentences
+from objectives.sentence_texts import sentence_ends
 from objectives.tools import EntityRecognizer
 
 
@@ -118,27 +119,3 @@ def choose_pyramid(
     # A row's sentences are still in its own places, now in the order of choice.
     chosen = order[numbers < np.repeat(sentences.texts[:-1] + picks, sentences.sizes)]
     return Choice(Ragged.from_lengths(chosen, picks), Ragged.from_lengths(scores[chosen], picks)), entity
-
-
-def sentence_ends(texts: Sequence[str], starts: Ragged) -> np.ndarray:
-    """``(s,)`` int64: the character behind each sentence, counted from the beginning of its text."""
-    ends = np.empty(len(starts.values), np.int64)
-    ends[:-1] = starts.values[1:]
-    filled = starts.lengths > 0
-    ends[starts.offsets[1:][filled] - 1] = np.array([len(text) for text in texts], np.int64)[filled]
-    return ends
-
-
-_SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # the last one, U+3001, is none
-
-
-def spaced_words(texts: Sequence[str], starts: Ragged) -> np.ndarray:
-    """``(s,)`` int64: words between white space, ``len(sentence.split())``, of each sentence of n texts."""
-    counts = [np.empty(0, np.int64)]
-    for row, text in enumerate(texts):
-        space = _SPACES[np.minimum(np.frombuffer(text.encode("utf-32-le"), np.uint32), len(_SPACES) - 1)]
-        before = np.append(True, space[:-1]) if len(text) else space
-        before[starts[row][starts[row] < len(text)]] = True
-        words = np.append(0, np.cumsum(before & ~space))  # that begin before each character
-        counts.append(np.diff(words[np.append(starts[row], len(text))]))
-    return np.concatenate(counts)

@@ -10,8 +10,7 @@ import numpy as np
 from corpora.ragged import Ragged
 from corpora.text_offsets import byte_offsets
 from corpora.tokenizers import Tokenizer
-from objectives.rouge.scores import sentence_scores
-from objectives.rouge.words import split_words
+from objectives.rouge import sentence_scores, split_words
 
 LONG_DOCUMENTS = ("principal", "first")
 

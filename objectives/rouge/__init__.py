@@ -1,1 +1,26 @@
-"""ROUGE of whole blocks of texts, in compiled code: words (``words``), n-grams of them, and what scores them."""
+"""ROUGE of whole blocks of texts, compiled: letters -> words -> n-grams -> scores, a file each."""
+
+from objectives.rouge.scores import (
+    COUNTS,
+    PRECISIONS,
+    TIES,
+    cluster_scores,
+    select_greedily,
+    sentence_scores,
+    window_scores,
+)
+from objectives.rouge.words import WORDS, Words, split_words, token_words
+
+__all__ = [
+    "COUNTS",
+    "PRECISIONS",
+    "TIES",
+    "WORDS",
+    "Words",
+    "cluster_scores",
+    "select_greedily",
+    "sentence_scores",
+    "split_words",
+    "token_words",
+    "window_scores",
+]
