@@ -9,7 +9,6 @@ bits.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,13 +20,11 @@ from torch import nn
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from trainer.encoder_files import EncoderFiles, find_encoder
-from trainer.inference import batches, pinned_threads
-from trainer.pretrained import Framing, load_framing, load_weights, position_count
+from trainer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
+from trainer.pretrained import Framing, described_model, load_framing, load_weights, position_count
 
 POOLINGS = ("mean", "cls")
 PRECISIONS = ("auto", "float32", "float16", "bfloat16", "int8")
-# padded tokens in a batch; on a processor twice as many are no faster
-_BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
 
 
 @dataclass(frozen=True)
@@ -85,18 +82,10 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
         FarspanError: a configuration of no model, a tokenizer that cannot be loaded, or special tokens that leave no
             room for text.
     """
-    from transformers import AutoConfig, AutoModel  # slow to import
+    from transformers import AutoModel  # slow to import
 
-    try:
-        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
-        with torch.device("meta"):  # shapes alone
-            positions = position_count(AutoModel.from_config(config, trust_remote_code=False))
-    except Exception as error:  # whatever a model's code makes of an odd configuration
-        reason = str(error).strip().partition("\n")[0]
-        raise FarspanError(
-            f"encoder {files.folder}: config.json describes no model that can be built ({reason}); give another"
-        ) from error
-    most = min(options.max_length, positions)
+    described = described_model(files, AutoModel, "model that can be built", "give another")
+    most = min(options.max_length, position_count(described))
     _room(files, most, load_framing(files))
     return replace(options, max_length=most, precision=_resolved_precision(options.precision))
 
@@ -132,9 +121,8 @@ class Encoder:
         self.files, self._options = files, options
         precision = _resolved_precision(options.precision)
         on_cuda = torch.cuda.is_available() and precision != "int8"
-        # worker processes spread over the devices
-        self._device = f"cuda:{os.getpid() % torch.cuda.device_count()}" if on_cuda else "cpu"
-        self._batch_tokens = _BATCH_TOKENS["cuda" if on_cuda else "cpu"]
+        self._device = own_device("cuda" if on_cuda else "cpu")
+        self._batch_tokens = BATCH_TOKENS[self._device.type]
         from transformers import AutoModel  # slow to import
 
         model = load_weights(files, AutoModel, unused=("pooler",))

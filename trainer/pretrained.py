@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from corpora.errors import FarspanError
@@ -34,6 +35,28 @@ class Framing:
     mask: int | None
 
 
+def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
+    """The model that the configuration describes, in shapes alone: no weight is loaded.
+
+    Args:
+        kind: one of the library's Auto classes.
+        what, cure: for the message where it describes no such model.
+
+    Raises:
+        FarspanError: a configuration of another kind of model, or of none.
+    """
+    from transformers import AutoConfig  # slow to import
+
+    try:
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
+        with torch.device("meta"):
+            return kind.from_config(config, trust_remote_code=False)
+    except Exception as error:  # whatever a model's code makes of an odd configuration
+        raise FarspanError(
+            f"encoder {files.folder}: config.json describes no {what} ({_first_line(error)}); {cure}"
+        ) from error
+
+
 def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -> nn.Module:
     """Load a model for inference, in the precision it was saved in.
 
@@ -53,9 +76,9 @@ def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -
             files.folder, trust_remote_code=False, local_files_only=True, weights_only=True, output_loading_info=True
         )
     except Exception as error:  # whatever a damaged or hostile file makes the libraries raise
-        reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"encoder {files.folder}: its weights cannot be loaded ({reason}); download it again, or give another"
+            f"encoder {files.folder}: its weights cannot be loaded ({_first_line(error)}); download it again, or give "
+            "another"
         ) from error
     # anything else that is missing would be random numbers
     missing = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
@@ -88,9 +111,9 @@ def load_framing(files: EncoderFiles) -> Framing:
         loaded = AutoTokenizer.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
         backend = loaded.backend_tokenizer
     except Exception as error:  # whatever a converter raises
-        reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"encoder {files.folder}: its tokenizer cannot be loaded ({reason}); give an encoder with a tokenizer.json"
+            f"encoder {files.folder}: its tokenizer cannot be loaded ({_first_line(error)}); give an encoder with a "
+            "tokenizer.json"
         ) from error
     tokenizer = HuggingFaceTokenizer(backend.to_str().encode())
     backend.no_padding()  # saved with some encoders
@@ -99,3 +122,7 @@ def load_framing(files: EncoderFiles) -> Framing:
     text = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)  # positions of the text itself
     ids = np.array(whole.ids, np.int64)
     return Framing(tokenizer, ids[: text[0]], ids[text[-1] + 1 :], loaded.pad_token_id or 0, loaded.mask_token_id)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from corpora.errors import FarspanError
 from trainer.encoder_files import EncoderFiles
-from trainer.pretrained import load_weights, position_count
+from trainer.pretrained import described_model, load_weights, position_count
 
 _CURE = "give one that was saved as a masked language model (RobertaForMaskedLM, BertForMaskedLM, ...)"
 
@@ -79,17 +79,9 @@ def described_positions(files: EncoderFiles) -> int:
     Raises:
         FarspanError: another kind of model, or weights without the head that predicts tokens.
     """
-    from transformers import AutoConfig, AutoModelForMaskedLM  # slow to import
+    from transformers import AutoModelForMaskedLM  # slow to import
 
-    try:
-        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
-        with torch.device("meta"):  # shapes alone
-            model = AutoModelForMaskedLM.from_config(config, trust_remote_code=False)
-    except Exception as error:  # whatever a model's code makes of an odd configuration
-        reason = str(error).strip().partition("\n")[0]
-        raise FarspanError(
-            f"encoder {files.folder}: config.json describes no masked language model ({reason}); {_CURE}"
-        ) from error
+    model = described_model(files, AutoModelForMaskedLM, "masked language model", _CURE)
     backbone = model.base_model_prefix + "."
     head = {name for name in model.state_dict() if not name.startswith(backbone)}
     stored = _stored_names(files.folder)

@@ -11,7 +11,6 @@ it is padded: they agree to 1e-5 in float32. The same call on the same machine g
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple, Protocol
@@ -24,12 +23,11 @@ from torch import Tensor, nn
 from corpora.errors import FarspanError
 from objectives.examples import IGNORED
 from objectives.special_tokens import BEGIN, END, PAD
-from trainer.inference import batches, pinned_threads
+from trainer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
 from trainer.scorer_models import FoundModel, find_model
 
 PRECISIONS = ("auto", "float32", "bfloat16")
-# padded tokens in a batch, and positions whose logits exist at once; on a processor more are no faster
-_BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
+# positions whose logits exist at once; on a processor more are no faster
 _CHUNK = {"cpu": 512, "cuda": 8192}
 
 
@@ -81,17 +79,16 @@ class MaskedLMScorer:
 
     @cached_property
     def model(self) -> TokenModel:
-        """The model on its device; the processes of a machine spread over its CUDA devices."""
+        """The model on its device."""
         model = self._found.load().eval().requires_grad_(False)
-        spread = f"cuda:{os.getpid() % torch.cuda.device_count()}" if self._device == "cuda" else "cpu"
-        return model.to(spread, getattr(torch, self._precision))  # type: ignore[return-value]
+        return model.to(own_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """As ``objectives.tools.Scorer`` says; the begin and end of a row give way to those of its windows."""
         found = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
         with pinned_threads(self._threads), torch.inference_mode():
-            for chosen in batches(windows.sizes + self._ends, _BATCH_TOKENS[self._device]):
+            for chosen in batches(windows.sizes + self._ends, BATCH_TOKENS[self._device]):
                 rows, starts, sizes = (column[chosen] for column in windows)
                 places = np.arange(sizes.max())
                 inside = places < sizes[:, None]  # (n, longest)

@@ -59,7 +59,7 @@ def test_many_batches_are_one(bert, monkeypatch):
     scorer = scorer_of(bert)
     rows = masked_rows(scorer.special, LENGTHS, 80)
     expected = scorer.losses(*rows)
-    monkeypatch.setattr("trainer.scoring._BATCH_TOKENS", {"cpu": 20})
+    monkeypatch.setattr("trainer.scoring.BATCH_TOKENS", {"cpu": 20})
     monkeypatch.setattr("trainer.scoring._CHUNK", {"cpu": 3})
     np.testing.assert_allclose(scorer.losses(*rows), expected, rtol=1e-5, atol=1e-5)
 
