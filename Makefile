@@ -10,14 +10,14 @@ TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a trained model, in demo-output/"
 	@echo "make test   the tests"
 	@echo "make lint   formatting, lint and types"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
-	@echo "make clean  remove $(VENV), demo-output and caches"
+	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
 
 demo: $(VENV)/installed-demo
 	$(VENV)/bin/python examples/demo.py --output demo-output
@@ -32,6 +32,9 @@ lint: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-dev
 	$(VENV)/bin/python -m benchmarks
+
+clean-kernels:
+	find corpora objectives pipelines \( -name '*.nbi' -o -name '*.nbc' \) -delete
 
 clean:
 	rm -rf $(VENV) demo-output build dist farspan.egg-info
