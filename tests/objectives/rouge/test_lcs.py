@@ -41,5 +41,11 @@ def test_carries_go_through_several_machine_words():
         assert lengths(sequence, others) == [table(sequence, other) for other in others]
 
 
+def test_carries_go_through_places_that_do_not_match():
+    sequence = [1] * 64 + [2] * 64 + [1] * 64
+    others = [[1], [1, 1], [2, 1], [1, 2, 1], [1] * 130, [2] * 70 + [1]]
+    assert lengths(sequence, others) == [1, 2, 2, 3, 128, 65]
+
+
 def test_only_what_is_asked_is_looked_at():
     assert lengths([1, 2, 3], [[1, 2], [2, 3], [3, 1]], [True, False, True]) == [2, 0, 1]
