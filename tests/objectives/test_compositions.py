@@ -11,6 +11,7 @@ from scipy import stats
 from corpora.keyed import id_keys, make_key
 from objectives.span import Span, noise_counts, span_counts
 from tests.factories import make_sequences
+from tests.objectives.handmade import real_rows
 
 KEY = make_key(0, "test")
 
@@ -171,3 +172,20 @@ def test_draws_are_numpys(tokens, density, mean, placement):
         spans = span_counts(np.array([tokens]), noise, mean, placement == "free")
         expected = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement)
         assert np.flatnonzero(hidden[row]).tolist() == expected
+
+
+@pytest.mark.parametrize("placement", ["t5", "rolled", "free"])
+def test_draws_of_real_rows_are_numpys_cut_at_documents(placement):
+    batch, _ = real_rows()
+    masks = Span(placement=placement, mean_span_lengths=3).mask(batch, KEY)
+    cuts = 0
+    for row, key in enumerate(id_keys(KEY, [batch.sequence_id(i) for i in range(len(batch))])):
+        tokens, borders = int(batch.tokens.lengths[row]), set(batch.document_starts[row].tolist())
+        noise = noise_counts(np.array([tokens]), 0.15)
+        spans = span_counts(np.array([tokens]), noise, 3, placement == "free")
+        hidden = numpy_spans(key, tokens, int(noise[0]), int(spans[0]), placement) if noise[0] else []
+        begins = [token for token in hidden if token - 1 not in hidden or token in borders]
+        assert masks.span_starts[row].tolist() == begins
+        assert masks.span_lengths[row].sum() == len(hidden)
+        cuts += len(begins) - sum(token - 1 not in hidden for token in hidden)
+    assert cuts > 10

@@ -21,6 +21,7 @@ from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.special_tokens import MASK
 from objectives.tools import Tools
 from tests.factories import FIRST_TEXT_ID, OWNED, VOCAB, make_sequences, sequence_batches
+from tests.objectives.handmade import real_rows
 from tests.toy_tools import TOOLS
 
 KEY = make_key(0, "test")
@@ -139,15 +140,18 @@ def plainly(batch, row, objective, special, shares):
     return source, labels, [place < prefix or label != IGNORED for place, label in enumerate(labels)]
 
 
+def thousand_rows():
+    return make_sequences(np.random.default_rng(1).integers(0, 80, 1000), 4)
+
+
 @pytest.mark.parametrize("preset", ["paper", "code"])
-def test_a_thousand_rows_equal_a_plain_implementation(preset):
-    sizes = np.random.default_rng(1).integers(0, 80, 1000)
-    batch = make_sequences(sizes, 4)
-    objective = made(preset)
+@pytest.mark.parametrize("rows", [thousand_rows, lambda: real_rows()[0]], ids=["random", "real"])
+def test_rows_equal_a_plain_implementation(preset, rows):
+    batch, objective = rows(), made(preset)
     special = objective.validate(FACTS)
     examples = objective.render(batch, objective.mask(batch, KEY), special)
     for row in range(len(batch)):
-        source, labels, marked = plainly(batch, row, objective, special, objective.treatments)
+        source, labels, marked = plainly(batch, row, objective, special, (0.8, 0.1, 0.1))
         assert examples.source_lengths[row] == len(source)
         assert examples.source_ids[row, : len(source)].tolist() == source
         assert examples.labels[row, : len(source)].tolist() == labels

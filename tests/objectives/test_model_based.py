@@ -21,6 +21,7 @@ from objectives.span import Span, noise_counts
 from objectives.special_tokens import DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, MASK, SpecialTokens
 from objectives.tools import Tools
 from tests.factories import OWNED, VOCAB, make_sequences
+from tests.objectives.handmade import real_rows
 from tests.objectives.plain_model_based import aggregate, choose
 from tests.toy_tools import TOOLS, ToyScorer, ToyTokenizer
 
@@ -63,7 +64,16 @@ def hidden_tokens(masks):
 def test_a_thousand_rows_are_those_of_the_plain_way(aggregation, target_length, sentinels):
     """Nine settings of 120 rows: losses with many ties, one and many documents, all budgets."""
     lengths = np.random.default_rng(3).integers(0, 300, 120)
-    batch = make_sequences(lengths, 3, seed=1)
+    assert compare(make_sequences(lengths, 3, seed=1), aggregation, target_length, sentinels) > 10
+
+
+@pytest.mark.parametrize(("target_length", "sentinels"), [(None, None), (40, None), (None, 5)])
+def test_real_rows_are_those_of_the_plain_way(target_length, sentinels):
+    assert compare(real_rows()[0], "mean", target_length, sentinels) > 0
+
+
+def compare(batch, aggregation, target_length, sentinels):
+    """How many spans were cut: else the budgets would never have met the middle of one."""
     scorer = RandomScorer()
     options = {"density": 0.1, "candidate_density": 0.4, "mean_span_lengths": [2, 5]}
     objective = model_based(
@@ -95,8 +105,8 @@ def test_a_thousand_rows_are_those_of_the_plain_way(aggregation, target_length, 
         )
         assert got == expected
         cuts += len(got) - len(spans)
-    assert cuts > 10  # else the budgets would never have met the middle of a span
     assert set(masks.span_flags.values) == {HIDDEN, CANDIDATE}
+    return cuts
 
 
 @given(

