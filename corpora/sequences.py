@@ -70,6 +70,10 @@ class SequenceBatch:
     def sequence_id(self, row: int) -> bytes:
         return self.sequence_ids[row].tobytes()
 
+    def ids(self) -> list[bytes]:
+        """Every row's sequence id, of 16 bytes."""
+        return np.ascontiguousarray(self.sequence_ids).view("V16")[:, 0].tolist()
+
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> SequenceBatch:
         """Zero-copy views of a record batch with ``corpus_schema``."""

@@ -128,7 +128,7 @@ class CrossDocument:
         Raises:
             FarspanError: some are to become random tokens, and there is no tokenizer.
         """
-        ids = np.ascontiguousarray(batch.sequence_ids).view("V16")[:, 0].tolist()  # bytes
+        ids = batch.ids()
         tokens = batch.tokens.lengths
         bounds = np.rint(np.cumsum(self.treatments) * self.mlm_probability * 2**32).astype(np.uint64)
         room, counts = int(tokens.sum()) + 1, np.empty(len(batch), np.int64)

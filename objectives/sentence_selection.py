@@ -121,7 +121,7 @@ def draw(key: bytes, batch: SequenceBatch, sentences: Sentences) -> Draws:
     draw depends neither on the other texts nor on what is chosen.
     """
     numbers = np.arange(len(sentences.texts) - 1) - np.repeat(sentences.rows[:-1], np.diff(sentences.rows))
-    names = [batch.sequence_id(row) for row in range(len(batch))]
+    names = batch.ids()
     pairs = zip(sentences.row_of_text.tolist(), numbers.tolist(), strict=True)
     keys = id_keys(key, (names[row] + number.to_bytes(4, "little") for row, number in pairs))
     blocks = np.empty((len(sentences.starts) + len(keys), 4), np.uint64)

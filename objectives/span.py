@@ -161,7 +161,7 @@ class Span:
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the spans of n rows; those of a row follow from (key, options, sequence id, its lengths) alone."""
-        ids = np.ascontiguousarray(batch.sequence_ids).view("V16")[:, 0].tolist()  # bytes
+        ids = batch.ids()
         tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
         means = self._means
         if len(means) > 1:

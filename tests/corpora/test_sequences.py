@@ -1,6 +1,6 @@
 """Blocks of corpus rows: to Arrow and back, and row by row."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,8 @@ def test_fixed_bytes_of_slices():
     assert fixed_bytes(array.slice(3)).shape == (0, 16)
     batch = make_sequences([2, 2])
     assert batch.sequence_id(1) == batch.sequence_ids[1].tobytes()
+    batch = replace(batch, sequence_ids=np.repeat(np.uint8([[7], [0]]), 16, axis=1))  # zeros, which strings would lose
+    assert batch.ids() == [batch.sequence_id(row) for row in range(len(batch))]
 
 
 def test_tokens_are_views_of_the_arrow_buffer():
