@@ -111,17 +111,25 @@ def show(
     Raises:
         FarspanError: no such row, masks of another corpus, or a choice that does not fit.
     """
+    if width < 0:
+        raise FarspanError(f"--width {width}: give how many characters to show of each text, 0 for all")
     if figure:
+        if not figure.endswith(".svg"):
+            raise FarspanError(f"--figure {figure}: is drawn as SVG; give FILE.svg")
         console = Console(highlight=False, record=True, width=110, file=StringIO(), force_terminal=True)
     console = console or Console(highlight=False, soft_wrap=True)
     stored = None
     if read_manifest(LocalFiles(), folder).format == "farspan.masks":
         if choice.objective:
             raise FarspanError(f"--objective {choice.objective}: {folder} holds masks; show the corpus instead")
+        if flags := _given(choice, "preset", "scorer", "seed"):
+            raise FarspanError(f"{flags}: {folder} holds masks, which are drawn already; show the corpus instead")
         stored = MaskSet(folder, choice.options)
         corpus_folder = corpus_folder or stored.parent_folder
-    elif choice.options and not choice.objective:
-        raise FarspanError(f"--set: {folder} holds no masks; name what hides: --objective NAME")
+    elif corpus_folder:
+        raise FarspanError(f"--corpus {corpus_folder}: {folder} holds no masks; leave the flag out")
+    elif not choice.objective and (flags := _given(choice, "preset", "options", "scorer", "seed")):
+        raise FarspanError(f"{flags}: {folder} holds no masks; name what hides: --objective NAME")
     corpus = Corpus(corpus_folder or folder)
     if stored is not None:
         stored.check_parent(corpus)
@@ -146,6 +154,12 @@ def show(
     if figure:
         picture = console.export_svg(code_format=_SVG, theme=_ON_PAPER, title=" ", unique_id="show")
         write_bytes(LocalFiles(), figure, picture.encode())
+
+
+def _given(choice: Choice, *names: str) -> str:
+    """The flags of those parts of a choice that are not the default."""
+    flags = ["--set" if name == "options" else f"--{name}" for name in names if getattr(choice, name)]
+    return ", ".join(flags)
 
 
 def _draw(corpus: Corpus, batch: SequenceBatch, choice: Choice) -> Masked:

@@ -13,7 +13,7 @@ _SHOW_EXAMPLES = """\
 examples:
   farspan show masks --row 3 --width 2000
   farspan show corpus --objective principal_sentences --preset pegasus
-  farspan show masks --set hidden_tokens=512"""
+  farspan show masks --set target_length=512"""
 
 
 def add_looking(commands: Any) -> None:

@@ -113,6 +113,8 @@ def test_a_cut_text_has_few_reasons(masks):
         ("masks", 0, Choice("span"), "holds masks; show the corpus instead"),
         ("masks", 0, Choice(options={"whole_words": True}), r"option whole_words .* cannot be changed .*can be: lead"),
         ("corpus", 0, Choice(options={"lead": 2}), "holds no masks; name what hides: --objective NAME"),
+        ("corpus", 0, Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name what hides"),
+        ("masks", 0, Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
         ("corpus", 10_000, Choice(), "has rows 0 to"),
         ("corpus", 0, Choice("spam"), "no objective is called 'spam'"),
         ("corpus", 0, Choice("span", scorer="model"), "objective span asks no model; leave the flag out"),
@@ -121,6 +123,19 @@ def test_a_cut_text_has_few_reasons(masks):
 def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):
     with pytest.raises(FarspanError, match=message):
         shown(request.getfixturevalue(folder), row, choice=choice)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"width": -1}, "--width -1: give how many characters"),
+        ({"figure": "row.png"}, r"--figure row\.png: is drawn as SVG"),
+        ({"corpus_folder": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
+    ],
+)
+def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
+    with pytest.raises(FarspanError, match=message):
+        shown(corpus, 0, **named)
 
 
 def test_flags_have_the_meaning_that_the_legend_says():
