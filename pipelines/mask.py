@@ -83,13 +83,14 @@ def plan(options: Masking) -> Job:
     parent = read_manifest(files_for(corpus), corpus, "farspan.corpus")
     objective = equipped_objective(corpus, options.objective, options.preset, options.options, scorer)
     special = objective.validate(CorpusFacts.of(parent))
+    tools = dict(getattr(objective, "tools", {}))
     head = Manifest(
         format="farspan.masks",
         config={
             "objective": options.objective,
             "options": dict(objective.options),
             "global_attention": objective.global_attention,
-            "tools": dict(getattr(objective, "tools", {})),
+            "tools": tools,
             "compression": options.compression,
         },
         seed=options.seed,
@@ -113,6 +114,7 @@ def plan(options: Masking) -> Job:
         corpus,
         options.objective,
         dict(objective.options),
+        tools,
         scorer,
         options.seed,
         parent.rows_per_batch,
@@ -125,11 +127,16 @@ def plan(options: Masking) -> Job:
 
 @dataclass(frozen=True)
 class MaskShard:
-    """Mask one corpus shard, record batch by record batch."""
+    """Mask one corpus shard, record batch by record batch.
+
+    Attributes:
+        tools: that the manifest names; a worker with others would mix their masks with these.
+    """
 
     corpus: str
     objective: str
     options: Mapping[str, Any]
+    tools: Mapping[str, str]
     scorer: str | None
     seed: int
     rows_per_batch: int
@@ -137,6 +144,12 @@ class MaskShard:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         objective = equipped_objective(self.corpus, self.objective, None, self.options, self.scorer)
+        tools = dict(getattr(objective, "tools", {}))
+        if tools != self.tools:
+            raise FarspanError(
+                f"objective {self.objective}: this worker has {tools}, the job began with {self.tools}; install the "
+                "same versions everywhere, and name a checkpoint as --scorer where its run still trains"
+            )
         key = mask_key(self.seed, objective)
         source, target = task.payload["corpus"], task.payload["shard"]
         totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))

