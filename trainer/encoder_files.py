@@ -51,7 +51,7 @@ def find_encoder(name_or_folder: str) -> EncoderFiles:
         what
         for what, there in (
             ("config.json", "config.json" in names),
-            ("a tokenizer", any(name in names for name in ("tokenizer.json", "vocab.txt", "vocab.json"))),
+            ("tokenizer", any(name in names for name in ("tokenizer.json", "vocab.txt", "vocab.json"))),
             ("weights", bool(weights)),
         )
         if not there

@@ -213,7 +213,7 @@ def test_what_is_no_encoder_is_refused(tiny, tmp_path):
     with pytest.raises(FarspanError, match="no such folder; give the folder of a BERT-like encoder"):
         find_encoder(str(tmp_path / "nothing"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FarspanError, match=r"has no config.json and no a tokenizer and no weights"):
+    with pytest.raises(FarspanError, match=r"has no config.json and no tokenizer and no weights"):
         find_encoder(str(tmp_path / "empty"))
     lame = shutil.copytree(tiny, tmp_path / "lame")
     (lame / "model.safetensors").rename(lame / "model.bak")
