@@ -137,7 +137,7 @@ def test_something_is_asked_in_every_row(folder, mask_sets, name):
     )
 
 
-@pytest.mark.parametrize("name", ["principal_sentences", "entity_pyramid", "model_based"])
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "span"])  # test_mask.py has that one
 def test_two_workers_write_the_same_bytes(folder, mask_sets, name, tmp_path):
     run_job(plan(masking(folder, name, tmp_path / "masks")), Engine(workers=2))
     assert digests(tmp_path / "masks") == digests(mask_sets[name])
@@ -151,7 +151,7 @@ def test_killed_and_resumed(folder, mask_sets, name, tmp_path):
     assert digests(output) == digests(mask_sets[name])
 
 
-@pytest.mark.parametrize("name", ["principal_sentences", "cross_document", "model_based"])
+@every_objective
 def test_masks_drawn_while_training_are_the_stored_ones(folder, mask_sets, name):
     data = DataConfig(corpus=str(folder / "corpus"), source_length=512, target_length=512)
     asked = masking(folder, name, "")

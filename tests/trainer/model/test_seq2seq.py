@@ -180,6 +180,15 @@ def test_one_position_and_one_more_than_the_table():
         model.encode(torch.zeros(1, 41, dtype=torch.long))
 
 
+def test_no_two_tokens_start_alike():
+    """Sentinels and other special tokens as little as words: BART-LS starts all its sentinels with one vector."""
+    model = build_model(CONFIG, VOCAB, seed=0)
+    tables = [weight for weight in model.state_dict().values() if weight.dim() == 2 and len(weight) == VOCAB]
+    assert tables
+    for table in tables:
+        assert len(torch.unique(table, dim=0)) == VOCAB
+
+
 def test_weights_depend_on_seed_and_name_only():
     first, again, other = (build_model(CONFIG, VOCAB, seed=seed).state_dict() for seed in (0, 0, 1))
     deeper = build_model(replace(CONFIG, decoder=DecoderConfig(layers=3, positions=12)), VOCAB, seed=0).state_dict()
