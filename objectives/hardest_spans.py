@@ -10,6 +10,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from objectives.rendering import columns
 
@@ -64,20 +65,32 @@ def keep_hardest(
 
     Returns:
         Rows of int32: 0 for a span that is not taken, less than its length for the last one where it is cut.
+
+    Raises:
+        FarspanError: ranks that are none.
     """
     candidates = columns(span_lengths, ranks)
     kept = np.zeros(len(candidates[0]), np.int32)
-    _keep(candidates, tokens, spans, positions, kept)
+    row = _keep(candidates, tokens, spans, positions, kept)
+    if row >= 0:
+        raise FarspanError(
+            f"row {row}: the ranks of its {span_lengths.lengths[row]} spans are not 0, 1, ..., each once; the mask set "
+            "is damaged, run `farspan mask` again"
+        )
     return Ragged(kept, candidates[-1])
 
 
 @numba.njit(cache=True)
-def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> None:
+def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> int:
+    """The first row whose ranks are no permutation, or -1."""
     lengths, ranks, offsets = candidates
-    by_rank = np.empty(len(lengths), np.int64)
+    by_rank = np.full(len(lengths), -1, np.int64)
     for row in range(len(offsets) - 1):
         first, last = offsets[row], offsets[row + 1]
         for i in range(first, last):
+            # Ranks may come from a file, and compiled code checks no bounds.
+            if not 0 <= ranks[i] < last - first or by_rank[first + ranks[i]] >= 0:
+                return row
             by_rank[first + ranks[i]] = i
         left, room = tokens[row], positions[row]
         for place in range(min(last - first, spans[row])):
@@ -88,3 +101,4 @@ def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: n
             kept[span] = size
             left -= size
             room -= size + 1
+    return -1

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from objectives.hardest_spans import keep_hardest, rank_spans, span_losses
 from tests.objectives.plain_model_based import aggregate, choose
@@ -87,3 +88,13 @@ def test_budgets_hold_to_the_token(rows, tokens, spans, positions, seed):
 def test_columns_of_unequal_rows_are_refused():
     with pytest.raises(ValueError, match="rows of different lengths"):
         keep_hardest(ragged([[1, 2]]), ragged([[0]]), np.ones(1, int), np.ones(1, int), np.ones(1, int))
+
+
+@pytest.mark.parametrize("ranks", [[0, 0, 1], [0, 1, 3], [-1, 0, 1], [2**31 - 1, 0, 1]])
+def test_ranks_that_are_none_are_refused(ranks):
+    """They may come from a damaged file; compiled code would write where they point."""
+    many, lengths = np.full(2, MANY), ragged([[4], [4, 4, 4]])
+    with pytest.raises(
+        FarspanError, match=r"row 1: the ranks of its 3 spans are not 0, 1, .*; the mask set is damaged"
+    ):
+        keep_hardest(lengths, ragged([[0], ranks]), many, many, many)
