@@ -132,8 +132,8 @@ class ModelBased:
     def _scorer(self) -> Scorer:
         if self._tools is None or self._tools.scorer is None:
             raise FarspanError(
-                f"{self.name}: needs a masked language model that scores spans; give --scorer FOLDER, or in Python "
-                "objective.with_tools(Tools(tokenizer, scorer=load_scorer(FOLDER)))"
+                f"{self.name}: needs a masked language model that scores spans; give --scorer FOLDER, in a recipe "
+                "data.objective.scorer, or in Python objective.with_tools(Tools(tokenizer, scorer=load_scorer(FOLDER)))"
             )
         return self._tools.scorer
 

@@ -94,6 +94,11 @@ def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
             f"data.masks is {data.masks!r} and data.objective is {data.objective and data.objective.name!r}; "
             "set one of them: a mask set to read, or an objective to draw masks on the fly"
         )
+    if data.masks is None and data.masks_options:
+        raise FarspanError(
+            f"data.masks_options is {dict(data.masks_options)!r}, but data.masks names no mask set; give them as "
+            "data.objective.options"
+        )
     corpus = Corpus(data.corpus)
     if data.masks is not None:
         masks = MaskSet(data.masks, data.masks_options)
@@ -107,12 +112,16 @@ def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
 def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
     """The objective with the tools it needs to mask ``corpus``."""
     objective = load_objective(config.name, config.preset, config.options)
-    if not hasattr(objective, "with_tools"):
-        return objective
-    from trainer.scoring import load_scorer
+    if hasattr(objective, "with_tools"):
+        from trainer.scoring import load_scorer
 
-    scorer = load_scorer(config.scorer) if config.scorer else None
-    return equip(objective, Tools(load_tokenizer(os.path.join(corpus.folder, "tokenizer")), scorer))
+        scorer = load_scorer(config.scorer) if config.scorer else None
+        objective = equip(objective, Tools(load_tokenizer(os.path.join(corpus.folder, "tokenizer")), scorer))
+    if config.scorer and "scorer" not in getattr(objective, "tools", {}):
+        raise FarspanError(
+            f"data.objective.scorer is {config.scorer!r}, but objective {config.name} asks no model; leave it out"
+        )
+    return objective
 
 
 def _check_lengths(masks: Manifest, data: DataConfig) -> None:

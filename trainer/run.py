@@ -116,7 +116,10 @@ def _loader(source: Source, recipe: Recipe) -> Loader:
     loader = Loader(source, data, recipe.run.batch_size, recipe.run.micro_batch_size, recipe.run.seed)
     encoder_only = loader.first(1)[0].decoder_ids is None
     if encoder_only and recipe.model.decoder:
-        raise FarspanError("the objective asks for masked tokens in place; remove the recipe's model.decoder section")
+        raise FarspanError(
+            "the objective asks for masked tokens in place; remove the recipe's model.decoder section, as --set "
+            "model.decoder=none does"
+        )
     if not encoder_only and not recipe.model.decoder:
         raise FarspanError("the objective asks for a target text; add a model.decoder section to the recipe")
     return loader

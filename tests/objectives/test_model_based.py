@@ -248,7 +248,10 @@ def test_without_a_scorer_the_message_says_how_to_give_one():
         lambda: ModelBased().mask(make_sequences([9]), KEY),
         lambda: ModelBased().with_tools(Tools(ToyTokenizer())),
     ):
-        with pytest.raises(FarspanError, match=r"give --scorer FOLDER, or in Python .*Tools\(tokenizer, scorer="):
+        with pytest.raises(
+            FarspanError,
+            match=r"--scorer FOLDER, in a recipe data\.objective\.scorer, or in Python .*Tools\(tokenizer, scorer=",
+        ):
             attempt()
     assert ModelBased().tools == {}
     assert model_based().tools == {"scorer": "toy scorer"}

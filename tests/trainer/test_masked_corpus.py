@@ -156,6 +156,18 @@ def test_an_objective_that_reads_text_gets_the_corpus_tokenizer(tmp_path, farspa
     assert open_source(data, SEED).examples(np.arange(3)).target_lengths.min() > 0
 
 
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"objective": replace(SPAN, scorer="model")}, r"data\.objective\.scorer is 'model', but objective span asks"),
+        ({"objective": SPAN, "masks_options": {"density": 0.1}}, r"give them as data\.objective\.options"),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(folders, section, message):
+    with pytest.raises(FarspanError, match=message):
+        open_source(DataConfig(corpus=folders[0], source_length=128, target_length=64, **section), SEED)
+
+
 def test_runs_on_read_and_on_drawn_masks_are_the_same_run(folders, tmp_path):
     """From the folders that a recipe names, held-out ones included."""
     losses = []
