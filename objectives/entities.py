@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterator, Sequence
@@ -83,9 +84,13 @@ def _pipeline(model: str) -> Any:
         pipeline = spacy.load(model)
     except (OSError, ValueError) as error:
         installed = ", ".join(sorted(spacy.util.get_installed_models())) or "none"
+        is_folder = os.path.sep in model or os.path.exists(model)
+        cure = (
+            "give the folder of a saved pipeline" if is_folder else f"install it by `python -m spacy download {model}`"
+        )
         raise FarspanError(
-            f"spaCy cannot load the model {model!r}; install it by `python -m spacy download {model}`, or name another "
-            f"one (installed: {installed}). spaCy says: {error}"
+            f"spaCy cannot load the model {model!r}; {cure}, or name another one (installed: {installed}). "
+            f"spaCy says: {error}"
         ) from error
     names = list(pipeline.pipe_names)
     finders = {name for name in names if "doc.ents" in pipeline.get_pipe_meta(name).assigns}

@@ -121,6 +121,13 @@ def test_a_missing_model_is_named_with_the_command_that_installs_it():
         SpacyRecognizer("en_core_web_lg")
 
 
+def test_a_folder_without_a_model_is_no_name_to_download(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(FarspanError, match="give the folder of a saved pipeline") as refused:
+            SpacyRecognizer(str(folder))
+        assert "spacy download" not in str(refused.value)
+
+
 def test_a_model_without_entities_is_refused(tmp_path):
     spacy.blank("en").to_disk(tmp_path / "blank")
     with pytest.raises(FarspanError, match="finds no entities: its components are none"):
