@@ -59,8 +59,10 @@ class Layout:
             return
         if facts.max_tokens + self.around(facts.max_documents) <= facts.sequence_length:
             return
+        # No less room than the corpus has, so that it still suits the other objectives.
+        sequence, document = max(self.ends, facts.room_per_sequence), max(edges, facts.room_per_document)
         raise FarspanError(
             f"{objective}: puts {self.ends} positions around a sequence and {edges} around a document; the corpus was "
             f"built with room for {facts.room_per_sequence} and {facts.room_per_document} in {facts.sequence_length} "
-            f"positions; build it with --room-per-sequence {self.ends} --room-per-document {edges}"
+            f"positions; build it with --room-per-sequence {sequence} --room-per-document {document}"
         )

@@ -48,3 +48,10 @@ def test_a_small_corpus_is_taken_without_room_for_all():
     Layout(between="<doc-sep>").check("test", facts(50, 3, 54, 0, 0))
     with pytest.raises(FarspanError, match="puts 2 positions around a sequence and 1 around a document"):
         Layout(between="<doc-sep>").check("test", facts(50, 3, 53, 0, 0))
+
+
+def test_the_cure_leaves_the_room_that_there_is():
+    """Or the next corpus would suit this objective and no other."""
+    bare = Layout(begin=None, end=None, before="<doc-s>", after="</doc-s>")
+    with pytest.raises(FarspanError, match="build it with --room-per-sequence 2 --room-per-document 2"):
+        bare.check("test", facts(60, 3, 64, 2, 1))
