@@ -184,6 +184,13 @@ def test_show_says_what_is_hidden_and_why(mask_sets, name):
         assert f"[{entity}] tokens " in text
 
 
+def test_what_asks_a_model_is_worth_more_processes(folder, tmp_path):
+    works = {name: plan(masking(folder, name, tmp_path / "masks")).work_bytes for name in OBJECTIVES}
+    cheap, dear = (works[name] for name in ("span", "model_based"))
+    assert works == {name: dear if name in ("model_based", "entity_pyramid") else cheap for name in OBJECTIVES}
+    assert dear == 100 * cheap
+
+
 def test_tools_are_recorded_with_the_masks(mask_sets):
     tools = {name: json.load(open(f"{mask_sets[name]}/manifest.json"))["config"]["tools"] for name in OBJECTIVES}
     assert tools["span"] == {}
