@@ -71,11 +71,16 @@ def explain(name: str) -> str:
     lines = [told.replace("``", "").replace("Attributes:", "options:"), "", "defaults:"]
     for option, parameter in inspect.signature(factory).parameters.items():
         if parameter.default is not parameter.empty:
-            lines.append(f"  {option} = {json.dumps(parameter.default)}")
+            lines.append(f"  {option} = {_spelled(parameter.default)}")
     lines += ["", "presets:"]
     for preset, options in getattr(factory, "presets", {}).items():
-        lines.append(f"  {preset}: {', '.join(f'{key}={json.dumps(value)}' for key, value in options.items())}")
+        lines.append(f"  {preset}: {', '.join(f'{key}={_spelled(value)}' for key, value in options.items())}")
     return "\n".join(lines)
+
+
+def _spelled(value: Any) -> str:
+    """A value as ``--set`` takes it, for reading: floats of few digits."""
+    return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))
 
 
 def _run_mask(options: Any) -> None:

@@ -140,6 +140,24 @@ def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):
     assert figure.stat().st_size > 5_000
 
 
+def test_an_objective_is_explained_with_options_and_presets(run):
+    status, out, err = run("mask", "principal_sentences", "--options")
+    assert (status, err) == (0, "")
+    for words in (
+        "strategy: which sentences",
+        "ratio = 0.3",
+        "pegasus: ",
+        "ratio=[0.1485, 0.45]",
+        "target_length = null",
+    ):
+        assert words in out
+    status, out, err = run("mask", "principal", "--options")
+    assert (status, out) == (1, "")
+    assert "did you mean 'principal_sentences'?" in err
+    status, out, _ = run("mask", "--options")
+    assert "name the objective first" in out
+
+
 def test_verify_reports_and_fails(run, tmp_path):
     corpus = make_corpus(str(tmp_path / "corpus"))
     (tmp_path / "corpus" / "shards" / "part-00000-of-00002.arrow").unlink()
