@@ -24,7 +24,7 @@ its share).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts
 from objectives.examples import Examples
-from objectives.global_attention import global_positions
+from objectives.global_attention import with_global_positions
 from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 from objectives.options import (
@@ -165,8 +165,7 @@ class CrossDocument:
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """Source, labels beside it, and no target."""
         examples = render_labels(batch, masks, special, self._layout, mask=MASK)
-        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
-        return replace(examples, global_positions=positions)
+        return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""

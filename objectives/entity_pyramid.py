@@ -33,7 +33,7 @@ from corpora.tokenizers import Tokenizer
 from objectives.base import CorpusFacts
 from objectives.entities import SpacyRecognizer
 from objectives.examples import Examples
-from objectives.global_attention import global_positions
+from objectives.global_attention import with_global_positions
 from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
 from objectives.options import (
@@ -192,8 +192,7 @@ class EntityPyramid:
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """Source with mask tokens, target with the chosen sentences one after the other, in their order in the row."""
         examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token)
-        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
-        return replace(examples, global_positions=positions)
+        return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from corpora.errors import FarspanError
@@ -48,6 +50,11 @@ def global_positions(
     else:
         raise FarspanError(f"global attention {rule!r} is no rule; choose {', '.join(RULES[:-1])} or {RULES[-1]}")
     return chosen & examples.source_mask
+
+
+def with_global_positions(examples: Examples, special: SpecialTokens, rule: str, layout: Layout) -> Examples:
+    """The examples with the positions of ``rule``; what every ``render`` ends with."""
+    return replace(examples, global_positions=global_positions(examples, special, rule, layout=layout))
 
 
 def _any_of(ids: np.ndarray, special: SpecialTokens, wanted: list[int]) -> np.ndarray:

@@ -19,7 +19,7 @@ from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts
 from objectives.examples import IGNORED, Examples
-from objectives.global_attention import global_positions
+from objectives.global_attention import with_global_positions
 from objectives.hardest_spans import AGGREGATIONS, keep_hardest, rank_spans, span_losses
 from objectives.layout import Layout
 from objectives.masks import CANDIDATE, IN_SOURCE, IN_TARGET, MaskBatch
@@ -231,8 +231,7 @@ class ModelBased:
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """Source with sentinels, target with sentinels and hidden text."""
         examples = render_sentinels(batch, masks, special, self._layout)
-        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
-        return replace(examples, global_positions=positions)
+        return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""

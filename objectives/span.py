@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +25,7 @@ from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts
 from objectives.compositions import PLACEMENTS, draw_spans
 from objectives.examples import Examples
-from objectives.global_attention import global_positions
+from objectives.global_attention import with_global_positions
 from objectives.layout import Layout
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
 from objectives.options import (
@@ -195,8 +195,7 @@ class Span:
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
         """Source with sentinels, target with sentinels and hidden text."""
         examples = render_sentinels(batch, masks, special, self._layout)
-        positions = global_positions(examples, special, self.global_attention, layout=self._layout)
-        return replace(examples, global_positions=positions)
+        return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""
