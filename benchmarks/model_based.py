@@ -26,10 +26,12 @@ from objectives.examples import IGNORED
 from objectives.special_tokens import MASK, SpecialTokens
 from objectives.tools import Tools
 from trainer.inference import pinned_threads
-from trainer.model.block import Block
+from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.masked_lm import MaskedLM
+from trainer.model.patterns.block import Block
+from trainer.model.positions import Learned
 from trainer.scorer_models import FoundModel
 from trainer.scoring import MaskedLMScorer
 
@@ -96,8 +98,14 @@ def scorer_model(length: int, quick: bool) -> tuple[MaskedLM, SpecialTokens]:
     """A random model that reads ``length`` positions."""
     width, layers, vocab = (128, 2, VOCAB) if quick else (768, 6, ROBERTA_VOCAB)
     special = SpecialTokens.append(vocab, OWNED, [MASK])
-    encoder = EncoderConfig(layers=layers, positions=length, attention=Block(512))
-    config = ModelConfig(width=width, heads=width // 64, feed_forward=4 * width, encoder=encoder, dropout=0.0)
+    encoder = EncoderConfig(layers=layers, positions=Learned(length), attention=Block(512))
+    config = ModelConfig(
+        width=width,
+        heads=HeadsConfig(count=width // 64),
+        feed_forward=FeedForwardConfig(width=4 * width),
+        encoder=encoder,
+        dropout=0.0,
+    )
     model = build_model(config, special.vocab_size, seed=0)
     assert isinstance(model, MaskedLM)
     return model.eval(), special

@@ -98,14 +98,14 @@ class Recipe:
     evaluation: EvaluationConfig | None = None
 
     def __post_init__(self) -> None:
-        positions = {"source": self.model.encoder.positions}
+        positions = {"source": self.model.encoder.positions.limit}
         if self.model.decoder:
-            positions["target"] = self.model.decoder.positions
+            positions["target"] = self.model.decoder.positions.limit
         for side, room in positions.items():
             length, part = getattr(self.data, f"{side}_length"), "encoder" if side == "source" else "decoder"
-            if length > room:
+            if room is not None and length > room:
                 raise FarspanError(
-                    f"data.{side}_length is {length}, but model.{part}.positions is {room}; "
+                    f"data.{side}_length is {length}, but model.{part}.positions.count is {room}; "
                     "raise the positions or lower the length"
                 )
         if self.schedule.warmup_steps > self.run.steps:

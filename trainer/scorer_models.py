@@ -22,6 +22,8 @@ from trainer.pretrained import load_framing
 from trainer.pretrained_masked_lm import described_positions, load_masked_lm
 from trainer.trained_model import TrainedModel, checkpoints_in, find_trained
 
+_UNLIMITED = 2**31 - 1
+
 
 @dataclass(frozen=True)
 class FoundModel:
@@ -72,7 +74,7 @@ def _found_run(path: str) -> FoundModel:
         sha256(json.dumps([*identity, dict(trained.special.ids)], sort_keys=True).encode()).hexdigest(),
         trained.tokenizer_fingerprint,
         trained.special,
-        trained.config.encoder.positions,
+        trained.config.encoder.positions.limit or _UNLIMITED,
         partial(_load_trained, trained),
     )
 

@@ -17,8 +17,8 @@ Settings = TypeVar("Settings")
 def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Settings:
     """Build the dataclass ``kind`` from nested tables.
 
-    A section whose type is a choice of dataclasses says with its key ``pattern`` which one is meant; an optional
-    section or value is None where it says ``"none"`` or is left out.
+    A section whose type is a choice of dataclasses says with its key ``pattern`` or ``scheme`` which one is
+    meant; an optional section or value is None where it says ``"none"`` or is left out.
 
     Raises:
         FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, or what the
@@ -52,6 +52,8 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
         return value
     if get_origin(kind) is tuple:
         inner = get_args(kind)
+        if inner[1:] == (...,) and isinstance(value, Sequence) and not isinstance(value, str):
+            inner = inner[:1] * len(value)
         if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(inner):
             raise FarspanError(f"{file}: {name} is {value!r}; a list of {len(inner)} values is needed")
         return tuple(_value(one, part, file, name) for one, part in zip(inner, value, strict=True))
@@ -69,14 +71,18 @@ def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
     kinds = [kind for kind in kinds if kind is not NoneType]
     if len(kinds) == 1:
         return _value(kinds[0], value, file, name)
-    by_pattern = {str(field.default): kind for kind in kinds for field in fields(kind) if field.name == "pattern"}
-    pattern = value.get("pattern") if isinstance(value, Mapping) else value
-    if pattern not in by_pattern:
+    plain = [kind for kind in kinds if not is_dataclass(kind)]
+    if plain:  # a word or a list
+        return _value(plain[isinstance(value, list)], value, file, name)
+    tag = "pattern" if any(field.name == "pattern" for field in fields(kinds[0])) else "scheme"
+    by_tag = {str(field.default): kind for kind in kinds for field in fields(kind) if field.name == tag}
+    chosen = value.get(tag) if isinstance(value, Mapping) else value
+    if chosen not in by_tag:
         raise FarspanError(
-            f"{file}: {name}.pattern is {pattern!r}{_nearest(str(pattern), by_pattern)}; "
-            f"choose one of {', '.join(map(repr, by_pattern))}"
+            f"{file}: {name}.{tag} is {chosen!r}{_nearest(str(chosen), by_tag)}; "
+            f"choose one of {', '.join(map(repr, by_tag))}"
         )
-    return _value(by_pattern[pattern], value if isinstance(value, Mapping) else {}, file, name)
+    return _value(by_tag[chosen], value if isinstance(value, Mapping) else {}, file, name)
 
 
 def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from objectives.examples import IGNORED
 from objectives.special_tokens import MASK, SpecialTokens
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.model.config import EncoderConfig
-from trainer.model.full import Full
+from trainer.model.patterns.full import Full
+from trainer.model.positions import Learned
 from trainer.scoring import load_scorer
 
 
@@ -75,7 +76,7 @@ class MaskedSource(ToySource):
 
 def encoder_recipe(directory, **run):
     recipe = toy_recipe(directory, **run)
-    encoder = EncoderConfig(layers=2, positions=24, attention=Full())
+    encoder = EncoderConfig(layers=2, positions=Learned(24), attention=Full())
     return replace(
         recipe,
         model=replace(recipe.model, decoder=None, encoder=encoder),

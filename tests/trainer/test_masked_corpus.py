@@ -28,6 +28,7 @@ from tests.factories import OWNED, VOCAB, make_sequences
 from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
 from trainer.masked_corpus import MaskedCorpus, open_source
+from trainer.model.positions import Learned
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
 
@@ -177,8 +178,8 @@ def test_runs_on_read_and_on_drawn_masks_are_the_same_run(folders, tmp_path):
             recipe,
             model=replace(
                 recipe.model,
-                encoder=replace(recipe.model.encoder, positions=128),
-                decoder=replace(recipe.model.decoder, positions=64),
+                encoder=replace(recipe.model.encoder, positions=Learned(128)),
+                decoder=replace(recipe.model.decoder, positions=Learned(64)),
             ),
             data=DataConfig(corpus=folders[0], source_length=128, target_length=64, **section),
             evaluation=EvaluationConfig(corpus=folders[0], masks=section.get("masks"), every=2),

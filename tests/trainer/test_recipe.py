@@ -6,8 +6,8 @@ from importlib.resources import files
 import pytest
 
 from corpora.errors import FarspanError
-from trainer.model.block import Block
-from trainer.model.full import Full
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling
 from trainer.recipe import load_recipe
 
@@ -15,8 +15,8 @@ from trainer.recipe import load_recipe
 def test_bart_ls_large_is_the_published_one():
     recipe = load_recipe("bart_ls_large")
     model = recipe.model
-    assert (model.width, model.heads, model.feed_forward, model.norm) == (1024, 16, 4096, "post")
-    assert (model.encoder.layers, model.decoder.layers, model.encoder.positions) == (12, 12, 16_384)
+    assert (model.width, model.heads.count, model.feed_forward.width, model.norm.placement) == (1024, 16, 4096, "post")
+    assert (model.encoder.layers, model.decoder.layers, model.encoder.positions.count) == (12, 12, 16_384)
     assert model.encoder.attention == Block(1024)
     assert model.encoder.pooling == Pooling(layers=4, kernel=18, stride=12, padding=9)
     optimizer = recipe.optimizer
@@ -37,7 +37,7 @@ def test_base_is_large_but_for_its_sizes():
     base["run"].pop("directory"), large["run"].pop("directory")
     assert base == large
     model = load_recipe("bart_ls_base").model
-    assert (model.width, model.heads, model.feed_forward, model.encoder.layers, model.decoder.layers) == (
+    assert (model.width, model.heads.count, model.feed_forward.width, model.encoder.layers, model.decoder.layers) == (
         768,
         12,
         3072,
@@ -73,13 +73,13 @@ def test_values_are_overridden():
         ("run.steps=7.5", r"run.steps is 7.5; a value of type int is needed"),
         ("run.steps=true", r"run.steps is True; a value of type int is needed"),
         ("run.directory=7", r"run.directory is 7; a value of type str is needed"),
-        ("model.norm=between", r"model.norm is 'between'; choose one of 'post', 'pre'"),
+        ("model.norm.placement=between", r"model.norm.placement is 'between'; choose one of 'post', 'pre'"),
         ("model.encoder.attention.pattern=blok", r"attention.pattern is 'blok' \(did you mean 'block'\?\)"),
         ("optimizer.betas=[0.9]", r"optimizer.betas is \[0.9\]; a list of 2 values"),
         ("model.encoder=7", r"\[model.encoder\] is 7; a table is needed"),
         ("data.objective={}", r"\[data.objective\]: missing 1 required keyword-only argument: 'name'"),
-        ("model.heads=5", r"tiny.toml: model.heads is 5 and does not divide"),
-        ("data.source_length=8192", r"data.source_length is 8192, but model.encoder.positions is 4096"),
+        ("model.heads.count=5", r"tiny.toml: model.heads.count is 5 and does not divide"),
+        ("data.source_length=8192", r"data.source_length is 8192, but model.encoder.positions.count is 4096"),
         ("schedule.warmup_steps=61", r"schedule.warmup_steps is 61, but run.steps is 60"),
         ("run.steps", r"--set run.steps: no key=value"),
         ("run.steps.more=1", r"'steps' is 60, not a section"),

@@ -25,6 +25,7 @@ from tests.trainer.masked_lm_runs import MaskedSource, encoder_recipe, masked_ro
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
 from trainer.model.masked_lm import MaskedLM
+from trainer.model.positions import Learned
 from trainer.run import train
 from trainer.scoring import load_scorer
 
@@ -77,7 +78,7 @@ def test_a_run_on_a_corpus_scores_the_spans_of_that_corpus(tmp_path):
     objective = ObjectiveConfig(name="cross_document", options={"treatments": [1, 0, 0]})
     data = DataConfig(corpus=corpus, objective=objective, source_length=128)
     recipe = encoder_recipe(tmp_path / "run", batch_size=2)
-    positions = replace(recipe.model.encoder, positions=128)
+    positions = replace(recipe.model.encoder, positions=Learned(128))
     train(replace(recipe, data=data, model=replace(recipe.model, encoder=positions)))
     scorer = scorer_of(tmp_path / "run")
     opened = Corpus(corpus)

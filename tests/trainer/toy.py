@@ -7,9 +7,11 @@ import numpy as np
 from objectives.examples import IGNORED, Examples
 from objectives.special_tokens import SpecialTokens
 from trainer.data import DataConfig
-from trainer.model.block import Block
-from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.attention import HeadsConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.patterns.block import Block
 from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned
 from trainer.optimizer import OptimizerConfig, ScheduleConfig
 from trainer.recipe import Recipe, RunConfig
 
@@ -48,11 +50,12 @@ class ToySource:
 def toy_recipe(directory: object, *, dropout: float = 0.1, **run: object) -> Recipe:
     return Recipe(
         model=ModelConfig(
-            width=16, heads=2, feed_forward=32, dropout=dropout,
+            width=16, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=32), dropout=dropout,
             encoder=EncoderConfig(
-                layers=2, positions=24, attention=Block(8), pooling=Pooling(layers=1, kernel=6, stride=4, padding=3)
+                layers=2, positions=Learned(24), attention=Block(8),
+                pooling=Pooling(layers=1, kernel=6, stride=4, padding=3),
             ),
-            decoder=DecoderConfig(layers=1, positions=12),
+            decoder=DecoderConfig(layers=1, positions=Learned(12)),
         ),
         data=DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4),
         optimizer=OptimizerConfig(learning_rate=1e-2, clip_norm=1.0),

@@ -12,13 +12,18 @@ from trainer.model.pooled import PooledAttention
 from trainer.model.seq2seq import Seq2Seq
 
 
+def make_model(config: ModelConfig, vocab_size: int) -> Seq2Seq | MaskedLM:
+    """The modules alone, their weights not drawn; under ``torch.device("meta")`` it takes no memory."""
+    return Seq2Seq(config, config.decoder, vocab_size) if config.decoder else MaskedLM(config, vocab_size)
+
+
 def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | MaskedLM:
     """Build the model that ``config`` describes, in float32 on the CPU.
 
     Weights are normal with ``config.init_std``, biases zero, norms one. Every tensor is drawn by its own name, so two
     models that differ in one part start equal in all others.
     """
-    model = Seq2Seq(config, config.decoder, vocab_size) if config.decoder else MaskedLM(config, vocab_size)
+    model = make_model(config, vocab_size)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             key = make_key(seed, "weights", {"name": name})

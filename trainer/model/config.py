@@ -6,9 +6,92 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corpora.errors import FarspanError
-from trainer.model.block import Block
-from trainer.model.full import Full
+from trainer.model.attention import HeadsConfig
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns.window import Window
 from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned, Sinusoidal
+from trainer.model.relative import Buckets
+from trainer.model.rotary import Rotary
+
+AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormConfig:
+    """The norms.
+
+    Attributes:
+        placement: ``post``, after each residual sum, as in BART; ``pre``, before each sublayer and once at the end.
+        kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
+        eps: added to the variance.
+
+    Raises:
+        FarspanError: ``eps`` not above 0.
+    """
+
+    placement: Literal["post", "pre"] = "post"
+    kind: Literal["layer", "rms"] = "layer"
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if self.eps <= 0:
+            raise FarspanError(f"model.norm.eps is {self.eps}; it must be above 0 (BART's is 1e-5)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForwardConfig:
+    """The feed-forward layers.
+
+    Attributes:
+        width: of the inner layer.
+        activation: ``gelu_tanh`` is the approximation that T5 1.1 was trained with.
+        gated: multiply the activated inner layer by a second, linear one.
+        bias: whether the linear layers have biases.
+
+    Raises:
+        FarspanError: a width below 1.
+    """
+
+    width: int
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
+    gated: bool = False
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        _at_least_one("model.feed_forward", width=self.width)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """Between token table and first layer.
+
+    Attributes:
+        scaled: multiply token vectors by sqrt(width) before positions are added.
+        norm: normalise the sum, as BART and BERT do.
+    """
+
+    scaled: bool = False
+    norm: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputConfig:
+    """Between last layer and logits.
+
+    Attributes:
+        tied: the token table is the output layer's weight too.
+        scaled: divide the last states by sqrt(width), as T5 does where it is tied.
+    """
+
+    tied: bool = True
+    scaled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,25 +100,37 @@ class EncoderConfig:
 
     Attributes:
         layers: how many.
-        positions: rows of the position table, hence the longest source.
-        attention: the self-attention pattern of every layer.
+        positions: learned ones reach as far as their table, hence the longest source.
+        attention: the self-attention pattern.
         pooling: BART-LS pooled attention in the top layers; None for none.
 
     Raises:
-        FarspanError: sizes below 1, more pooled layers than layers.
+        FarspanError: sizes below 1, more pooled layers than layers, a pattern that does not know the positions.
     """
 
     layers: int
-    positions: int
-    attention: Block | Full = field(default_factory=Block)
+    positions: Learned | Sinusoidal | Buckets | Rotary
+    attention: Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full = field(
+        default_factory=Block
+    )
     pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
-        _at_least_one("model.encoder", layers=self.layers, positions=self.positions)
+        _at_least_one("model.encoder", layers=self.layers)
         if self.pooling and self.pooling.layers > self.layers:
             raise FarspanError(
                 f"model.encoder.pooling.layers is {self.pooling.layers}, but model.encoder.layers is {self.layers}; "
                 "pool at most all layers"
+            )
+        if self.pooling and self.attention.extra_tokens:
+            raise FarspanError(
+                f"model.encoder.pooling stands beside the pattern {self.attention.pattern!r}, which has learned tokens "
+                "of its own for the same purpose; remove one of them"
+            )
+        if isinstance(self.positions, Buckets) and not self.attention.offsets(1):
+            raise FarspanError(
+                f"model.encoder.positions are relative, which the pattern {self.attention.pattern!r} does not know; "
+                "use learned, sinusoidal or rotary positions"
             )
 
     def pooled(self, layer: int) -> bool:
@@ -49,17 +144,33 @@ class DecoderConfig:
 
     Attributes:
         layers: how many.
-        positions: rows of the position table, hence the longest target.
+        positions: learned ones reach as far as their table, hence the longest target.
+        cross_attention: ``all``, or the 0-based layers that look at the encoder's output (PEGASUS-X, appendix B.3).
+        cross_attends_globals: also show the decoder the encoder's own learned tokens (PEGASUS-X, table 2).
 
     Raises:
-        FarspanError: sizes below 1.
+        FarspanError: no layers, or cross-attention in layers that do not exist or in none.
     """
 
     layers: int
-    positions: int
+    positions: Learned | Sinusoidal | Buckets | Rotary
+    cross_attention: Literal["all"] | tuple[int, ...] = "all"
+    cross_attends_globals: bool = False
 
     def __post_init__(self) -> None:
-        _at_least_one("model.decoder", layers=self.layers, positions=self.positions)
+        _at_least_one("model.decoder", layers=self.layers)
+        if self.cross_attention == "all":
+            return
+        unknown = [layer for layer in self.cross_attention if not 0 <= layer < self.layers]
+        if unknown or not self.cross_attention:
+            raise FarspanError(
+                f"model.decoder.cross_attention is {list(self.cross_attention)}; give at least one layer, counted "
+                f"from 0 to {self.layers - 1}, or 'all'"
+            )
+
+    def crosses(self, layer: int) -> bool:
+        """Whether the 0-based ``layer`` has cross-attention."""
+        return self.cross_attention == "all" or layer in self.cross_attention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,43 +179,72 @@ class ModelConfig:
 
     Attributes:
         width: of the hidden states, d.
-        heads: attention heads; they divide the width.
-        feed_forward: inner width of the feed-forward layers.
-        norm: ``post`` as in BART (after each residual sum) or ``pre`` (before each sublayer, and once at the end).
-        activation: of the feed-forward layers.
+        heads: attention heads; unless they have a width of their own, their count divides the model's.
+        feed_forward, norm, embedding, output: the parts that all layers share.
         dropout: on embeddings and on every sublayer's output.
         attention_dropout: on attention weights; above 0 there is no fast attention kernel on a CPU.
         activation_dropout: inside the feed-forward layers.
+        initialisation: ``normal`` with ``init_std``; ``t5`` by the fan-in of each layer, so that scores that are not
+            scaled start small.
         init_std: standard deviation of the initial weights.
 
     Raises:
-        FarspanError: sizes below 1, heads that do not divide the width, probabilities outside [0, 1).
+        FarspanError: sizes below 1, heads that do not divide the width, probabilities outside [0, 1), rotary positions
+            for heads of odd width, or globals for a decoder where the encoder has none.
     """
 
     width: int
-    heads: int
-    feed_forward: int
+    heads: HeadsConfig
+    feed_forward: FeedForwardConfig
     encoder: EncoderConfig
     decoder: DecoderConfig | None = None
-    norm: Literal["post", "pre"] = "post"
-    activation: Literal["gelu", "relu"] = "gelu"
+    norm: NormConfig = field(default_factory=NormConfig)
+    embedding: EmbeddingConfig = field(default_factory=EmbeddingConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
+    initialisation: Literal["normal", "t5"] = "normal"
     init_std: float = 0.02
 
     def __post_init__(self) -> None:
-        _at_least_one("model", width=self.width, heads=self.heads, feed_forward=self.feed_forward)
-        if self.width % self.heads:
+        _at_least_one("model", width=self.width)
+        if self.heads.width is None and self.width % self.heads.count:
             raise FarspanError(
-                f"model.heads is {self.heads} and does not divide model.width {self.width}; "
-                "choose heads so that width / heads is whole"
+                f"model.heads.count is {self.heads.count} and does not divide model.width {self.width}; "
+                "choose a count so that width / count is whole, or give model.heads.width"
             )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise FarspanError(f"model.{name} is {getattr(self, name)}; a probability in [0, 1) is needed")
         if self.init_std <= 0:
             raise FarspanError(f"model.init_std is {self.init_std}; it must be above 0 (BART's is 0.02)")
+        self._check_positions()
+
+    def _check_positions(self) -> None:
+        for side, stack in (("encoder", self.encoder), ("decoder", self.decoder)):
+            if stack is None:
+                continue
+            if isinstance(stack.positions, Rotary) and self.head_width % 2:
+                raise FarspanError(
+                    f"model.{side}.positions are rotary, which turns pairs of numbers, but heads are {self.head_width} "
+                    "wide; choose an even width"
+                )
+            if isinstance(stack.positions, Sinusoidal) and self.width % 2:
+                raise FarspanError(
+                    f"model.{side}.positions are sinusoidal, half sines, half cosines, but model.width is "
+                    f"{self.width}; choose an even width"
+                )
+        if self.decoder and self.decoder.cross_attends_globals and not self.encoder.attention.extra_tokens:
+            raise FarspanError(
+                "model.decoder.cross_attends_globals is set, but the encoder's pattern "
+                f"{self.encoder.attention.pattern!r} has no learned tokens; unset it"
+            )
+
+    @property
+    def head_width(self) -> int:
+        """D."""
+        return self.heads.width or self.width // self.heads.count
 
 
 def _at_least_one(section: str, **sizes: int) -> None:

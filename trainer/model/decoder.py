@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
 from trainer.model.attention import CrossAttention, SelfAttention
 from trainer.model.config import DecoderConfig, ModelConfig
-from trainer.model.full import Causal
-from trainer.model.layers import Embedded, FeedForward, Residual
-from trainer.model.positions import LearnedPositions
+from trainer.model.context import Context
+from trainer.model.layers import Embedded, FeedForward, Residual, make_last_norm
+from trainer.model.patterns.full import Causal
+from trainer.model.relative import Buckets, RelativeBias
+from trainer.model.rotary import Rotary
+
+
+class Memory(NamedTuple):
+    """What the decoder attends to.
+
+    Attributes:
+        states: ``(B, S, d)``.
+        real: ``(B, S)`` bool, False at padding; None where there is none.
+    """
+
+    states: Tensor
+    real: Tensor | None = None
 
 
 class DecoderLayer(nn.Module):
-    def __init__(self, config: ModelConfig) -> None:
+    """One layer; ``cross_attention`` is None in layers that do not look at the encoder's output."""
+
+    def __init__(self, config: ModelConfig, crosses: bool) -> None:
         super().__init__()
         self.attention = SelfAttention(config.width, config.heads, Causal(), config.attention_dropout)
         self.attention_residual = Residual(config)
-        self.cross_attention = CrossAttention(config.width, config.heads, config.attention_dropout)
-        self.cross_attention_residual = Residual(config)
+        self.cross_attention = CrossAttention(config.width, config.heads, config.attention_dropout) if crosses else None
+        self.cross_attention_residual = Residual(config) if crosses else None
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x: Tensor, memory: Tensor, memory_real: Tensor | None) -> Tensor:
-        """``(B, T, d)``, memory ``(B, S, d)`` and its ``(B, S)`` bool -> ``(B, T, d)``."""
-        x = self.attention_residual(x, self.attention)
-        x = self.cross_attention_residual(x, lambda h: self.cross_attention(h, memory, memory_real))
+    def forward(self, x: Tensor, memory: Memory, context: Context) -> Tensor:
+        """``(B, T, d)`` -> ``(B, T, d)``."""
+        x = self.attention_residual(x, lambda h: self.attention(h, context))
+        cross, residual = self.cross_attention, self.cross_attention_residual
+        if cross is not None and residual is not None:
+            x = residual(x, lambda h: cross(h, memory.states, memory.real))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -33,22 +53,33 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig, decoder: DecoderConfig) -> None:
         super().__init__()
-        self.embedded = Embedded(config, LearnedPositions(decoder.positions, config.width))
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(decoder.layers))
-        self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+        self.embedded = Embedded(config, decoder.positions)
+        self.bias = (
+            RelativeBias(decoder.positions, config.heads.count, both_ways=False)
+            if isinstance(decoder.positions, Buckets)
+            else None
+        )
+        self.rotary = decoder.positions if isinstance(decoder.positions, Rotary) else None
+        self.head_width = config.head_width
+        self.layers = nn.ModuleList(DecoderLayer(config, decoder.crosses(index)) for index in range(decoder.layers))
+        self.norm = make_last_norm(config)
 
-    def forward(self, tokens: Tensor, memory: Tensor, memory_real: Tensor | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Decode.
 
         Args:
             tokens: ``(B, T, d)`` vectors of the decoder's input, padded on the right if at all.
-            memory: ``(B, S, d)``, the encoder's output.
-            memory_real: ``(B, S)`` bool, False at padding; None where there is none.
+            memory: the encoder's output.
 
         Returns:
             ``(B, T, d)``.
         """
-        x = self.embedded(tokens)
+        x, length, context = self.embedded(tokens), tokens.shape[1], Context()
+        if self.bias is not None:
+            (offsets,) = Causal().offsets(length)
+            context = context._replace(biases=(self.bias(offsets.to(tokens.device)),))
+        elif self.rotary:
+            context = context._replace(rotation=self.rotary.rotation(length, self.head_width, tokens.device))
         for layer in self.layers:
-            x = layer(x, memory, memory_real)
+            x = layer(x, memory, context)
         return self.norm(x)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from objectives.examples import IGNORED
 from trainer.model.config import ModelConfig
+from trainer.model.context import make_context
 from trainer.model.encoder import Encoder
 from trainer.model.loss import summed_cross_entropy
 
@@ -19,28 +20,43 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, config.width)
         self.encoder = Encoder(config)
-        self.head = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width))
+        self.head = nn.Sequential(
+            nn.Linear(config.width, config.width), nn.GELU(), nn.LayerNorm(config.width, config.norm.eps)
+        )
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def forward(self, source_ids: Tensor, labels: Tensor, source_real: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        source_ids: Tensor,
+        labels: Tensor,
+        source_real: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        global_positions: Tensor | None = None,
+    ) -> Tensor:
         """Summed cross-entropy.
 
         Args:
-            source_ids: ``(B, S)`` int64.
+            source_ids, source_real, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
             labels: ``(B, S)`` int64, ``IGNORED`` where nothing is asked.
-            source_real: ``(B, S)`` bool, False at padding; None where there is none.
 
         Returns:
             Scalar float32; divide by the number of asked tokens of the whole step.
         """
         asked = labels != IGNORED
         # Most positions are not asked: the head, and its V logits, run on the others only.
-        hidden = self.head(self.encode(source_ids, source_real)[asked])
+        hidden = self.head(self.encode(source_ids, source_real, segment_ids, global_positions)[asked])
         return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias)
 
-    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
-        """``(B, S)`` -> ``(B, S, d)``."""
-        return self.encoder(self.tokens(source_ids), source_real)
+    def encode(
+        self,
+        source_ids: Tensor,
+        source_real: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        global_positions: Tensor | None = None,
+    ) -> Tensor:
+        """``(B, S)`` each -> ``(B, S, d)``."""
+        context = make_context(source_real, segment_ids, global_positions)
+        return self.encoder(self.tokens(source_ids), context).states
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``(B, S, d)`` -> ``(B, S, V)``."""

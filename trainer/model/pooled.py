@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.attention import attend
+from trainer.model.attention import HeadsConfig, attend, visible
+from trainer.model.context import Context
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -60,27 +61,37 @@ class Pooling:
         """How many windows a sequence of ``length`` >= 1 positions has."""
         return (length + 2 * self.padding - self.kernel) // self.stride + 1
 
-    def flops(self, length: int, width: int) -> int:
-        """Forward floating-point operations of one layer's pooled attention, its four projections included."""
-        return 8 * length * width**2 + 4 * length * self.windows(length) * width
+    def flops(self, length: int, width: int, inner: int) -> int:
+        """Forward floating-point operations of one layer's pooled attention, its four projections included.
+
+        Args:
+            length: positions.
+            width: d.
+            inner: of all heads together, H * D.
+        """
+        return 8 * length * width * inner + 4 * length * self.windows(length) * inner
 
 
 class PooledAttention(nn.Module):
     """Every position attends to every pooled window."""
 
-    def __init__(self, width: int, heads: int, pooling: Pooling, dropout: float) -> None:
+    def __init__(self, width: int, heads: HeadsConfig, pooling: Pooling, dropout: float) -> None:
         super().__init__()
-        self.heads, self.pooling, self.dropout = heads, pooling, dropout
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        inner = heads.count * (heads.width or width // heads.count)
+        self.heads, self.pooling, self.dropout = heads.count, pooling, dropout
+        self.scale = None if heads.scaled else 1.0
+        self.qkv = nn.Linear(width, 3 * inner, bias=heads.bias)
+        self.out = nn.Linear(inner, width, bias=heads.bias)
 
-    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
-        """``(B, L, d)``, ``(B, L)`` bool -> ``(B, L, d)``; padding on the right changes nothing at real positions."""
-        width = x.shape[-1]
-        q, kv = self.qkv(x).split([width, 2 * width], -1)
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, L, d)`` -> ``(B, L, d)``; padding on the right changes nothing at real positions."""
+        real = context.real
+        inner = self.out.in_features
+        q, kv = self.qkv(x).split([inner, 2 * inner], -1)
         k, v = self._pool(kv, real).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        windows = None if real is None else self._real_windows(real)
-        mixed = attend(q.unflatten(-1, (self.heads, -1)), k, v, windows, self.dropout if self.training else 0.0)
+        mask = visible(None if real is None else self._real_windows(real), None, None)
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend(q.unflatten(-1, (self.heads, -1)), k, v, mask, dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
 
     def _pool(self, x: Tensor, real: Tensor | None) -> Tensor:

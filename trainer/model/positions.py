@@ -1,11 +1,57 @@
-"""Learned absolute positions."""
+"""Absolute positions: vectors added to those of the tokens, learned or of fixed waves."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True)
+class Learned:
+    """A table of vectors.
+
+    Attributes:
+        count: its rows, hence the longest sequence.
+
+    Raises:
+        FarspanError: a count below 1.
+    """
+
+    count: int
+    scheme: Literal["learned"] = "learned"
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise FarspanError(f"learned positions: count is {self.count}; it must be at least 1")
+
+    @property
+    def limit(self) -> int:
+        """The longest sequence."""
+        return self.count
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    """Waves of fixed lengths, without parameters or a longest sequence: sines in the first half, cosines in the second.
+
+    Attributes:
+        variant: ``pegasus``: wave i of pair i has length ``2 pi 10,000^(2i / d)`` (Vaswani et al. 2017); ``pegasus_x``:
+            the d / 2 lengths are spread from 2 pi to exactly 2 pi 10,000, as in the released PEGASUS-X.
+    """
+
+    variant: Literal["pegasus", "pegasus_x"] = "pegasus"
+    scheme: Literal["sinusoidal"] = "sinusoidal"
+
+    @property
+    def limit(self) -> None:
+        """The longest sequence: there is none."""
+        return None
 
 
 class LearnedPositions(nn.Module):
@@ -19,18 +65,46 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(positions, width))
 
-    def forward(self, length: int) -> Tensor:
-        """The first ``length`` rows, ``(L, d)``.
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The rows that go with ``(B, L, d)`` token vectors, ``(L, d)``.
 
         Raises:
             FarspanError: more positions than rows.
         """
+        length = tokens.shape[1]
         if length > len(self.weight):
             raise FarspanError(
-                f"a sequence has {length} positions, the model {len(self.weight)}; raise `positions` in the model's "
-                "section or shorten the data"
+                f"a sequence has {length} positions, the model {len(self.weight)}; raise `positions.count` in the "
+                "model's section or shorten the data"
             )
         return self.weight[:length]
+
+
+class SinusoidalPositions(nn.Module):
+    """Computed for the longest sequence so far; no part of a checkpoint."""
+
+    def __init__(self, sinusoidal: Sinusoidal) -> None:
+        super().__init__()
+        self.variant = sinusoidal.variant
+        self._table = torch.empty(0, 0)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """The waves that go with ``(B, L, d)`` token vectors, ``(L, d)``."""
+        length, width = tokens.shape[1:]
+        if len(self._table) < length or self._table.device != tokens.device:
+            self._table = self._waves(length, width).to(tokens.device)
+        return self._table[:length].to(tokens.dtype)
+
+    def _waves(self, length: int, width: int) -> Tensor:
+        half = width // 2
+        # Each variant in the precision of its origin: at position 16,384 float32 is off by a thousandth.
+        kind = torch.float64 if self.variant == "pegasus" else torch.float32
+        steps = torch.arange(half, dtype=kind)
+        if self.variant == "pegasus":
+            angles = torch.arange(length, dtype=kind)[:, None] / 10_000.0 ** (2 * steps / width)  # (L, d / 2)
+        else:
+            angles = torch.arange(length)[:, None] * torch.exp(steps * -(math.log(10_000.0) / (half - 1)))
+        return torch.cat([angles.sin(), angles.cos()], -1).float()
 
 
 def tile_positions(rows: Tensor, length: int) -> Tensor:

@@ -1,12 +1,14 @@
-"""The encoder-decoder, one token table for its source, its target and its logits (BART's tying)."""
+"""The encoder-decoder, one token table for its source, its target and, unless untied, its logits."""
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
-from trainer.model.decoder import Decoder
+from trainer.model.context import make_context
+from trainer.model.decoder import Decoder, Memory
 from trainer.model.encoder import Encoder
 from trainer.model.loss import summed_cross_entropy
 
@@ -19,9 +21,18 @@ class Seq2Seq(nn.Module):
         self.tokens = nn.Embedding(vocab_size, config.width)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config, decoder)
+        self.output = None if config.output.tied else nn.Linear(config.width, vocab_size, bias=False)
+        self.output_scale = config.width**-0.5 if config.output.scaled else 1.0
+        self.attends_extra = decoder.cross_attends_globals
 
     def forward(
-        self, source_ids: Tensor, decoder_ids: Tensor, labels: Tensor, source_real: Tensor | None = None
+        self,
+        source_ids: Tensor,
+        decoder_ids: Tensor,
+        labels: Tensor,
+        source_real: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        global_positions: Tensor | None = None,
     ) -> Tensor:
         """Summed cross-entropy.
 
@@ -30,21 +41,46 @@ class Seq2Seq(nn.Module):
             decoder_ids: ``(B, T)`` int64, the target shifted right by one.
             labels: ``(B, T)`` int64, the target, ``IGNORED`` at padding.
             source_real: ``(B, S)`` bool, False at padding; None where there is none.
+            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not see
+                across documents; else None.
+            global_positions: ``(B, S)`` bool, the positions that the task makes global; None where it makes none.
 
         Returns:
             Scalar float32; divide by the number of target tokens of the whole step.
         """
-        hidden = self.decode(decoder_ids, self.encode(source_ids, source_real), source_real)
-        return summed_cross_entropy(hidden.flatten(0, 1), labels.flatten(), self.tokens.weight)
+        memory = self.encode(source_ids, source_real, segment_ids, global_positions)
+        hidden = self.decode(decoder_ids, memory).flatten(0, 1)
+        return summed_cross_entropy(self._scaled(hidden), labels.flatten(), self.output_weight)
 
-    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
-        """``(B, S)`` -> ``(B, S, d)``."""
-        return self.encoder(self.tokens(source_ids), source_real)
+    def encode(
+        self,
+        source_ids: Tensor,
+        source_real: Tensor | None = None,
+        segment_ids: Tensor | None = None,
+        global_positions: Tensor | None = None,
+    ) -> Memory:
+        """``(B, S)`` each, as ``forward`` takes them -> what ``decode`` takes."""
+        context = make_context(source_real, segment_ids, global_positions)
+        encoded = self.encoder(self.tokens(source_ids), context)
+        if not self.attends_extra:
+            return Memory(encoded.states, source_real)
+        # (B, G + S, d): the pattern's own tokens are part of what the decoder sees (PEGASUS-X, table 2)
+        states = torch.cat([encoded.extra, encoded.states], 1)
+        extra = encoded.extra.shape[1]
+        return Memory(states, None if source_real is None else F.pad(source_real, (extra, 0), value=True))
 
-    def decode(self, decoder_ids: Tensor, memory: Tensor, source_real: Tensor | None = None) -> Tensor:
-        """``(B, T)``, ``(B, S, d)`` -> ``(B, T, d)``."""
-        return self.decoder(self.tokens(decoder_ids), memory, source_real)
+    def decode(self, decoder_ids: Tensor, memory: Memory) -> Tensor:
+        """``(B, T)`` -> ``(B, T, d)``."""
+        return self.decoder(self.tokens(decoder_ids), memory)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``(B, T, d)`` -> ``(B, T, V)``."""
-        return F.linear(hidden, self.tokens.weight)
+        return F.linear(self._scaled(hidden), self.output_weight)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """``(V, d)`` of the output layer."""
+        return self.tokens.weight if self.output is None else self.output.weight
+
+    def _scaled(self, hidden: Tensor) -> Tensor:
+        return hidden * self.output_scale if self.output_scale != 1.0 else hidden

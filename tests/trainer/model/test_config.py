@@ -3,18 +3,20 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from trainer.model.block import Block
-from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.attention import HeadsConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.flops import forward_flops
+from trainer.model.patterns.block import Block
 from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned
 
-ENCODER = EncoderConfig(layers=2, positions=8)
+ENCODER = EncoderConfig(layers=2, positions=Learned(8))
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"heads": 3}, "model.heads is 3 and does not divide model.width 8"),
+        ({"heads": HeadsConfig(count=3)}, "model.heads.count is 3 and does not divide model.width 8"),
         ({"width": 0}, "model.width is 0"),
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"attention_dropout": -0.1}, "model.attention_dropout"),
@@ -23,25 +25,33 @@ ENCODER = EncoderConfig(layers=2, positions=8)
 )
 def test_bad_models_are_refused(options, said):
     with pytest.raises(FarspanError, match=said):
-        ModelConfig(**{"width": 8, "heads": 2, "feed_forward": 16, "encoder": ENCODER, **options})
+        ModelConfig(
+            **{
+                "width": 8,
+                "heads": HeadsConfig(count=2),
+                "feed_forward": FeedForwardConfig(width=16),
+                "encoder": ENCODER,
+                **options,
+            }
+        )
 
 
 def test_bad_stacks_are_refused():
-    with pytest.raises(FarspanError, match=r"model.encoder.positions is 0"):
-        EncoderConfig(layers=2, positions=0)
+    with pytest.raises(FarspanError, match=r"learned positions: count is 0"):
+        EncoderConfig(layers=2, positions=Learned(0))
     with pytest.raises(FarspanError, match=r"pooling.layers is 4, but model.encoder.layers is 2"):
-        EncoderConfig(layers=2, positions=8, pooling=Pooling())
+        EncoderConfig(layers=2, positions=Learned(8), pooling=Pooling())
     with pytest.raises(FarspanError, match=r"model.decoder.layers is 0"):
-        DecoderConfig(layers=0, positions=8)
+        DecoderConfig(layers=0, positions=Learned(8))
 
 
 def test_forward_of_the_large_model_costs_what_was_counted_by_hand():
     large = ModelConfig(
         width=1024,
-        heads=16,
-        feed_forward=4096,
-        encoder=EncoderConfig(layers=12, positions=16_384, attention=Block(1024), pooling=Pooling()),
-        decoder=DecoderConfig(layers=12, positions=1024),
+        heads=HeadsConfig(count=16),
+        feed_forward=FeedForwardConfig(width=4096),
+        encoder=EncoderConfig(layers=12, positions=Learned(16_384), attention=Block(1024), pooling=Pooling()),
+        decoder=DecoderConfig(layers=12, positions=Learned(1024)),
     )
     tera = forward_flops(large, 50_265, 16_384, 1024) / 1e12
     assert tera == pytest.approx(4.95 + 0.82 + 0.92 + 0.36 + 0.82 + 0.82 + 0.11 + 0.03, abs=0.03)

@@ -3,14 +3,16 @@ from __future__ import annotations
 import torch
 
 from objectives.examples import IGNORED
-from trainer.model.block import Block
+from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.masked_lm import MaskedLM
+from trainer.model.patterns.block import Block
+from trainer.model.positions import Learned
 
 CONFIG = ModelConfig(
-    width=16, heads=4, feed_forward=32, dropout=0.0, init_std=0.3,
-    encoder=EncoderConfig(layers=2, positions=40, attention=Block(8)),
+    width=16, heads=HeadsConfig(count=4), feed_forward=FeedForwardConfig(width=32), dropout=0.0, init_std=0.3,
+    encoder=EncoderConfig(layers=2, positions=Learned(40), attention=Block(8)),
 )  # fmt: skip
 
 

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from corpora.errors import FarspanError
+from trainer.model.attention import HeadsConfig
+from trainer.model.context import Context, make_context
 from trainer.model.pooled import PooledAttention, Pooling
 
 WIDTH, HEADS = 8, 2
@@ -37,19 +39,19 @@ def restated(layer: PooledAttention, x: torch.Tensor, length: int) -> torch.Tens
 @pytest.mark.parametrize("pooling", [SMALL, REFERENCE, Pooling(layers=1)])
 @pytest.mark.parametrize("length", [1, 2, 5, 11, 24, 37])
 def test_equals_the_restatement_with_and_without_padding(pooling, length):
-    layer = PooledAttention(WIDTH, HEADS, pooling, 0.0)
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), pooling, 0.0)
     x = torch.randn(2, 40, WIDTH)
     expected = restated(layer, x[0], length).float()
-    torch.testing.assert_close(layer(x[:, :length])[0], expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(layer(x[:, :length], Context())[0], expected, atol=1e-5, rtol=0)
     real = torch.arange(40) < torch.tensor([length, 40])[:, None]
-    torch.testing.assert_close(layer(x, real)[0, :length], expected, atol=1e-5, rtol=0)
-    torch.testing.assert_close(layer(x, real)[1], layer(x[1:])[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(layer(x, make_context(real))[0, :length], expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(layer(x, make_context(real))[1], layer(x[1:], Context())[0], atol=1e-5, rtol=0)
 
 
 def test_a_row_of_padding_gives_the_bias_and_finite_gradients():
-    layer = PooledAttention(WIDTH, HEADS, SMALL, 0.0)
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
     x = torch.randn(2, 12, WIDTH, requires_grad=True)
-    y = layer(x, torch.arange(12) < torch.tensor([[12], [0]]))
+    y = layer(x, make_context(torch.arange(12) < torch.tensor([[12], [0]])))
     assert (y[1] == layer.out.bias).all()
     y.sum().backward()
     assert x.grad is not None
@@ -58,7 +60,7 @@ def test_a_row_of_padding_gives_the_bias_and_finite_gradients():
 
 
 def test_pooled_keys_are_contiguous_and_as_many_as_published():
-    layer = PooledAttention(WIDTH, HEADS, Pooling(), 0.0)
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), Pooling(), 0.0)
     pooled = layer._pool(torch.randn(1, 16_384, 2 * WIDTH), None)
     assert pooled.shape == (1, 1366, 2 * WIDTH)
     assert pooled.is_contiguous()
@@ -67,11 +69,11 @@ def test_pooled_keys_are_contiguous_and_as_many_as_published():
 
 
 def test_pooled_attention_takes_the_fast_kernel():
-    layer = PooledAttention(WIDTH, HEADS, SMALL, 0.0)
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
     real = torch.arange(24) < torch.tensor([[24], [9]])
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        layer(torch.randn(2, 24, WIDTH)).sum().backward()
-        layer(torch.randn(2, 24, WIDTH), real).sum().backward()
+        layer(torch.randn(2, 24, WIDTH), Context()).sum().backward()
+        layer(torch.randn(2, 24, WIDTH), make_context(real)).sum().backward()
 
 
 @pytest.mark.parametrize(

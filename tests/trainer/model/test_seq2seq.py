@@ -11,23 +11,25 @@ from transformers import BartConfig, BartModel
 
 from corpora.errors import FarspanError
 from objectives.examples import IGNORED
-from trainer.model.block import Block
+from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.full import Full
+from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel import apply_activation_checkpointing
 
 VOCAB, WIDTH = 50, 16
 CONFIG = ModelConfig(
     width=WIDTH,
-    heads=4,
-    feed_forward=32,
+    heads=HeadsConfig(count=4),
+    feed_forward=FeedForwardConfig(width=32),
     dropout=0.0,
     init_std=0.3,  # large enough that every part of the model shows in the output
-    encoder=EncoderConfig(layers=2, positions=40, attention=Block(8)),
-    decoder=DecoderConfig(layers=2, positions=12),
+    encoder=EncoderConfig(layers=2, positions=Learned(40), attention=Block(8)),
+    decoder=DecoderConfig(layers=2, positions=Learned(12)),
 )
 PADDED = torch.arange(24) < torch.tensor([[24], [13], [1]])
 
@@ -79,7 +81,7 @@ def from_bart(bart: BartModel, pattern: Block | Full) -> Seq2Seq:
     config = replace(
         CONFIG,
         encoder=replace(CONFIG.encoder, attention=pattern),
-        decoder=replace(CONFIG.decoder, positions=40),
+        decoder=replace(CONFIG.decoder, positions=Learned(40)),
     )
     model = build_model(config, VOCAB, seed=0)
     model.tokens.weight.data = bart.shared.weight.data
@@ -92,11 +94,11 @@ def from_bart(bart: BartModel, pattern: Block | Full) -> Seq2Seq:
 def test_block_encoder_equals_bart_under_a_dense_mask(bart, real):
     model = from_bart(bart, Block(8))
     ids = torch.randint(3, VOCAB, (3, 24))
-    seen = Block(8).dense_mask(24)[None] & real[:, None, :]
+    seen = (torch.arange(24)[:, None] // 8 == torch.arange(24) // 8)[None] & real[:, None, :]
     additive = torch.zeros(3, 1, 24, 24).masked_fill(~seen[:, None], torch.finfo(torch.float32).min)
     with torch.no_grad():
         expected = bart.encoder(ids, attention_mask=additive).last_hidden_state
-        got = model.encode(ids, None if real.all() else real)
+        got = model.encode(ids, None if real.all() else real).states
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 
 
@@ -107,7 +109,7 @@ def test_whole_model_equals_bart_within_one_block(bart, pattern):
     with torch.no_grad():
         hidden = bart(ids, PADDED.long(), decoder_input_ids=decoder_ids, decoder_attention_mask=torch.ones(3, 9))
         expected = hidden.last_hidden_state @ bart.shared.weight.T
-        got = model.logits(model.decode(decoder_ids, model.encode(ids, PADDED), PADDED))
+        got = model.logits(model.decode(decoder_ids, model.encode(ids, PADDED)))
     torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-5)  # logits reach 30 here
     torch.testing.assert_close(got.log_softmax(-1), expected.log_softmax(-1), atol=1e-4, rtol=1e-5)
 
@@ -115,10 +117,10 @@ def test_whole_model_equals_bart_within_one_block(bart, pattern):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("pooling", [None, Pooling(layers=2, kernel=6, stride=4, padding=3, reference_init=True)])
 def test_padding_never_shows(norm, pooling):
-    model = build_model(replace(pooled(pooling), norm=norm), VOCAB, seed=0).eval()
+    model = build_model(replace(pooled(pooling), norm=NormConfig(placement=norm)), VOCAB, seed=0).eval()
     ids, decoder_ids = torch.randint(0, VOCAB, (3, 24)), torch.randint(0, VOCAB, (3, 5))
     with torch.no_grad():
-        together = model.decode(decoder_ids, model.encode(ids, PADDED), PADDED)
+        together = model.decode(decoder_ids, model.encode(ids, PADDED))
         for row, length in enumerate([24, 13, 1]):
             alone = model.decode(decoder_ids[row : row + 1], model.encode(ids[row : row + 1, :length]))
             torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=0)
@@ -141,8 +143,8 @@ def test_pooling_starts_as_no_pooling_unless_asked():
     plain = build_model(CONFIG, VOCAB, seed=3).eval()
     zero = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=3).eval()
     drawn = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)), VOCAB, 3).eval()
-    assert torch.equal(plain.encode(ids), zero.encode(ids))
-    assert not torch.allclose(plain.encode(ids), drawn.encode(ids), atol=1e-2)
+    assert torch.equal(plain.encode(ids).states, zero.encode(ids).states)
+    assert not torch.allclose(plain.encode(ids).states, drawn.encode(ids).states, atol=1e-2)
     zero(ids, ids[:, :5], ids[:, :5]).backward()
     assert zero.encoder.layers[0].pooling is None
     assert zero.encoder.layers[1].pooling.out.weight.grad.abs().max() > 0  # it can leave zero
@@ -175,7 +177,7 @@ def test_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names()
 
 def test_one_position_and_one_more_than_the_table():
     model = build_model(CONFIG, VOCAB, seed=0)
-    assert model.encode(torch.tensor([[3]])).shape == (1, 1, WIDTH)
+    assert model.encode(torch.tensor([[3]])).states.shape == (1, 1, WIDTH)
     with pytest.raises(FarspanError, match="41 positions, the model 40"):
         model.encode(torch.zeros(1, 41, dtype=torch.long))
 
@@ -191,7 +193,9 @@ def test_no_two_tokens_start_alike():
 
 def test_weights_depend_on_seed_and_name_only():
     first, again, other = (build_model(CONFIG, VOCAB, seed=seed).state_dict() for seed in (0, 0, 1))
-    deeper = build_model(replace(CONFIG, decoder=DecoderConfig(layers=3, positions=12)), VOCAB, seed=0).state_dict()
+    deeper = build_model(
+        replace(CONFIG, decoder=DecoderConfig(layers=3, positions=Learned(12))), VOCAB, seed=0
+    ).state_dict()
     assert all(torch.equal(first[name], again[name]) and torch.equal(first[name], deeper[name]) for name in first)
     assert not torch.equal(first["tokens.weight"], other["tokens.weight"])
     assert first["tokens.weight"].std().item() == pytest.approx(0.3, rel=0.1)

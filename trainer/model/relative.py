@@ -1,0 +1,80 @@
+"""Relative positions in buckets that add a learned bias to attention scores (T5, arXiv:1910.10683, section 2.1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """One bucket a distance when near, then wider and wider ones, and the last for all that is farther.
+
+    Attributes:
+        count: of buckets; those of an encoder are halved between before and behind.
+        distance: from which on the last bucket is taken.
+
+    Raises:
+        FarspanError: a count that cannot be halved twice, or a distance within the buckets of single distances.
+    """
+
+    count: int = 32
+    distance: int = 128
+    scheme: Literal["buckets"] = "buckets"
+
+    def __post_init__(self) -> None:
+        if self.count < 4 or self.count % 4:
+            raise FarspanError(f"relative positions: count is {self.count}; it must be a multiple of 4 (T5's is 32)")
+        if self.distance <= self.count // 2:
+            raise FarspanError(
+                f"relative positions: distance is {self.distance} with count {self.count}; it must be above "
+                f"{self.count // 2}, half the count (T5's is 128)"
+            )
+
+    @property
+    def limit(self) -> None:
+        """The longest sequence: there is none."""
+        return None
+
+
+def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
+    """The bucket of each key position - query position, int64 of any shape.
+
+    Args:
+        both_ways: keys behind the query have buckets of their own, in the upper half; else they share bucket 0.
+    """
+    count = buckets.count
+    if both_ways:
+        count //= 2
+        base, distance = (offset > 0).long() * count, offset.abs()
+    else:
+        base, distance = torch.zeros_like(offset), (-offset).clamp(min=0)
+    exact = count // 2
+    # float32 throughout, as where the scheme comes from: borders between buckets hang on its last bit
+    wide = torch.log(distance.clamp(min=1).float() / exact) / math.log(buckets.distance / exact) * (count - exact)
+    wide = (exact + wide.long()).clamp(max=count - 1)
+    return base + torch.where(distance < exact, distance, wide)
+
+
+class RelativeBias(nn.Module):
+    """One number a bucket and head.
+
+    Attributes:
+        weight: ``(buckets, H)``.
+    """
+
+    def __init__(self, buckets: Buckets, heads: int, both_ways: bool) -> None:
+        super().__init__()
+        self.buckets, self.both_ways = buckets, both_ways
+        self.weight = nn.Parameter(torch.empty(buckets.count, heads))
+
+    def forward(self, offsets: Tensor) -> Tensor:
+        """Offsets of any shape -> ``(H, *shape)``."""
+        number = bucket(offsets, self.buckets, self.both_ways)
+        return self.weight.T[:, number]
