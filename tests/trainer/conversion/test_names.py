@@ -1,0 +1,50 @@
+import pytest
+import torch
+
+from corpora.errors import FarspanError
+from trainer.conversion.names import Tensors, load_state, save_state
+
+NAMES = {
+    "qkv": Tensors(("q", "k", "v")),
+    "positions": Tensors(("places",), skip_rows=2),
+    "typed": Tensors(("rows",), add_row="types"),
+}
+SHAPES = {"qkv": torch.Size([6, 3]), "positions": torch.Size([3, 3]), "typed": torch.Size([4, 3])}
+
+
+def stored():
+    sizes = {"q": 2, "k": 2, "v": 2, "places": 5, "rows": 4, "types": 2}
+    generator = torch.Generator().manual_seed(0)
+    return {name: torch.randn(rows, 3, generator=generator) for name, rows in sizes.items()}
+
+
+def test_tensors_are_joined_cut_and_added():
+    theirs = stored()
+    state = load_state(NAMES, {**theirs, "copy.of.q": theirs["q"]}, SHAPES, ["copy.*"])
+    assert torch.equal(state["qkv"][2:4], theirs["k"])
+    assert torch.equal(state["positions"], theirs["places"][2:])
+    assert torch.equal(state["typed"], theirs["rows"] + theirs["types"][0])
+
+
+def test_what_is_saved_loads_as_it_was():
+    state = load_state(NAMES, stored())
+    again = load_state(NAMES, save_state(NAMES, state), SHAPES)
+    assert all(torch.equal(again[name], state[name]) for name in NAMES)
+
+
+def test_everything_wrong_is_listed_at_once():
+    theirs = stored()
+    del theirs["k"]
+    theirs |= {"lm_head.bias": torch.zeros(3), "final_logits_bias": torch.ones(1, 3), "places": torch.zeros(9, 3)}
+    with pytest.raises(FarspanError) as raised:
+        load_state(NAMES, theirs, SHAPES, ["final_logits_bias"])
+    lines = str(raised.value).splitlines()
+    assert "  missing: k" in lines
+    assert "  unexpected: lm_head.bias (3,)" in lines
+    assert "  not zero: final_logits_bias" in lines
+    assert "  shape: places (9, 3) makes positions (7, 3), not (3, 3)" in lines
+
+
+def test_parts_that_cannot_be_joined_are_named():
+    with pytest.raises(FarspanError, match=r"cannot be joined into qkv: q \(2, 3\), k \(2, 5\), v \(2, 3\)"):
+        load_state(NAMES, {**stored(), "k": torch.zeros(2, 5)})

@@ -1,0 +1,104 @@
+"""Which stored tensors a tensor of ours is made of, and the way there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from corpora.errors import FarspanError
+
+ZEROS = ("*final_logits_bias",)
+"""Stored tensors that our models have no place for and that must therefore hold nothing but zeros."""
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """One tensor of ours: the named ones in a column, without their first rows, plus one row of another.
+
+    Attributes:
+        names: stored tensors, concatenated along dimension 0.
+        skip_rows: first rows that are left out (BART's positions begin behind two rows that no token uses).
+        add_row: a stored tensor whose row 0 is added to every row (the token type that all tokens share).
+    """
+
+    names: tuple[str, ...]
+    skip_rows: int = 0
+    add_row: str | None = None
+
+
+def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -> dict[str, Tensors]:
+    """Names of modules -> names of their tensors ``parts`` (weight, bias)."""
+    listed = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in modules.items()}
+    return {
+        f"{ours}.{part}": Tensors(tuple(f"{name}.{part}" for name in theirs))
+        for part in parts
+        for ours, theirs in listed.items()
+    }
+
+
+def load_state(
+    name_map: Mapping[str, Tensors],
+    stored: Mapping[str, Tensor],
+    shapes: Mapping[str, torch.Size] | None = None,
+    ignored: Iterable[str] = (),
+) -> dict[str, Tensor]:
+    """Our state dictionary, in float32.
+
+    Args:
+        name_map: our name -> where its numbers are stored, for every tensor of ours.
+        stored: the other side's state dictionary.
+        shapes: of our tensors; None where they are not known.
+        ignored: patterns of stored names that carry nothing.
+
+    Raises:
+        FarspanError: tensors that are missing, that nothing here reads, or of another shape; all of them are listed.
+    """
+    read = {name for tensors in name_map.values() for name in (*tensors.names, tensors.add_row) if name}
+    carried = {name for name in stored if not any(fnmatchcase(name, pattern) for pattern in ignored)}
+    faults = [f"missing: {name}" for name in sorted(read - stored.keys())]
+    faults += [f"unexpected: {name} {tuple(stored[name].shape)}" for name in sorted(carried - read)]
+    faults += [
+        f"not zero: {name}"
+        for name in sorted(stored)
+        if any(fnmatchcase(name, pattern) for pattern in ZEROS) and bool(stored[name].any())
+    ]
+    state = {}
+    for ours, tensors in name_map.items():
+        if not stored.keys() >= {*tensors.names, tensors.add_row} - {None}:
+            continue  # listed as missing
+        try:
+            state[ours] = _joined(tensors, stored)
+        except (RuntimeError, IndexError):
+            found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
+            faults.append(f"cannot be joined into {ours}: {found}")
+            continue
+        if shapes is not None and state[ours].shape != shapes[ours]:
+            found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
+            faults.append(f"shape: {found} makes {ours} {tuple(state[ours].shape)}, not {tuple(shapes[ours])}")
+    if faults:
+        raise FarspanError(
+            "the weights do not fit the configuration beside them:\n  " + "\n  ".join(faults) + "\n"
+            "give the folder of one whole model with its language-modelling head"
+        )
+    return state
+
+
+def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The other side's state dictionary; skipped rows and added ones come out as zeros."""
+    stored: dict[str, Tensor] = {}
+    for ours, tensors in name_map.items():
+        for name, part in zip(tensors.names, state[ours].chunk(len(tensors.names)), strict=True):
+            skipped = part.new_zeros(tensors.skip_rows, *part.shape[1:])
+            stored[name] = torch.cat([skipped, part]) if tensors.skip_rows else part.contiguous()
+        if tensors.add_row is not None:
+            stored[tensors.add_row] = torch.zeros_like(state[ours][:1])
+    return stored
+
+
+def _joined(tensors: Tensors, stored: Mapping[str, Tensor]) -> Tensor:
+    rows = torch.cat([stored[name].float()[tensors.skip_rows :] for name in tensors.names])
+    return rows if tensors.add_row is None else rows + stored[tensors.add_row][0].float()

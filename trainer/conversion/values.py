@@ -1,0 +1,60 @@
+"""What families share when they read and write the ``config.json`` of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from corpora.errors import FarspanError
+from objectives.special_tokens import BEGIN, END, PAD
+
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}
+
+
+def require(values: Mapping[str, Any], **needed: Any) -> None:
+    """Refuse a model that differs from ours in more than sizes.
+
+    Raises:
+        FarspanError: a field of ``values`` with another value than ``needed``; one that is absent is as needed.
+    """
+    for name, value in needed.items():
+        if values.get(name, value) != value:
+            raise FarspanError(
+                f"config.json: {name} is {values[name]!r}; ours can only have {value!r} here; convert another model"
+            )
+
+
+def read_activation(values: Mapping[str, Any], field: str) -> Any:
+    """Our name of an activation.
+
+    Raises:
+        FarspanError: none of ours.
+    """
+    if values[field] not in _ACTIVATIONS:
+        raise FarspanError(
+            f"config.json: {field} is {values[field]!r}; known are {', '.join(_ACTIVATIONS)}; convert another model"
+        )
+    return _ACTIVATIONS[values[field]]
+
+
+def write_activation(activation: str) -> str:
+    """Hugging Face's name of one of ours."""
+    return "gelu_new" if activation == "gelu_tanh" else activation
+
+
+def token_ids(special: Mapping[str, int]) -> dict[str, int]:
+    """The fields that say which ids pad, begin and end a text; decoders begin with the end, as BART's."""
+    return {
+        "pad_token_id": special[PAD],
+        "bos_token_id": special[BEGIN],
+        "eos_token_id": special[END],
+        "decoder_start_token_id": special[END],
+        "forced_eos_token_id": special[END],
+    }
