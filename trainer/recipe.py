@@ -6,7 +6,6 @@ import difflib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,8 @@ from trainer.data import DataConfig
 from trainer.model.config import ModelConfig
 from trainer.optimizer import OptimizerConfig, ScheduleConfig
 from trainer.settings import override, parse
+
+RECIPES = Path(__file__).parent / "recipes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,23 +133,67 @@ class Recipe:
 def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     """Read a packaged recipe by name (``tiny``) or any by path (``my/recipe.toml``).
 
+    A file that says ``extends = "other"`` (a packaged name, or a path from its own folder) is put over that one: tables
+    are merged key by key, everything else is replaced, as is a table of another ``pattern`` or ``scheme``.
+
     Args:
         name: of the recipe.
         assignments: ``dotted.key=value`` each, put over the file's values.
 
     Raises:
-        FarspanError: no such recipe, no TOML, or a wrong key or value, with file, section, key and cure.
+        FarspanError: no such recipe, no TOML, files that extend each other, or a wrong key or value, with file,
+            section, key and cure.
     """
-    packaged = {entry.name.removesuffix(".toml"): entry for entry in files("trainer").joinpath("recipes").iterdir()}
-    path = packaged.get(name, Path(name))
+    values, read = _read(name, Path(), ())
+    return parse(Recipe, override(values, assignments), " over ".join(read))
+
+
+def _read(name: str, folder: Path, above: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The tables of recipe ``name`` over those that it extends, and all files read, the uppermost first.
+
+    Args:
+        folder: where a path starts.
+        above: files that led here.
+    """
+    path = _find(name, folder)
+    if str(path) in above:
+        chain = " extends ".join(Path(file).name for file in (*above[above.index(str(path)) :], str(path)))
+        raise FarspanError(f"{chain}: recipes extend each other in a circle; remove one `extends`")
+    try:
+        values = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FarspanError(f"{path.name} is no TOML: {error}") from None
+    base = values.pop("extends", None)
+    if base is None:
+        return values, (path.name,)
+    if not isinstance(base, str):
+        raise FarspanError(f"{path.name}: extends is {base!r}; give one name or path, in quotes, above all sections")
+    below, read = _read(base, path.parent, (*above, str(path)))
+    return _merged(below, values), (path.name, *read)
+
+
+def _find(name: str, folder: Path) -> Path:
+    packaged = {path.stem: path for path in RECIPES.glob("*.toml")}
+    path = packaged.get(name, folder / name)
     if not path.is_file():
         close = difflib.get_close_matches(name, packaged, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise FarspanError(
             f"no recipe {name!r}{hint}; give the path of a TOML file or one of: {', '.join(sorted(packaged))}"
         )
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FarspanError(f"{path.name} is no TOML: {error}") from None
-    return parse(Recipe, override(values, assignments), path.name)
+    return path.resolve()
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        old = below.get(key)
+        if isinstance(old, dict) and isinstance(value, dict) and not _another_kind(old, value):
+            value = _merged(old, value)
+        merged[key] = value
+    return merged
+
+
+def _another_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether ``new`` names another pattern or scheme than ``old``, whose keys then mean nothing to it."""
+    return any(tag in new and new[tag] != old.get(tag) for tag in ("pattern", "scheme"))

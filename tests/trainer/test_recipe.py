@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +8,7 @@ from corpora.errors import FarspanError
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling
+from trainer.model.positions import Sinusoidal
 from trainer.recipe import load_recipe
 
 
@@ -27,16 +27,12 @@ def test_bart_ls_large_is_the_published_one():
 
 
 def test_base_is_large_but_for_its_sizes():
-    base, large = (
-        tomllib.loads(files("trainer").joinpath(f"recipes/bart_ls_{size}.toml").read_text())
-        for size in ("base", "large")
+    base, large = (load_recipe(f"bart_ls_{size}") for size in ("base", "large"))
+    assert (replace(base, model=large.model), base.run.directory) == (
+        replace(large, run=replace(large.run, directory="runs/bart_ls_base")),
+        "runs/bart_ls_base",
     )
-    assert base.pop("model") | {"width": 0, "heads": 0, "feed_forward": 0, "encoder": 0, "decoder": 0} == large.pop(
-        "model"
-    ) | {"width": 0, "heads": 0, "feed_forward": 0, "encoder": 0, "decoder": 0}
-    base["run"].pop("directory"), large["run"].pop("directory")
-    assert base == large
-    model = load_recipe("bart_ls_base").model
+    model = base.model
     assert (model.width, model.heads.count, model.feed_forward.width, model.encoder.layers, model.decoder.layers) == (
         768,
         12,
@@ -44,7 +40,57 @@ def test_base_is_large_but_for_its_sizes():
         6,
         6,
     )
-    assert model.encoder.pooling.layers == 4
+    same = replace(
+        large.model,
+        width=768, heads=model.heads, feed_forward=model.feed_forward,
+        encoder=replace(large.model.encoder, layers=6), decoder=replace(large.model.decoder, layers=6),
+    )  # fmt: skip
+    assert model == same
+
+
+def test_a_file_over_another(tmp_path):
+    """Tables are merged, all else replaced; another pattern or scheme begins anew; paths start at their own file."""
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner/middle.toml").write_text(
+        'extends = "../lowest.toml"\n[run]\nsteps = 70\n[model.encoder.attention]\nsize = 256\n'
+    )
+    (tmp_path / "lowest.toml").write_text('extends = "tiny"\n[optimizer]\nbetas = [0.5, 0.6]\n')
+    top = tmp_path / "top.toml"
+    top.write_text(
+        'extends = "inner/middle.toml"\n[model.encoder]\npooling = "none"\npositions = { scheme = "sinusoidal" }\n'
+    )
+    tiny, recipe = load_recipe("tiny"), load_recipe(str(top), ["run.seed=5"])
+    encoder = replace(tiny.model.encoder, attention=Block(256), pooling=None, positions=Sinusoidal())
+    assert recipe == replace(
+        tiny,
+        model=replace(tiny.model, encoder=encoder),
+        optimizer=replace(tiny.optimizer, betas=(0.5, 0.6)),
+        run=replace(tiny.run, steps=70, seed=5),
+    )
+    top.write_text('extends = "tiny"\n[model.encoder]\nattention = { pattern = "full" }\n')
+    assert load_recipe(str(top)).model.encoder.attention == Full()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "said"),
+    [
+        (
+            'extends = "b.toml"',
+            'extends = "a.toml"',
+            r"a.toml extends b.toml extends a.toml: recipes extend each other",
+        ),
+        ('extends = "a.toml"', "", r"a.toml extends a.toml: recipes extend each other in a circle"),
+        ('extends = ["tiny"]', "", r"a.toml: extends is \['tiny'\]; give one name or path"),
+        ('extends = "tine"', "", r"no recipe 'tine' \(did you mean 'tiny'\?\)"),
+        ('extends = "b.toml"', "[", r"b.toml is no TOML"),
+        ('extends = "tiny"\n[run]\nstepz = 7', "", r"a.toml over tiny.toml: \[run\] has no key 'stepz'"),
+    ],
+)
+def test_files_that_cannot_be_extended(tmp_path, a, b, said):
+    (tmp_path / "a.toml").write_text(a)
+    (tmp_path / "b.toml").write_text(b)
+    with pytest.raises(FarspanError, match=said):
+        load_recipe(str(tmp_path / "a.toml"))
 
 
 def test_values_are_overridden():
