@@ -1,4 +1,4 @@
-"""Patterns said the plain way: attention under the whole mask, in float64; what every pattern's own test compares with."""
+"""Patterns said the plain way, as attention under the whole mask in float64: what their tests compare with."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def kept_by(pattern: Pattern, length: int, heads: int, width: int) -> int:
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        result = pattern.attend(*projected.unbind(2), make_context())
+        q, k, v = projected.unbind(2)
+        result = pattern.attend(q, k, v, make_context())
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
     for known in (projected, result):
         storages.pop(known.untyped_storage().data_ptr(), None)

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from trainer.model.attention import attend, visible
 from trainer.model.context import Context
 
 
 @dataclass(frozen=True)
 class BlockGlobal:
-    """The first ``global_tokens`` positions of every block see, and are seen by, everything."""
+    """The first ``global_tokens`` positions of every block see, and are seen by, everything.
+
+    All others see their block and the global positions of every block, each key once. The last block may be shorter;
+    its first positions are global like those of any other.
+
+    Raises:
+        FarspanError: no global tokens, or no others.
+    """
 
     size: int = 1024
     global_tokens: int = 64
     pattern: Literal["block_global"] = "block_global"
     extra_tokens: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.global_tokens < self.size:
+            raise FarspanError(
+                f"attention pattern block_global: global_tokens is {self.global_tokens} with size {self.size}; it must "
+                "be from 1 to size - 1 (without global tokens the pattern is 'block', with nothing else 'full')"
+            )
 
     def at(self, layer: int) -> BlockGlobal:
         return self
@@ -26,16 +43,89 @@ class BlockGlobal:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        raise FarspanError("attention pattern block_global is being written")
+        length, real, segments = q.shape[1], context.real, context.segments
+        if length <= self.size:  # everything sees everything
+            return attend(q, k, v, visible(real, segments, segments), dropout=dropout, scale=scale)
+        mask = visible(real, _if_any(self._globals, segments), segments)
+        everywhere = attend(self._globals(q), k, v, mask, dropout=dropout, scale=scale)  # (B, N, H, D)
+        whole = length - length % self.size
+        parts, done = [], 0
+        for part in (slice(0, whole), slice(whole, length)):
+            size = min(self.size, part.stop - part.start)
+            if not size:
+                break
+            blocks, ahead = (part.stop - part.start) // size, min(self.global_tokens, size)
+            first = everywhere[:, done : done + blocks * ahead].unflatten(1, (blocks, ahead))  # (B, n, g, H, D)
+            done += blocks * ahead
+            if ahead < size:
+                others = self._attend_others(q, k, v, context, part, size, dropout, scale)  # (B, n, W - g, H, D)
+                first = torch.cat([first, others], 2)
+            parts.append(first.flatten(1, 2))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _attend_others(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        context: Context,
+        part: slice,
+        size: int,
+        dropout: float,
+        scale: float | None,
+    ) -> Tensor:
+        """Positions that are not global, in blocks of one size."""
+
+        def others(x: Tensor) -> Tensor:
+            """``(B, L, ...)`` -> ``(B, n, W - g, ...)``."""
+            return x[:, part].unflatten(1, (-1, size))[:, :, self.global_tokens :]
+
+        def queries(x: Tensor) -> Tensor:
+            return others(x).flatten(0, 1)
+
+        def keys(x: Tensor) -> Tensor:
+            """The others of a block and the globals of all, ``(B n, W - g + N, ...)``: its own among them, once."""
+            mine = others(x)
+            shared = self._globals(x)[:, None].expand(-1, mine.shape[1], *[-1] * (x.dim() - 1))
+            return torch.cat([mine, shared], 2).flatten(0, 1)
+
+        real, segments = context.real, context.segments
+        mask = visible(_if_any(keys, real), _if_any(queries, segments), _if_any(keys, segments))
+        mixed = attend(queries(q), keys(k), keys(v), mask, dropout=dropout, scale=scale)
+        return mixed.unflatten(0, (len(q), -1))
+
+    def _globals(self, x: Tensor) -> Tensor:
+        """``(B, L, ...)`` -> the global positions of all blocks, ``(B, N, ...)``."""
+        whole = x.shape[1] - x.shape[1] % self.size
+        ahead = x[:, :whole].unflatten(1, (-1, self.size))[:, :, : self.global_tokens].flatten(1, 2)
+        return torch.cat([ahead, x[:, whole : whole + self.global_tokens]], 1) if whole < x.shape[1] else ahead
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
         return ()
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        raise FarspanError("attention pattern block_global is being written")
+        either = (query % self.size < self.global_tokens) | (key % self.size < self.global_tokens)
+        return either | (query // self.size == key // self.size)
 
     def flops(self, length: int, width: int) -> int:
-        raise FarspanError("attention pattern block_global is being written")
+        ahead, keys = self._counts(length)
+        others = sum(count * local * (local + ahead) for count, local in keys)
+        return 4 * (ahead * length + others) * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
-        raise FarspanError("attention pattern block_global is being written")
+        if length <= self.size:
+            return length * heads  # the log-sum-exp of every query
+        ahead, keys = self._counts(length)
+        gathered = sum(count * (local + ahead) for count, local in keys if local)
+        # besides that, results of the parts, global queries, and the gathered keys and values
+        return length * heads + (length + ahead + 2 * gathered) * width
+
+    def _counts(self, length: int) -> tuple[int, list[tuple[int, int]]]:
+        """N, and (blocks, positions of one that are not global) of the whole blocks and of the last, shorter one."""
+        blocks, rest = divmod(length, self.size)
+        ahead = blocks * self.global_tokens + min(self.global_tokens, rest)
+        return ahead, [(blocks, self.size - self.global_tokens), (1, max(0, rest - self.global_tokens))]
+
+
+def _if_any(select: Callable[[Tensor], Tensor], x: Tensor | None) -> Tensor | None:
+    return None if x is None else select(x)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from trainer.model.attention import attend, visible
 from trainer.model.context import Context
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Position i of block ``b = i // size`` sees ``[b size - size / 2, (b + 1) size + size / 2)``."""
+    """Position i of block ``b = i // size`` sees ``[b size - size / 2, (b + 1) size + size / 2)``.
+
+    Raises:
+        FarspanError: ``size`` below 2 or odd.
+    """
 
     size: int = 1024
     pattern: Literal["overlap"] = "overlap"
     extra_tokens: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 2 or self.size % 2:
+            raise FarspanError(
+                f"attention pattern overlap: size is {self.size}; it must be even and at least 2, since a block sees "
+                "half of each neighbour"
+            )
 
     def at(self, layer: int) -> Overlap:
         return self
@@ -25,16 +39,73 @@ class Overlap:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        raise FarspanError("attention pattern overlap is being written")
+        parts = [self._attend_part(q, k, v, context, part, dropout, scale) for part in self._parts(q.shape[1])]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _parts(self, length: int) -> Iterator[tuple[range, int]]:
+        """The starts of blocks that see equally many keys on each side, and where the last of them ends.
+
+        The first block lacks a left neighbour and the last one or two lack some of their right one: each is a part of
+        its own, without padding or masks. All others are one part, whose keys are a view.
+        """
+        size = self.size
+        inner = max(0, (length - size - size // 2) // size)  # blocks 1 ... inner have both halves
+        yield range(0, 1), min(size, length)
+        if inner:
+            yield range(size, (inner + 1) * size, size), (inner + 1) * size
+        for start in range((inner + 1) * size, length, size):
+            yield range(start, start + 1), min(start + size, length)
+
+    def _attend_part(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        context: Context,
+        part: tuple[range, int],
+        dropout: float,
+        scale: float | None,
+    ) -> Tensor:
+        starts, stop = part
+        half, length = self.size // 2, q.shape[1]
+        rows = min(self.size, stop - starts[0])
+        left = max(0, starts[0] - half)
+        right = min(stop + half, length)
+        columns = right - left - (len(starts) - 1) * self.size  # keys of one block
+
+        def blocks(x: Tensor) -> Tensor:
+            """``(B, L, ...)`` -> the part's queries ``(B n, rows, ...)``."""
+            return x[:, starts[0] : stop].unflatten(1, (-1, rows)).flatten(0, 1)
+
+        def windows(x: Tensor) -> Tensor:
+            """``(B, L, ...)`` -> the part's keys ``(B n, columns, ...)``, where B is 1 without a copy."""
+            return x[:, left:right].unfold(1, columns, self.size).movedim(-1, 2).flatten(0, 1)
+
+        real = None if context.real is None else windows(context.real)
+        segments = context.segments
+        mask = visible(real, *(None, None) if segments is None else (blocks(segments), windows(segments)))
+        first = left - starts[0] + half  # 0 where the left half is whole
+        biases = [bias[:, :rows, first : first + columns] for bias in context.biases]
+        mixed = attend(blocks(q), windows(k), windows(v), mask, *biases, dropout=dropout, scale=scale)
+        return mixed.reshape(len(q), -1, *q.shape[2:])
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
-        return ()
+        half = self.size // 2
+        queries = torch.arange(min(self.size, length))
+        keys = torch.arange(-half, min(self.size + half, length))
+        return (keys - queries[:, None],)  # (W, 2 W), less where the sequence is shorter
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        raise FarspanError("attention pattern overlap is being written")
+        start, half = query // self.size * self.size, self.size // 2
+        return (start - half <= key) & (key < start + self.size + half)
 
     def flops(self, length: int, width: int) -> int:
-        raise FarspanError("attention pattern overlap is being written")
+        pairs, half = 0, self.size // 2
+        for start in range(0, length, self.size):
+            stop = min(start + self.size, length)
+            pairs += (stop - start) * (min(stop + half, length) - max(0, start - half))
+        return 4 * pairs * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
-        raise FarspanError("attention pattern overlap is being written")
+        # the log-sum-exp of every query, and where there are parts their results beside the whole
+        return length * heads + (length * width if length > self.size else 0)
