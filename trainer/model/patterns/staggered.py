@@ -1,19 +1,36 @@
-"""Blocks, shifted by half a block in every other layer, and learned global tokens (PEGASUS-X, arXiv:2208.04347, section 3)."""
+"""Blocks, shifted by half a block in every other layer, and learned global tokens.
+
+Source: PEGASUS-X, arXiv:2208.04347, section 3.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from trainer.model.attention import attend, visible
 from trainer.model.context import Context
 
 
 @dataclass(frozen=True)
 class Staggered:
-    """Odd layers are staggered."""
+    """Position i sees the real positions of its own block and all learned tokens, which see everything real.
+
+    Attributes:
+        size: of a block. The first and the last one may be shorter.
+        global_tokens: how many learned tokens there are; with documents that do not see each other, for each of them.
+        staggered: whether the blocks of odd layers, counted from 0, begin at ``size / 2``, so that what one layer
+            mixes on either side of an edge meets in the next one.
+        shifted: whether this layer's blocks do; ``at`` says so.
+
+    Raises:
+        FarspanError: sizes below 1, or blocks that have no half.
+    """
 
     size: int = 512
     global_tokens: int = 128
@@ -21,26 +38,88 @@ class Staggered:
     shifted: bool = False
     pattern: Literal["staggered"] = "staggered"
 
+    def __post_init__(self) -> None:
+        for name, unit in (("size", "position"), ("global_tokens", "token")):
+            if getattr(self, name) < 1:
+                raise FarspanError(
+                    f"attention pattern staggered: {name} is {getattr(self, name)}; it must be at least 1 {unit}"
+                )
+        if self.staggered and self.size % 2:
+            raise FarspanError(
+                f"attention pattern staggered: size is {self.size}, which has no half for odd layers to begin at; "
+                f"choose {self.size + 1}, or set staggered = false"
+            )
+
     @property
     def extra_tokens(self) -> int:
         return self.global_tokens
 
     def at(self, layer: int) -> Staggered:
-        return self
+        return replace(self, shifted=self.staggered and layer % 2 == 1)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        raise FarspanError("attention pattern staggered is being written")
+        extra = context.documents * self.global_tokens  # G
+        known = self._with_extra(context, extra, q.device)
+        # (B, G, H, D): the learned tokens see all G + L positions, which stand in one piece already
+        documents = None if known.segments is None else known.segments[:, :extra]
+        mask = visible(known.real, documents, known.segments)
+        parts = [attend(q[:, :extra], k, v, mask, dropout=dropout, scale=scale)]
+        for start, stop, size in self._parts(q.shape[1] - extra):
+            part = slice(extra + start, extra + stop)
+            q_blocks = q[:, part].unflatten(1, (-1, size)).flatten(0, 1)  # (B n, W, H, D)
+            k_blocks, v_blocks = (_blocks(x, extra, part, size) for x in (k, v))  # (B n, G + W, H, D)
+            real, segments = (
+                None if x is None else _blocks(x, extra, part, size)  # (B n, G + W)
+                for x in (known.real, known.segments)
+            )
+            mask = visible(real, None if segments is None else segments[:, extra:], segments)
+            mixed = attend(q_blocks, k_blocks, v_blocks, mask, dropout=dropout, scale=scale)
+            parts.append(mixed.reshape(len(q), -1, *q.shape[2:]))
+        return torch.cat(parts, 1)
+
+    def _with_extra(self, context: Context, extra: int, device: torch.device) -> Context:
+        """What is known of L positions, of ``G + L``: learned tokens are real and belong to a document each."""
+        real, segments = context.real, context.segments
+        if real is not None:
+            real = F.pad(real, (extra, 0), value=True)
+        if segments is not None:
+            owners = torch.arange(context.documents, device=device).repeat_interleave(self.global_tokens)
+            segments = torch.cat([owners.to(segments.dtype).expand(len(segments), -1), segments], 1)
+        return context._replace(real=real, segments=segments)
+
+    def _parts(self, length: int) -> list[tuple[int, int, int]]:
+        """(start, stop, block size) of what is attended to at once: a half block first where layers are shifted, whole
+        blocks, the rest. A shorter block of its own costs less than padding q, k and v to a whole one."""
+        first = min(self.size // 2, length) if self.shifted else 0
+        rest = first + (length - first) // self.size * self.size
+        parts = [(0, first, first), (first, rest, self.size), (rest, length, length - rest)]
+        return [part for part in parts if part[0] < part[1]]
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
-        return ()
+        return ()  # learned tokens stand nowhere
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        raise FarspanError("attention pattern staggered is being written")
+        extra = self.global_tokens
+        shift = self.size // 2 if self.shifted else 0
+        same_block = (query - extra + shift) // self.size == (key - extra + shift) // self.size
+        return (query < extra) | (key < extra) | same_block
 
     def flops(self, length: int, width: int) -> int:
-        raise FarspanError("attention pattern staggered is being written")
+        pairs = self.global_tokens * (self.global_tokens + 2 * length)
+        pairs += sum((stop - start) * size for start, stop, size in self._parts(length))
+        return 4 * pairs * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
-        raise FarspanError("attention pattern staggered is being written")
+        extra = self.global_tokens
+        blocks = sum((stop - start) // size for start, stop, size in self._parts(length))
+        keys = 2 * (blocks * extra + length) * width  # keys and values, the learned tokens' before every block
+        return keys + (extra + length) * (width + heads)  # each part's own result, log-sum-exps
+
+
+def _blocks(x: Tensor, extra: int, part: slice, size: int) -> Tensor:
+    """``(B, G + L, ...)`` -> ``(B n, G + W, ...)``: the n blocks of ``part``, before each the learned tokens."""
+    blocks = x[:, part].unflatten(1, (-1, size))  # (B, n, W, ...)
+    learned = x[:, None, :extra].expand(-1, blocks.shape[1], *x[:, :extra].shape[1:])  # (B, n, G, ...)
+    return torch.cat([learned, blocks], 2).flatten(0, 1)
