@@ -72,4 +72,5 @@ class Block:
         return 4 * (blocks * self.size**2 + rest**2) * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
-        return length * heads  # the log-sum-exp of every query
+        # the log-sum-exp of every query, and where there are two parts their results beside the whole
+        return length * heads + (length * width if length > self.size and length % self.size else 0)
