@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
+from trainer.model.backends.choose import attend_across, attend_within
 from trainer.model.context import Context
 from trainer.model.rotary import rotate
 
@@ -166,7 +167,7 @@ class SelfAttention(nn.Module):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         q, k = rotate(q, context.rotation), rotate(k, context.rotation)
         dropout = self.dropout if self.training else 0.0
-        return self.out(self.pattern.attend(q, k, v, context, dropout, self.scale).flatten(2))
+        return self.out(attend_within(self.pattern, q, k, v, context, dropout, self.scale).flatten(2))
 
 
 class CrossAttention(nn.Module):
@@ -186,4 +187,7 @@ class CrossAttention(nn.Module):
         q = self.q(x).unflatten(-1, (self.heads, -1))
         k, v = self.kv(memory).unflatten(-1, (2, self.heads, -1)).unbind(2)
         dropout = self.dropout if self.training else 0.0
-        return self.out(attend(q, k, v, visible(real, None, None), dropout=dropout, scale=self.scale).flatten(2))
+        mixed = attend_across(q, k, v, Context(), Context(real), dropout, self.scale)
+        if mixed is None:
+            mixed = attend(q, k, v, visible(real, None, None), dropout=dropout, scale=self.scale)
+        return self.out(mixed.flatten(2))

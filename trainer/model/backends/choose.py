@@ -1,0 +1,147 @@
+"""Which way of attending is taken: the pattern's own, which every other one must equal, or a CUDA device's.
+
+- ``varlen`` where padding or documents would cost a mask, and with it the fast kernel.
+- the pattern's own way everywhere else: on a CPU, in float32, with dropout of attention weights, with relative
+  positions. Without padding and documents its reshaped blocks take the fast kernel as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from trainer.model.backends import plans, varlen
+from trainer.model.context import Context
+
+if TYPE_CHECKING:  # attention imports this file
+    from trainer.model.attention import Pattern
+
+_forced = False
+
+
+@contextmanager
+def reference_only() -> Iterator[None]:
+    """Every attention takes the pattern's own way."""
+    global _forced
+    before, _forced = _forced, True
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+def attend_within(
+    pattern: Pattern,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    context: Context,
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> Tensor:
+    """``pattern.attend``, with the same arguments and result, the fastest way known.
+
+    At padding the result may differ: there it is finite and meaningless.
+    """
+    if not fused(q, dropout):
+        return pattern.attend(q, k, v, context, dropout, scale)
+    plan = plan_within(pattern, q, context)
+    if plan is None:
+        return pattern.attend(q, k, v, context, dropout, scale)
+    return varlen.attend(plan, q, k, v, scale)
+
+
+def attend_across(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    queries: Context,
+    keys: Context,
+    dropout: float = 0.0,
+    scale: float | None = None,
+) -> Tensor | None:
+    """Every query sees the real keys of its own document: cross- and pooled attention.
+
+    Args:
+        q: ``(B, Lq, H, D)``.
+        k, v: ``(B, Lk, H, D)``.
+        queries: of the Lq positions.
+        keys: of the Lk positions; with segments exactly where ``queries`` has them.
+
+    Returns:
+        ``(B, Lq, H, D)``, or None where ``attention.attend`` is to be called.
+    """
+    known = _known(keys)
+    if not known or not fused(q, dropout) or not varlen.AVAILABLE:
+        return None
+    batch, sizes = len(q), (q.shape[1], k.shape[1])
+    plan = _remembered(
+        known,
+        _known(queries),
+        (batch, *sizes),
+        lambda: plans.across(
+            *(plans.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
+        ),
+    )
+    return None if plan is None else varlen.attend(plan, q, k, v, scale)
+
+
+def fused(q: Tensor, dropout: float) -> bool:
+    """Whether kernels of a CUDA device may be taken for these queries."""
+    return (
+        q.is_cuda
+        and not _forced
+        and not dropout
+        and q.dtype in (torch.float16, torch.bfloat16)
+        and q.shape[-1] % 8 == 0
+        and q.shape[-1] <= 256
+    )
+
+
+def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | None:
+    """The groups of a pattern, made once a batch; None where its own way is as fast or groups cannot say it."""
+    known = _known(context)
+    if not known or context.biases or not varlen.AVAILABLE:
+        return None
+    batch, length = len(q), q.shape[1] - context.documents * pattern.extra_tokens
+    return _remembered(known, (), (pattern, batch, length), lambda: _plan(pattern, context, batch, length, q.device))
+
+
+def _plan(pattern: Any, context: Context, batch: int, length: int, device: torch.device) -> varlen.Plan | None:
+    rows = plans.rows_of(context, batch, length, device)
+    match pattern.pattern:  # by name, because patterns import attention, which imports this file
+        case "full":
+            return plans.across(rows, rows)
+        case "block":
+            return plans.blocks(rows, pattern.size)
+        case "overlap":
+            return plans.overlapping(rows, pattern.size)
+        case "staggered":
+            shift = pattern.size // 2 if pattern.shifted else 0
+            return plans.with_global_tokens(rows, pattern.size, shift, pattern.global_tokens)
+    return None
+
+
+_Known = tuple[Tensor, ...]
+_plans: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+
+
+def _known(context: Context) -> _Known:
+    return tuple(x for x in (context.real, context.segments) if x is not None)
+
+
+@torch.compiler.disable
+def _remembered(first: _Known, rest: _Known, key: tuple, make: Callable[[], varlen.Plan | None]) -> varlen.Plan | None:
+    """A plan holds for all layers, and lives as long as the first tensor that it was made from."""
+    others = (*first[1:], *rest)
+    made = _plans.setdefault(first[0], {})
+    known, plan = made.get(key, (None, None))
+    if known is None or len(known) != len(others) or any(a is not b for a, b in zip(known, others, strict=True)):
+        plan = make()
+        made[key] = (others, plan)
+    return plan

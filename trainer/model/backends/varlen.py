@@ -1,0 +1,134 @@
+"""Attention over groups of unequal length packed one after another, so that padding and masks cost nothing.
+
+A plan says which queries and which keys stand together in a group; every query of a group sees every key of it, and
+nothing else. The kernel is FlashAttention's (Dao, arXiv:2307.08691) as ``torch.nn.attention.varlen`` offers it. It has
+no CPU version; plans do, and are tested there. Results of groups are never merged by their log-sum-exp, of which that
+kernel's backward pass knows nothing: a query stands in one group.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+Kernel = Callable[..., Tensor]
+
+try:
+    from torch.nn.attention.varlen import varlen_attn
+except ImportError:  # an older torch
+    AVAILABLE = False
+else:
+    AVAILABLE = "scale" in inspect.signature(varlen_attn).parameters  # its first version had none
+
+
+class Plan(NamedTuple):
+    """Who stands together; N groups.
+
+    Attributes:
+        queries: ``(Tq,)`` int64, places in the flattened ``(B * Lq)`` of the queries that see something, group after
+            group; None for all of them in order. Other queries get zeros.
+        keys: ``(Tk,)`` int64, likewise; a key may stand in several groups.
+        cu_queries, cu_keys: ``(N + 1,)`` int32, where each group starts and the last one stops.
+        max_queries, max_keys: no group is longer.
+    """
+
+    queries: Tensor | None
+    keys: Tensor | None
+    cu_queries: Tensor
+    cu_keys: Tensor
+    max_queries: int
+    max_keys: int
+
+
+class Side(NamedTuple):
+    """Queries or keys before they are sorted.
+
+    Attributes:
+        group: ``(T,)`` int64, the group of each; -1 for those that stand in none.
+        place: ``(T,)`` int64, where each is found; None: entry i is found at place i.
+        longest: no group has more.
+        sorted: groups are known to ascend, without any -1, and none will be lost for want of the other side.
+    """
+
+    group: Tensor
+    place: Tensor | None
+    longest: int
+    sorted: bool = False
+
+
+def pack(queries: Side, keys: Side, groups: int) -> Plan:
+    """Sort queries and keys by group; groups without queries or without keys lose all they have."""
+    query_counts, key_counts = (_counts(side.group, groups) for side in (queries, keys))
+    alive = (query_counts > 0) & (key_counts > 0)  # (N,)
+    return Plan(
+        _order(queries, alive),
+        _order(keys, alive),
+        _starts(query_counts * alive),
+        _starts(key_counts * alive),
+        queries.longest,
+        keys.longest,
+    )
+
+
+def attend(
+    plan: Plan, q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, kernel: Kernel | None = None
+) -> Tensor:
+    """Attend within the groups of a plan.
+
+    Args:
+        plan: of these lengths.
+        q: ``(B, Lq, H, D)``, float16 or bfloat16.
+        k, v: ``(B, Lk, H, D)``.
+        scale: of the scores; None is 1 / sqrt(D).
+        kernel: with the arguments of ``varlen_attn``, which is the default.
+
+    Returns:
+        ``(B, Lq, H, D)``; zeros for queries in no group.
+    """
+    rows = q.flatten(0, 1)  # (B Lq, H, D); a view of packed projections
+    if plan.queries is not None and not len(plan.queries):
+        return q.masked_fill(q.new_ones((), dtype=torch.bool), 0.0)
+    mixed = (kernel or cast(Kernel, varlen_attn))(
+        _take(rows, plan.queries),
+        _take(k.flatten(0, 1), plan.keys),
+        _take(v.flatten(0, 1), plan.keys),
+        plan.cu_queries,
+        plan.cu_keys,
+        plan.max_queries,
+        plan.max_keys,
+        scale=scale,
+    )
+    if plan.queries is not None:
+        mixed = torch.zeros_like(rows).index_copy(0, plan.queries, mixed)
+    return mixed.unflatten(0, q.shape[:2])
+
+
+def _take(rows: Tensor, places: Tensor | None) -> Tensor:
+    # Not index_select: the backward pass of plain indexing adds up repeated rows in a fixed order and in float32.
+    return rows if places is None else rows[places]
+
+
+def _counts(group: Tensor, groups: int) -> Tensor:
+    """``(N,)`` int64."""
+    # slot 0 takes those without a group; bincount would wait for the device
+    ones = torch.ones_like(group)
+    return torch.zeros(groups + 1, dtype=torch.int64, device=group.device).index_add(0, group + 1, ones)[1:]
+
+
+def _starts(counts: Tensor) -> Tensor:
+    """``(N + 1,)`` int32."""
+    zero = counts.new_zeros(1)
+    return torch.cat([zero, counts.cumsum(0)]).int()
+
+
+def _order(side: Side, alive: Tensor) -> Tensor | None:
+    if side.sorted and side.place is None:
+        return None
+    kept = (side.group >= 0) & alive[side.group.clamp(min=0)]
+    found = kept.nonzero().squeeze(1)
+    found = found[side.group[found].argsort(stable=True)]
+    return found if side.place is None else side.place[found]
