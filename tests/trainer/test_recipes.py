@@ -1,0 +1,130 @@
+"""The packaged recipes of published models have the sizes of the released ones."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+import transformers
+
+from trainer.model.build import make_model
+from trainer.recipe import RECIPES, load_recipe
+
+BART = 50_265  # also LED's, RoBERTa's and Longformer's
+
+
+def count(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@cache
+def ours(recipe: str, vocab_size: int) -> int:
+    with torch.device("meta"):
+        return count(make_model(load_recipe(recipe).model, vocab_size))
+
+
+def released(name: str, **config: object) -> int:
+    """Parameters of the transformers model ``name`` with the released configuration."""
+    kind = getattr(transformers, name)
+    with torch.device("meta"):
+        return count(kind(kind.config_class(**config)))
+
+
+def stacks(width: int, feed_forward: int, layers: int, heads: int) -> dict[str, int]:
+    """An encoder and a decoder of the same sizes, in the words of BART and its kin."""
+    sides = {
+        f"{side}_{part}": value
+        for side in ("encoder", "decoder")
+        for part, value in (("layers", layers), ("ffn_dim", feed_forward), ("attention_heads", heads))
+    }
+    return {"d_model": width, **sides}
+
+
+BASE, LARGE = stacks(768, 3072, 6, 12), stacks(1024, 4096, 12, 16)
+
+
+@pytest.mark.parametrize(("size", "sizes"), [("base", BASE), ("large", LARGE)])
+def test_led(size, sizes):
+    assert ours(f"led_{size}", BART) == released(
+        "LEDForConditionalGeneration", vocab_size=BART, attention_window=1024, **sizes
+    )
+
+
+def test_primera():
+    """LED's tables have no unused rows; the vocabulary has one row more, for <doc-sep>."""
+    released_count = released(
+        "LEDForConditionalGeneration",
+        vocab_size=BART + 1,
+        attention_window=512,
+        max_encoder_position_embeddings=4096,
+        **LARGE,
+    )
+    assert ours("primera", BART + 1) == released_count
+
+
+def test_cdlm():
+    """Two rows for <doc-s> and </doc-s>. Longformer has rows that no real position reads, positions 0 and 1, and one
+    token type, whose row is added to every position; ours has neither."""
+    unread, token_types = 2 * 768, 768
+    released_count = released(
+        "LongformerForMaskedLM",
+        vocab_size=BART + 2,
+        max_position_embeddings=4098,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        attention_window=512,
+    )
+    assert ours("cdlm", BART + 2) == released_count - unread - token_types
+
+
+@pytest.mark.parametrize(
+    ("size", "sizes", "published"),
+    [("base", stacks(768, 3072, 12, 12), 272e6), ("large", stacks(1024, 4096, 16, 16), 568e6)],
+)
+def test_pegasus_x(size, sizes, published):
+    released_count = released(
+        "PegasusXForConditionalGeneration", vocab_size=96_103, num_global_tokens=128, block_size=512, **sizes
+    )
+    assert ours(f"pegasus_x_{size}", 96_103) == released_count
+    assert released_count == pytest.approx(published, rel=0.005)  # table 5
+
+
+@pytest.mark.parametrize(
+    ("size", "sizes"),
+    [
+        ("base", {"d_model": 768, "d_ff": 2048, "num_layers": 12, "num_heads": 12}),
+        ("large", {"d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_heads": 16}),
+    ],
+)
+@pytest.mark.parametrize(("pattern", "kind"), [("local", "local"), ("tglobal", "transient-global")])
+def test_longt5(pattern, kind, size, sizes):
+    """The released models have an output layer of their own, which transformers 5 ties to the token table."""
+    released_count = released(
+        "LongT5ForConditionalGeneration",
+        vocab_size=32_128, d_kv=64, feed_forward_proj="gated-gelu", encoder_attention_type=kind, **sizes,
+    )  # fmt: skip
+    output = 32_128 * sizes["d_model"]
+    assert ours(f"longt5_{pattern}_{size}", 32_128) == released_count + output
+
+
+@pytest.mark.parametrize("pattern", ["block", "overlap", "global"])
+def test_bart_ls_without_pooling_is_bart_with_longer_positions(pattern):
+    """BART's two tables have 1,024 rows and 2 that no real position reads; ours have 16,384 and 1,024."""
+    bart = released("BartForConditionalGeneration", vocab_size=BART, **BASE)
+    assert ours(f"bart_ls_{pattern}", BART) == bart + (16_384 + 1024 - 2 * 1026) * 768
+
+
+def test_bart_ls():
+    pooled = 4 * 4 * (768 * 768 + 768)  # q, k, v and out with biases, in 4 layers
+    assert ours("bart_ls_base", BART) == ours("bart_ls_block", BART) + pooled
+    assert ours("bart_ls_large", BART) == pytest.approx(440e6, rel=0.02)  # table 4
+
+
+def test_data_fits_the_pattern():
+    """The widest batch is a whole number of blocks, and every recipe writes into a folder of its own name."""
+    for path in RECIPES.glob("*.toml"):
+        recipe = load_recipe(path.stem)
+        assert recipe.run.directory == f"runs/{path.stem}"
+        size = getattr(recipe.model.encoder.attention, "size", 1)
+        assert recipe.data.source_length % size == 0
