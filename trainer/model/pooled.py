@@ -69,54 +69,106 @@ class Pooling:
             width: d.
             inner: of all heads together, H * D.
         """
-        return 8 * length * width * inner + 4 * length * self.windows(length) * inner
+        windows = self.windows(length)
+        return 4 * inner * (width * (length + windows) + length * windows)
+
+    def kept(self, length: int, width: int, inner: int, heads: int) -> int:
+        """Numbers that one layer's pooled attention keeps for the backward pass besides its input and its weights, for
+        one sequence without padding, on a CPU: queries, what is mixed and its log-sum-exps; averages, keys, values."""
+        return length * (2 * inner + heads) + self.windows(length) * (width + 2 * inner)
 
 
 class PooledAttention(nn.Module):
-    """Every position attends to every pooled window."""
+    """Every position attends to every pooled window.
+
+    Averages of projections are projections of averages: what is projected to keys and values is the average of the
+    layer's input, at 1 / stride of the cost.
+    """
 
     def __init__(self, width: int, heads: HeadsConfig, pooling: Pooling, dropout: float) -> None:
         super().__init__()
         inner = heads.count * (heads.width or width // heads.count)
         self.heads, self.pooling, self.dropout = heads.count, pooling, dropout
         self.scale = None if heads.scaled else 1.0
-        self.qkv = nn.Linear(width, 3 * inner, bias=heads.bias)
+        self.q = nn.Linear(width, inner, bias=heads.bias)
+        self.kv = nn.Linear(width, 2 * inner, bias=heads.bias)
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, L, d)`` -> ``(B, L, d)``; padding on the right changes nothing at real positions."""
-        real = context.real
-        inner = self.out.in_features
-        q, kv = self.qkv(x).split([inner, 2 * inner], -1)
-        k, v = self._pool(kv, real).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        mask = visible(None if real is None else self._real_windows(real), None, None)
+        """``(B, L, d)`` -> ``(B, L, d)``; padding on the right changes nothing at real positions.
+
+        Where documents must not see each other, a window belongs to the document of its middle position, averages that
+        document's positions only and is seen by them only. A document shorter than a stride may have no window; its
+        positions see nothing.
+        """
+        q = self.q(x).unflatten(-1, (self.heads, -1))
+        owners = None if context.segments is None else self._owners(context.segments, context.real)
+        k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        mask = visible(None if context.real is None else self._real_windows(context.real), context.segments, owners)
         dropout = self.dropout if self.training else 0.0
-        mixed = attend(q.unflatten(-1, (self.heads, -1)), k, v, mask, dropout=dropout, scale=self.scale)
-        return self.out(mixed.flatten(2))
+        return self.out(attend(q, k, v, mask, dropout=dropout, scale=self.scale).flatten(2))
 
-    def _pool(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """Average ``(B, L, C)`` over windows -> contiguous ``(B, P, C)``."""
+    def _pooled(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
+        """Contiguous ``(B, P, 2 H D)``: keys and values with another last stride than 1 lose the fast kernel."""
+        if owners is not None and context.segments is not None:
+            average, share = self._average_own(x, context.segments, context.real, owners)
+        else:
+            average, share = self._average(x, context.real)
+        if not self.pooling.reference_padding:
+            return self.kv(average)
+        # Padding counts as positions whose keys and values are zero, hence without the bias too.
+        keys = F.linear(average * share, self.kv.weight)
+        return keys if self.kv.bias is None else keys + self.kv.bias * share
+
+    def _average(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Averages of ``(B, L, C)`` over the real positions of each window, ``(B, P, C)``, and which share of the
+        window these are, ``(B or 1, P, 1)``."""
         if real is None:
-            return self._average(x, count_padding=self.pooling.reference_padding)
-        total = self._average(x.masked_fill(~real[..., None], 0.0), count_padding=True)
-        if self.pooling.reference_padding:
-            return total
-        share = self._average(real[..., None].float(), count_padding=True)  # (B, P, 1), 0 in windows without a position
-        return (total / share.clamp(min=1 / self.pooling.kernel)).to(x.dtype)
+            share = self._slide(x.new_ones(1, x.shape[1], 1), count_padding=True)
+            return self._slide(x, count_padding=False), share
+        total = self._slide(x.masked_fill(~real[..., None], 0.0), count_padding=True)
+        share = self._slide(real[..., None].float(), count_padding=True)  # 0 in windows without a position
+        return (total / share.clamp(min=1 / self.pooling.kernel)).to(x.dtype), share.to(x.dtype)
 
-    def _average(self, x: Tensor, count_padding: bool) -> Tensor:
+    def _slide(self, x: Tensor, count_padding: bool) -> Tensor:
         # As an image of height L and width 1 whose channels come last, (B, L, C) is pooled without being transposed.
         pooling = self.pooling
         image = x.transpose(1, 2).unsqueeze(-1).contiguous(memory_format=torch.channels_last)
         pooled = F.avg_pool2d(
             image, (pooling.kernel, 1), (pooling.stride, 1), (pooling.padding, 0), count_include_pad=count_padding
         )
-        # Contiguous, because keys and values with another last stride than 1 lose the fast kernel.
-        return pooled.squeeze(-1).transpose(1, 2).contiguous()
+        return pooled.squeeze(-1).transpose(1, 2)
+
+    def _average_own(self, x: Tensor, segments: Tensor, real: Tensor | None, owners: Tensor) -> tuple[Tensor, Tensor]:
+        """The same over the positions of each window's own document, ``owners`` being ``(B, P)``."""
+        pooling = self.pooling
+        if real is not None:
+            segments = segments.masked_fill(~real, -1)
+        # (B, P, kernel); -2, what is padded here, owns no window
+        members = F.pad(segments, (pooling.padding, pooling.padding), value=-2).unfold(
+            1, pooling.kernel, pooling.stride
+        )
+        own = (members == owners[..., None]).to(x.dtype)
+        count = own.sum(-1, keepdim=True)  # (B, P, 1), exact: a kernel has few positions
+        # (B, P, C, kernel) @ (B, P, kernel, 1)
+        windows = F.pad(x, (0, 0, pooling.padding, pooling.padding)).unfold(1, pooling.kernel, pooling.stride)
+        total = (windows @ own[..., None]).squeeze(-1)
+        return total / count.clamp(min=1), count / pooling.kernel
+
+    def _owners(self, segments: Tensor, real: Tensor | None) -> Tensor:
+        """``(B, P)``: the document of each window's middle, or of the row's last position if the middle is past it."""
+        length = segments.shape[1]
+        middles = self.pooling.stride * torch.arange(self.pooling.windows(length), device=segments.device)
+        lengths = middles.new_full((len(segments),), length) if real is None else _lengths(real)
+        return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
 
     def _real_windows(self, real: Tensor) -> Tensor:
         """``(B, P)`` bool: the windows that each row would have if it were not padded."""
-        positions = torch.arange(1, real.shape[1] + 1, device=real.device)
-        lengths = (real * positions).amax(1)  # (B,)
+        lengths = _lengths(real)
         windows = torch.arange(self.pooling.windows(real.shape[1]), device=real.device)
         return (windows < self.pooling.windows(lengths)[:, None]) & (lengths > 0)[:, None]
+
+
+def _lengths(real: Tensor) -> Tensor:
+    """``(B,)``: the last real position + 1."""
+    return (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -117,8 +119,13 @@ def kept_by(pattern: Pattern, length: int, heads: int, width: int) -> int:
         width: H * D.
     """
     torch.manual_seed(0)
-    positions = pattern.extra_tokens + length
-    projected = torch.randn(1, positions, 3, heads, width // heads, requires_grad=True)
+    projected = torch.randn(1, pattern.extra_tokens + length, 3, heads, width // heads, requires_grad=True)
+    q, k, v = projected.unbind(2)
+    return saved_numbers(lambda: pattern.attend(q, k, v, make_context()), [projected])
+
+
+def saved_numbers(forward: Callable[[], Tensor], known: list[Tensor]) -> int:
+    """Float32 numbers in what autograd saves during ``forward``, without those of its result and of ``known``."""
     kept = []  # holds the tensors, so that no storage is given away and counted as one with a later one
 
     def pack(x: Tensor) -> Tensor:
@@ -126,9 +133,8 @@ def kept_by(pattern: Pattern, length: int, heads: int, width: int) -> int:
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        q, k, v = projected.unbind(2)
-        result = pattern.attend(q, k, v, make_context())
+        result = forward()
     storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
-    for known in (projected, result):
-        storages.pop(known.untyped_storage().data_ptr(), None)
+    for tensor in (result, *known):
+        storages.pop(tensor.untyped_storage().data_ptr(), None)
     return sum(storages.values()) // 4

@@ -6,34 +6,39 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
+from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded, saved_numbers
 from trainer.model.attention import HeadsConfig
 from trainer.model.context import Context, make_context
 from trainer.model.pooled import PooledAttention, Pooling
 
-WIDTH, HEADS = 8, 2
 SMALL = Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)
 REFERENCE = Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True, reference_padding=True)
 
 
-def restated(layer: PooledAttention, x: torch.Tensor, length: int) -> torch.Tensor:
-    """One row ``(length, d)``, without padding, window by window in float64."""
-    pooling = layer.pooling
-    q, k, v = (x[:length].double() @ layer.qkv.weight.double().T + layer.qkv.bias.double()).chunk(3, -1)
-    keys, values, start = [], [], -pooling.padding
+def restated(layer: PooledAttention, x: torch.Tensor, documents: torch.Tensor) -> torch.Tensor:
+    """One row ``(L, d)`` of ``(L,)`` documents, without padding, window by window in float64."""
+    pooling, (length, width) = layer.pooling, x.shape
+    q = F.linear(x.double(), layer.q.weight.double(), layer.q.bias.double())
+    k, v = F.linear(x.double(), layer.kv.weight.double(), layer.kv.bias.double()).chunk(2, -1)
+    keys, values, owners, start = [], [], [], -pooling.padding
     while start + pooling.kernel <= length + pooling.padding:
-        inside = slice(max(start, 0), start + pooling.kernel)
-        divisor = pooling.kernel if pooling.reference_padding else len(k[inside])
+        owners.append(documents[min(start + pooling.padding, length - 1)])
+        inside = [i for i in range(max(start, 0), min(start + pooling.kernel, length)) if documents[i] == owners[-1]]
+        divisor = pooling.kernel if pooling.reference_padding else len(inside)
         keys.append(k[inside].sum(0) / divisor)
         values.append(v[inside].sum(0) / divisor)
         start += pooling.stride
+    hidden = documents[:, None] != torch.stack(owners)
     mixed = []
     for head in range(HEADS):
-        part = slice(head * WIDTH // HEADS, (head + 1) * WIDTH // HEADS)
-        scores = q[:, part] @ torch.stack(keys)[:, part].T / (WIDTH // HEADS) ** 0.5
-        mixed.append(scores.softmax(-1) @ torch.stack(values)[:, part])
-    return torch.cat(mixed, -1) @ layer.out.weight.double().T + layer.out.bias.double()
+        part = slice(head * width // HEADS, (head + 1) * width // HEADS)
+        scores = q[:, part] @ torch.stack(keys)[:, part].T / (width // HEADS) ** 0.5
+        weights = scores.masked_fill(hidden, -torch.inf).softmax(-1).masked_fill(hidden.all(-1, keepdim=True), 0.0)
+        mixed.append(weights @ torch.stack(values)[:, part])
+    return F.linear(torch.cat(mixed, -1), layer.out.weight.double(), layer.out.bias.double()).float()
 
 
 @pytest.mark.parametrize("pooling", [SMALL, REFERENCE, Pooling(layers=1)])
@@ -41,11 +46,43 @@ def restated(layer: PooledAttention, x: torch.Tensor, length: int) -> torch.Tens
 def test_equals_the_restatement_with_and_without_padding(pooling, length):
     layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), pooling, 0.0)
     x = torch.randn(2, 40, WIDTH)
-    expected = restated(layer, x[0], length).float()
+    expected = restated(layer, x[0, :length], torch.zeros(length))
     torch.testing.assert_close(layer(x[:, :length], Context())[0], expected, atol=1e-5, rtol=0)
     real = torch.arange(40) < torch.tensor([length, 40])[:, None]
     torch.testing.assert_close(layer(x, make_context(real))[0, :length], expected, atol=1e-5, rtol=0)
     torch.testing.assert_close(layer(x, make_context(real))[1], layer(x[1:], Context())[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("pooling", [SMALL, REFERENCE, Pooling(layers=1, kernel=5, stride=2, padding=2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_documents_own_windows_and_see_only_those(pooling, seed):
+    torch.manual_seed(seed)
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), pooling, 0.0)
+    x, lengths = torch.randn(4, 31, WIDTH, requires_grad=True), [31, 24, 7, 0]
+    real = right_padded(lengths, 31)
+    segments = cut(real, seed)
+    y = layer(x, make_context(real, segments))
+    for row, length in enumerate(lengths[:3]):
+        expected = restated(layer, x[row, :length], segments[row, :length])
+        torch.testing.assert_close(y[row, :length], expected, atol=1e-5, rtol=0)
+    assert (y[3] == layer.out.bias).all()
+    assert torch.autograd.grad(y.sum(), x)[0].isfinite().all()
+
+
+def test_one_document_a_row_is_the_same_as_none():
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
+    x, real = torch.randn(2, 24, WIDTH), right_padded([24, 8], 24)
+    segments = torch.zeros(2, 24, dtype=torch.long).masked_fill(~real, -1)
+    plain, packed = layer(x, make_context(real)), layer(x, make_context(real, segments))
+    torch.testing.assert_close(packed[real], plain[real], atol=1e-6, rtol=0)
+
+
+def test_a_document_without_a_window_sees_nothing():
+    layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), SMALL, 0.0)
+    segments = torch.tensor([[0, 1, 1, 2, 2, 2, 2, 2]])  # windows in the middle of 0, 4 and 7: of documents 0, 2, 2
+    y = layer(torch.randn(1, 8, WIDTH), make_context(None, segments))
+    unseeing = (y[0] == layer.out.bias).all(-1)
+    assert unseeing.tolist() == [False, True, True, False, False, False, False, False]
 
 
 def test_a_row_of_padding_gives_the_bias_and_finite_gradients():
@@ -61,7 +98,7 @@ def test_a_row_of_padding_gives_the_bias_and_finite_gradients():
 
 def test_pooled_keys_are_contiguous_and_as_many_as_published():
     layer = PooledAttention(WIDTH, HeadsConfig(count=HEADS), Pooling(), 0.0)
-    pooled = layer._pool(torch.randn(1, 16_384, 2 * WIDTH), None)
+    pooled = layer._pooled(torch.randn(1, 16_384, WIDTH), Context(), None)
     assert pooled.shape == (1, 1366, 2 * WIDTH)
     assert pooled.is_contiguous()
     image = torch.ones(1, 2 * WIDTH, 16_384)
@@ -74,6 +111,18 @@ def test_pooled_attention_takes_the_fast_kernel():
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         layer(torch.randn(2, 24, WIDTH), Context()).sum().backward()
         layer(torch.randn(2, 24, WIDTH), make_context(real)).sum().backward()
+
+
+def test_costs_are_those_that_torch_counts_and_keeps():
+    length, width, inner = 40, WIDTH, 12
+    layer = PooledAttention(width, HeadsConfig(count=HEADS, width=inner // HEADS), SMALL, 0.0)
+    x = torch.randn(1, length, width)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        layer(x, Context())
+    assert SMALL.flops(length, width, inner) == counter.get_total_flops()
+    x.requires_grad_()
+    known = [x, *layer.parameters()]
+    assert SMALL.kept(length, width, inner, HEADS) == saved_numbers(lambda: layer(x, Context()), known)
 
 
 @pytest.mark.parametrize(
