@@ -58,7 +58,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
         )
         modules[f"{side}.embedded.norm"] = f"model.{side}.layernorm_embedding"
         for layer in range(layers):
-            modules |= _layer(f"{side}.layers.{layer}", side)
+            modules |= layer_modules(f"{side}.layers.{layer}", side)
     return names | expand(modules, ("weight", "bias"))
 
 
@@ -89,7 +89,8 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
     }
 
 
-def _layer(ours: str, side: str) -> dict[str, str | tuple[str, ...]]:
+def layer_modules(ours: str, side: str) -> dict[str, str | tuple[str, ...]]:
+    """One layer's modules, ours -> theirs, which PEGASUS calls alike."""
     theirs = f"model.{ours}"
     modules: dict[str, str | tuple[str, ...]] = {
         f"{ours}.attention.qkv": tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv"),

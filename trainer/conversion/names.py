@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from trainer.model.build import make_model
+from trainer.model.config import ModelConfig
 
 ZEROS = ("*final_logits_bias",)
 """Stored tensors that our models have no place for and that must therefore hold nothing but zeros."""
@@ -38,6 +40,12 @@ def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -
         for part in parts
         for ours, theirs in listed.items()
     }
+
+
+def state_shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
+    """Name -> shape of every tensor of ours."""
+    with torch.device("meta"):
+        return {name: tensor.shape for name, tensor in make_model(config, vocab_size).state_dict().items()}
 
 
 def load_state(

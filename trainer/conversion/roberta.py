@@ -10,7 +10,7 @@ from trainer.conversion.names import Tensors, expand
 from trainer.conversion.values import require
 from trainer.model.config import ModelConfig
 
-MODEL_TYPES = ("roberta", "xlm-roberta", "camembert")
+MODEL_TYPES = ("roberta",)
 IGNORED = ("roberta.pooler.*", "lm_head.decoder.*", "*position_ids")
 _UNUSED_POSITIONS = 2  # theirs begin behind the id of padding
 

@@ -8,7 +8,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
 
-from trainer.conversion.names import load_state
+from trainer.conversion.names import load_state, state_shapes
 from trainer.model.build import make_model
 
 VOCAB = 37
@@ -29,7 +29,7 @@ def ours(family, theirs):
     config = family.read_config(theirs.config.to_dict())
     with torch.device("meta"):
         model = make_model(config, theirs.config.vocab_size)
-    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    shapes = state_shapes(config, theirs.config.vocab_size)
     state = load_state(family.name_map(config), theirs.state_dict(), shapes, family.IGNORED)
     model.load_state_dict({name: tensor.clone() for name, tensor in state.items()}, assign=True)
     return model.requires_grad_().eval()

@@ -1,0 +1,164 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig, BartForConditionalGeneration
+
+from corpora.errors import FarspanError
+from corpora.tokenizers import load_tokenizer
+from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, tokenizer_files, vocabulary
+from tests.trainer.conversion.oracle import disturbed, text
+from tests.trainer.conversion.test_bart import SIZES
+from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
+from trainer.generation import generate_greedily
+from trainer.model.config import EncoderConfig
+from trainer.model.patterns.block import Block
+from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned
+
+
+@pytest.fixture
+def bart(tmp_path):
+    theirs = disturbed(BartForConditionalGeneration(BartConfig(**SIZES)))
+    theirs.save_pretrained(tmp_path / "bart")
+    for name, content in tokenizer_files().items():
+        (tmp_path / "bart" / name).write_bytes(content)
+    return theirs, tmp_path / "bart"
+
+
+def same_logits(theirs, model):
+    ids, real = text([9, 4])
+    target, _ = text([5, 5], seed=1)
+    ours = loaded(model)
+    with torch.no_grad():
+        expected = theirs(input_ids=ids, attention_mask=real.long(), decoder_input_ids=target).logits
+        found = ours.logits(ours.decode(target, ours.encode(ids, real)))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_folder_is_read_with_its_tokenizer(bart):
+    theirs, folder = bart
+    model = read_hugging_face(folder)
+    same_logits(theirs, model)
+    assert model.vocabulary.special.ids == {"<pad>": 1, "<bos>": 0, "<eos>": 2}
+    assert (model.vocabulary.size, model.vocabulary.tokenizer_size) == (37, 23)
+    assert model.vocabulary.tokenizer_fingerprint == load_tokenizer(str(folder)).fingerprint
+    assert model.vocabulary.decoder_start == "<eos>"
+    assert model.tokenizer == tokenizer_files()
+
+
+def test_shards_and_older_files_are_read(bart, tmp_path):
+    theirs, folder = bart
+    expected = read_hugging_face(folder).state
+    theirs.save_pretrained(tmp_path / "sharded", max_shard_size="4KB")
+    assert len(list((tmp_path / "sharded").glob("*.safetensors"))) > 1
+    (folder / "model.safetensors").unlink()
+    # as the first BART was saved: without its head, tied copies written out
+    torch.save(theirs.model.state_dict(), folder / "pytorch_model.bin")
+    for found in (read_hugging_face(tmp_path / "sharded").state, read_hugging_face(folder).state):
+        assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+class Stranger:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"nonsense", "damaged or holds more than tensors"),
+        ("config.json", b"{}", "config.json cannot be read"),
+        ("config.json", b'{"model_type": "gpt2"}', "model_type is 'gpt2'; known are bart"),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "d_model": "x"}).encode(), "describes no bart"),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "encoder_layers": 1}).encode(), "unexpected: model"),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "vocab_size": 9}).encode(), "tokenizer beside it"),
+    ],
+)
+def test_a_damaged_folder_is_refused(bart, name, content, message):
+    _, folder = bart
+    (folder / name).write_bytes(content)
+    with pytest.raises(FarspanError, match=message):
+        read_hugging_face(folder)
+
+
+def test_no_object_is_unpickled(bart):
+    _, folder = bart
+    (folder / "model.safetensors").unlink()
+    torch.save({"model.shared.weight": Stranger()}, folder / "pytorch_model.bin")
+    with pytest.raises(FarspanError, match="more than tensors"):
+        read_hugging_face(folder)
+
+
+def test_an_index_cannot_name_a_file_elsewhere(bart):
+    _, folder = bart
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"x": "../model.safetensors"}}')
+    with pytest.raises(FarspanError, match="not in the folder"):
+        read_hugging_face(folder)
+
+
+def test_an_exported_model_gives_the_same_logits_and_the_same_greedy_text(tmp_path):
+    model = replace(tiny_model(), tokenizer=tokenizer_files())
+    write_hugging_face(model, tmp_path / "bart")
+    theirs, report = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "bart", output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ids, real = (part % 20 if part.dtype == torch.int64 else part for part in text([9, 4, 1]))
+    target = ids[:, :5]
+    ours = loaded(model)
+    with torch.no_grad():
+        expected = theirs.eval()(input_ids=ids, attention_mask=real.long(), decoder_input_ids=target).logits
+        torch.testing.assert_close(
+            ours.logits(ours.decode(target, ours.encode(ids, real))), expected, atol=1e-5, rtol=1e-5
+        )
+    written = theirs.generate(ids, attention_mask=real.long(), max_new_tokens=12, do_sample=False, num_beams=1)
+    found = generate_greedily(ours, ids, real, start=2, end=2, pad=1, max_tokens=12)
+    assert torch.equal(written[:, 1:], found)
+    assert len(found.unique()) > 3, "text that says the same again and again proves little"
+
+
+def test_an_exported_tokenizer_knows_the_tokens_that_the_model_knows_besides(tmp_path):
+    model = replace(tiny_model(known=vocabulary("<mask>", sentinels=2)), tokenizer=tokenizer_files())
+    write_hugging_face(model, tmp_path / "bart")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "bart")
+    assert tokenizer.convert_tokens_to_ids(["w0", "<mask>", "<sentinel-1>"]) == [3, 23, 25]
+    assert (tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id) == (1, 0, 2)
+    fingerprint = load_tokenizer(str(tmp_path / "bart")).fingerprint
+    (tmp_path / "tokenizer.json").write_bytes(tokenizer_files()["tokenizer.json"])
+    assert load_tokenizer(str(tmp_path / "tokenizer.json")).fingerprint == fingerprint
+
+
+def test_an_exported_model_is_read_back_as_it_was(tmp_path):
+    model = replace(tiny_model(), tokenizer=tokenizer_files())
+    write_hugging_face(model, tmp_path / "bart")
+    again = read_hugging_face(tmp_path / "bart")
+    assert again.config == model.config
+    assert again.vocabulary.special == model.vocabulary.special
+    assert all(torch.equal(again.state[name], model.state[name]) for name in model.state)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "message"),
+    [
+        (EncoderConfig(layers=2, positions=Learned(16), attention=Block(8)), "attention pattern 'block'"),
+        (
+            EncoderConfig(layers=2, positions=Learned(16), pooling=Pooling(1, 6, 4, 3)),
+            "pooled attention",
+        ),
+    ],
+)
+def test_a_model_that_hugging_face_has_no_class_for_is_refused(tmp_path, encoder, message):
+    with pytest.raises(FarspanError, match=message):
+        write_hugging_face(tiny_model(tiny_config(encoder)), tmp_path / "out")
+
+
+def test_every_field_that_cannot_be_said_is_listed(tmp_path):
+    config = tiny_config()
+    config = replace(
+        config, norm=replace(config.norm, placement="pre"), decoder=replace(config.decoder, positions=Learned(12))
+    )
+    with pytest.raises(FarspanError) as raised:
+        write_hugging_face(tiny_model(config), tmp_path / "out")
+    assert "model.norm.placement: here 'pre', there 'post'" in str(raised.value)
+    assert "model.decoder.positions.count: here 12, there 16" in str(raised.value)
+    assert not list(tmp_path.iterdir())

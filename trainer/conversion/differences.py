@@ -1,0 +1,51 @@
+"""How two model configurations differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from fnmatch import fnmatchcase
+from typing import Any
+
+from trainer.model.config import ModelConfig
+
+TRAINING = ("dropout", "attention_dropout", "activation_dropout", "initialisation", "init_std")
+"""Fields that say how a model is trained, and nothing of what it computes afterwards."""
+
+
+def differences(
+    one: ModelConfig, other: ModelConfig, allowed: tuple[str, ...] = TRAINING
+) -> list[tuple[str, Any, Any]]:
+    """Dotted field, its value in ``one`` and in ``other``, of every difference.
+
+    Args:
+        allowed: patterns of dotted fields that may differ.
+    """
+    ours, theirs = flat(one), flat(other)
+    return [
+        (name, ours.get(name), theirs.get(name))
+        for name in sorted(ours | theirs)
+        if ours.get(name) != theirs.get(name) and not any(fnmatchcase(name, pattern) for pattern in allowed)
+    ]
+
+
+def given(section: Any) -> Any:
+    """A configuration as a recipe would say it: dataclasses as tables, tuples as lists, what is None left out."""
+    if isinstance(section, ModelConfig):
+        return given(asdict(section))
+    if isinstance(section, Mapping):
+        return {name: given(value) for name, value in section.items() if value is not None}
+    return list(section) if isinstance(section, tuple) else section
+
+
+def flat(config: ModelConfig) -> dict[str, Any]:
+    """Dotted field -> value, without those that are None."""
+    return dict(_leaves(given(config), ""))
+
+
+def _leaves(section: Mapping[str, Any], prefix: str) -> Any:
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,215 @@
+"""Model folders of Hugging Face: read as models of ours, and written so that its Auto classes load them.
+
+No code of a folder runs, and nothing but tensors is unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import tokenizers
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from corpora.files import temporary_name
+from corpora.tokenizers import load_tokenizer
+from objectives.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from trainer.conversion.families import exportable_family, exported_config, family_of
+from trainer.conversion.model_folder import Model
+from trainer.conversion.names import load_state, save_state, state_shapes
+from trainer.conversion.vocabulary import Vocabulary
+
+_ROLES = {PAD: "pad_token_id", BEGIN: "bos_token_id", END: "eos_token_id"}
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+)
+_CURE = (
+    "give the folder of a model as Hugging Face saves it: config.json, and model.safetensors, its shards with their "
+    "index, or pytorch_model.bin"
+)
+
+
+def is_hugging_face_folder(path: Path) -> bool:
+    """Whether ``path`` looks like one."""
+    return (path / "config.json").is_file()
+
+
+def read_hugging_face(path: Path) -> Model:
+    """Read a folder with a model of one of the families.
+
+    Raises:
+        FarspanError: a model of another kind, or files that are missing, damaged or do not belong together.
+    """
+    values = _read_config(path)
+    try:
+        family = family_of(values["model_type"])
+        config = family.read_config(values)
+        stored, digest = _read_weights(path)
+        names = family.name_map(config)
+        stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
+        vocabulary, files = _read_vocabulary(path, values)
+        state = load_state(names, stored, state_shapes(config, vocabulary.size), family.IGNORED)
+    except FarspanError as error:
+        raise FarspanError(f"{path}: {error}") from None
+    parent = {"kind": values["model_type"], "name": path.resolve().name, "weights_sha256": digest}
+    return Model(config, vocabulary, state, files, parent)
+
+
+def write_hugging_face(model: Model, path: Path) -> None:
+    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, whole or not at all.
+
+    Raises:
+        FarspanError: something is there already, or Hugging Face has no class for the model.
+    """
+    if path.exists():
+        raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
+    vocabulary, special = model.vocabulary, model.vocabulary.special
+    family = exportable_family(model.config)
+    values = exported_config(family, model.config, vocabulary.size, special.ids)
+    start = special.ids[vocabulary.decoder_start]
+    values |= {"decoder_start_token_id": start, "forced_eos_token_id": None, "dtype": "float32"}
+    ids = {field: special.ids[name] for name, field in _ROLES.items() if name in special.ids}
+    temporary = Path(temporary_name(str(path)))
+    temporary.mkdir(parents=True)
+    _write_json(temporary / "config.json", values | ids)
+    _write_json(temporary / "generation_config.json", {**ids, "decoder_start_token_id": start})
+    for name, content in _tokenizer_files(model).items():
+        (temporary / name).write_bytes(content)
+    stored = save_state(family.name_map(model.config), model.state)
+    save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
+    os.replace(temporary, path)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    from transformers import CONFIG_MAPPING  # slow to import
+
+    try:
+        values = json.loads((path / "config.json").read_bytes())
+        kind = values["model_type"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FarspanError(f"{path}: config.json cannot be read ({error}); {_CURE}") from None
+    family_of(kind)
+    try:
+        return CONFIG_MAPPING[kind].from_dict(values).to_dict()  # with every field that the file leaves out
+    except Exception as error:  # whatever a wrong value makes the library raise
+        reason = " ".join(str(error).split())
+        raise FarspanError(f"{path}: config.json describes no {kind} model ({reason}); {_CURE}") from None
+
+
+def _read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
+    """The stored tensors, and the sha256 of their files' own."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        index = path / f"{name}.index.json"
+        if (path / name).is_file():
+            files = [name]
+        elif index.is_file():
+            try:
+                files = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise FarspanError(f"{index.name} cannot be read ({error}); {_CURE}") from None
+        else:
+            continue
+        return _load_files(path, files), _digest(path, files)
+    raise FarspanError(f"there are no weights; {_CURE}")
+
+
+def _load_files(path: Path, files: list[str]) -> dict[str, Tensor]:
+    stored: dict[str, Tensor] = {}
+    for name in files:
+        if Path(name).name != name or not (path / name).is_file():
+            raise FarspanError(f"the weights' index names {name!r}, which is not in the folder; {_CURE}")
+        try:
+            if name.endswith(".safetensors"):
+                stored |= load_file(path / name)
+            else:
+                stored |= torch.load(path / name, map_location="cpu", weights_only=True)
+        except (SafetensorError, UnpicklingError, RuntimeError, EOFError, TypeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            raise FarspanError(f"{name} is damaged or holds more than tensors ({reason}); download it again") from None
+    # the oldest files call the weight and bias of a norm gamma and beta
+    return {name.replace(".gamma", ".weight").replace(".beta", ".bias"): tensor for name, tensor in stored.items()}
+
+
+def _digest(path: Path, files: list[str]) -> str:
+    digest = sha256()
+    for name in files:
+        with (path / name).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _with_prefix(stored: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:
+    """A model saved without its head has names without their first part."""
+    prefixes = {name.partition(".")[0] for name in names}
+    if len(prefixes) != 1 or any(name.startswith(f"{next(iter(prefixes))}.") for name in stored):
+        return stored
+    return {f"{next(iter(prefixes))}.{name}": tensor for name, tensor in stored.items()}
+
+
+def _read_vocabulary(path: Path, values: Mapping[str, Any]) -> tuple[Vocabulary, dict[str, bytes]]:
+    files = {name: (path / name).read_bytes() for name in _TOKENIZER_FILES if (path / name).is_file()}
+    size, ids, fingerprint, rows = values["vocab_size"], {}, None, values["vocab_size"]
+    if files:
+        tokenizer = load_tokenizer(str(path))
+        if tokenizer.vocab_size > rows:
+            raise FarspanError(
+                f"config.json: vocab_size is {rows}, but the tokenizer beside it has {tokenizer.vocab_size} ids; the "
+                "files do not belong together"
+            )
+        fingerprint, size = tokenizer.fingerprint, tokenizer.vocab_size
+        ids = {name: tokenizer.owned_tokens[name] for name in (*_ROLES, MASK) if name in tokenizer.owned_tokens}
+    for name, field in _ROLES.items():
+        if isinstance(number := values.get(field), int) and 0 <= number < rows:
+            ids.setdefault(name, number)
+    start = values.get("decoder_start_token_id")
+    named = [name for name in (END, PAD, BEGIN) if ids.get(name) == start]
+    if start is not None and not named:
+        raise FarspanError(
+            f"config.json: decoder_start_token_id is {start}, which neither pads, begins nor ends a text; make it one "
+            "of these"
+        )
+    return Vocabulary(SpecialTokens(ids, rows), size, fingerprint, named[0] if named else END), files
+
+
+def _tokenizer_files(model: Model) -> dict[str, bytes]:
+    """The tokenizer's own, with the special tokens that the model knows besides."""
+    files = dict(model.tokenizer)
+    if "tokenizer.json" not in files:
+        return files
+    tokenizer = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    known = set(tokenizer.get_vocab(with_added_tokens=True).values())
+    by_id = sorted((number, name) for name, number in model.vocabulary.special.ids.items() if number not in known)
+    for number, name in by_id:
+        if tokenizer.token_to_id(name) is None and number == tokenizer.get_vocab_size(with_added_tokens=True):
+            tokenizer.add_special_tokens([name])
+    files["tokenizer.json"] = tokenizer.to_str().encode()
+    if "tokenizer_config.json" not in files:
+        special = model.vocabulary.special.ids
+        fields = {PAD: "pad_token", BEGIN: "bos_token", END: "eos_token", MASK: "mask_token"}
+        named = {field: tokenizer.id_to_token(special[name]) for name, field in fields.items() if name in special}
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", **{f: text for f, text in named.items() if text}}
+        files["tokenizer_config.json"] = json.dumps(config, indent=1).encode()
+    return files
+
+
+def _write_json(file: Path, values: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")

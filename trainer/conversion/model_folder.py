@@ -1,0 +1,160 @@
+"""farspan's model folder: a configuration, what its ids mean, and its weights, each checked before it is believed.
+
+``manifest.json`` is written last and holds bytes and sha256 of ``model.safetensors`` and of the files in
+``tokenizer/``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from corpora.files import LocalFiles, temporary_name, write_bytes
+from trainer.checkpoint import DamagedError, check_file
+from trainer.conversion.differences import given
+from trainer.conversion.names import state_shapes
+from trainer.conversion.vocabulary import Vocabulary
+from trainer.model.config import ModelConfig
+from trainer.settings import parse
+
+FORMAT, VERSION = "farspan.model", 1
+MANIFEST, WEIGHTS, TOKENIZER = "manifest.json", "model.safetensors", "tokenizer"
+_KEYS = {"format", "format_version", "config", "vocabulary", "parent", "files"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model in memory.
+
+    Attributes:
+        config: of the model.
+        vocabulary: what its ids mean.
+        state: state dictionary, float32, on the CPU.
+        tokenizer: name -> content of the tokenizer's files; empty where there is none.
+        parent: what it was made from.
+    """
+
+    config: ModelConfig
+    vocabulary: Vocabulary
+    state: Mapping[str, Tensor]
+    tokenizer: Mapping[str, bytes] = field(default_factory=dict)
+    parent: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether ``path`` says that it is one."""
+    try:
+        return json.loads((path / MANIFEST).read_bytes())["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def write_model_folder(model: Model, path: Path) -> None:
+    """Write ``path``, which appears whole or not at all.
+
+    Raises:
+        FarspanError: something is there already.
+    """
+    if path.exists():
+        raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
+    temporary = Path(temporary_name(str(path)))
+    (temporary / TOKENIZER).mkdir(parents=True)
+    save_file({name: tensor.contiguous() for name, tensor in model.state.items()}, temporary / WEIGHTS)
+    for name, content in model.tokenizer.items():
+        (temporary / TOKENIZER / name).write_bytes(content)
+    names = [WEIGHTS, *(f"{TOKENIZER}/{name}" for name in sorted(model.tokenizer))]
+    manifest = {
+        "format": FORMAT,
+        "format_version": VERSION,
+        "config": given(model.config),
+        "vocabulary": model.vocabulary.to_json(),
+        "parent": dict(model.parent),
+        "files": {name: _facts(temporary / name) for name in names},
+    }
+    write_bytes(LocalFiles(), str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
+    os.replace(temporary, path)
+
+
+def read_model_folder(path: Path) -> Model:
+    """Read a whole model folder.
+
+    Raises:
+        FarspanError: it is none, is damaged, or was written by another version.
+    """
+    manifest = _manifest(path)
+    try:
+        config = parse(ModelConfig, manifest["config"], str(path / MANIFEST), "config")
+        vocabulary = Vocabulary.from_json(manifest["vocabulary"])
+        files, parent = dict(manifest["files"]), dict(manifest["parent"])
+        for name, facts in files.items():
+            if Path(name).is_absolute() or ".." in Path(name).parts:
+                raise DamagedError(f"{MANIFEST} names {name!r}, a file outside the folder")
+            check_file(path / name, facts)
+        state = load_file(path / WEIGHTS) if WEIGHTS in files else {}
+    except (KeyError, TypeError, ValueError, AttributeError, DamagedError, SafetensorError) as error:
+        reason = f"no or a wrong {error}" if isinstance(error, KeyError) else error
+        raise FarspanError(f"{path} is damaged ({reason}); make or copy it again") from None
+    _require_shapes(path, config, vocabulary.size, state)
+    prefix = f"{TOKENIZER}/"
+    tokenizer = {name.removeprefix(prefix): (path / name).read_bytes() for name in files if name.startswith(prefix)}
+    return Model(config, vocabulary, state, tokenizer, parent)
+
+
+def weights_sha256(path: Path) -> str:
+    """Of a model folder's weights, as its manifest says.
+
+    Raises:
+        FarspanError: as ``read_model_folder``.
+    """
+    try:
+        return str(_manifest(path)["files"][WEIGHTS]["sha256"])
+    except (KeyError, TypeError):
+        raise FarspanError(f"{path} is damaged ({MANIFEST} names no {WEIGHTS}); make or copy it again") from None
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        found = manifest["format"], manifest["format_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FarspanError(
+            f"{path} is no model folder of farspan ({MANIFEST}: {error}); `farspan convert` makes one"
+        ) from None
+    if found != (FORMAT, VERSION):
+        raise FarspanError(
+            f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
+            "the farspan that wrote it"
+        )
+    if manifest.keys() != _KEYS:
+        raise FarspanError(
+            f"{path} is damaged ({MANIFEST} has the keys {', '.join(sorted(manifest))}, not "
+            f"{', '.join(sorted(_KEYS))}); make or copy it again"
+        )
+    return manifest
+
+
+def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Mapping[str, Tensor]) -> None:
+    expected, found = state_shapes(config, vocab_size), {name: tensor.shape for name, tensor in state.items()}
+    wrong = [name for name in sorted(expected | found) if expected.get(name) != found.get(name)]
+    if wrong:
+        lines = [f"  {name}: {_shape(found.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
+        raise FarspanError(f"{path}: the weights do not fit the configuration beside them:\n" + "\n".join(lines))
+
+
+def _shape(shape: Any) -> str:
+    return "none" if shape is None else str(tuple(shape))
+
+
+def _facts(file: Path) -> dict[str, Any]:
+    with file.open("rb") as opened:
+        return {"bytes": file.stat().st_size, "sha256": file_digest(opened, "sha256").hexdigest()}

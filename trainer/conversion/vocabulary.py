@@ -1,0 +1,121 @@
+"""What a model's ids mean, and its rows for ids that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from corpora.keyed import make_key
+from objectives.special_tokens import END, MASK, SpecialTokens
+
+TABLES = ("tokens.weight", "output.weight", "bias")
+"""Our tensors with a row for each id."""
+NOISE = 0.1
+"""Standard deviation of what tells new rows apart, as a share of that of the row they come from."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a model knows of its ids.
+
+    Attributes:
+        special: its special tokens, and how many rows its tables have.
+        tokenizer_size: ids of the tokenizer; behind them stand special tokens, and rows that nothing uses.
+        tokenizer_fingerprint: of the tokenizer; None where there was none.
+        decoder_start: the special token that a decoder's input begins with.
+    """
+
+    special: SpecialTokens
+    tokenizer_size: int
+    tokenizer_fingerprint: str | None = None
+    decoder_start: str = END
+
+    @classmethod
+    def of(cls, special: SpecialTokens, tokenizer_fingerprint: str | None, decoder_start: str = END) -> Vocabulary:
+        """Where only special tokens stand behind the tokenizer's ids."""
+        size, ids = special.vocab_size, set(special.ids.values())
+        while size - 1 in ids:
+            size -= 1
+        return cls(special, size, tokenizer_fingerprint, decoder_start)
+
+    @property
+    def size(self) -> int:
+        """Rows of the tables."""
+        return self.special.vocab_size
+
+    def to_json(self) -> dict[str, Any]:
+        """As a manifest records it."""
+        return {
+            "tokenizer_fingerprint": self.tokenizer_fingerprint,
+            "tokenizer_size": self.tokenizer_size,
+            "special_tokens": dict(self.special.ids),
+            "size": self.size,
+            "decoder_start": self.decoder_start,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Vocabulary:
+        """The inverse of ``to_json``.
+
+        Raises:
+            KeyError, TypeError, ValueError: other values.
+        """
+        ids = {str(name): int(number) for name, number in values["special_tokens"].items()}
+        special = SpecialTokens(ids, int(values["size"]))
+        return cls(special, int(values["tokenizer_size"]), values["tokenizer_fingerprint"], values["decoder_start"])
+
+
+def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabulary) -> dict[str, Tensor]:
+    """A state whose tables have a row for each id of ``new``.
+
+    Tokens keep their rows, special ones by their name. The others begin as the row of the mask token (the
+    mean row where there is none) plus noise that depends on their own name only.
+
+    Args:
+        state: of a model that knows ``old``.
+
+    Raises:
+        FarspanError: ids of another tokenizer.
+    """
+    if None not in (known := (old.tokenizer_fingerprint, new.tokenizer_fingerprint)) and known[0] != known[1]:
+        raise FarspanError(
+            f"the model knows the ids of tokenizer {_short(known[0])}, the data has those of {_short(known[1])}; make "
+            "the corpus with the model's tokenizer"
+        )
+    names = {number: name for name, number in new.special.ids.items()}
+    rows, fresh = [], {}  # of the old tables, one for each new id; new id -> what its noise depends on
+    for number in range(new.size):
+        name = names.get(number)
+        if name is not None and name in old.special.ids:
+            rows.append(old.special.ids[name])
+        elif number < min(old.tokenizer_size, old.size) or (name is None and number < old.size):
+            rows.append(number)
+        else:
+            fresh[number] = name or f"row {number}"
+            rows.append(0)
+    changed = dict(state)
+    for table in set(TABLES) & state.keys():
+        changed[table] = _with_fresh_rows(state[table], torch.tensor(rows), fresh, old.special.ids.get(MASK))
+    return changed
+
+
+def _with_fresh_rows(table: Tensor, rows: Tensor, fresh: Mapping[int, str], mask: int | None) -> Tensor:
+    """``(V, d)`` or ``(V,)`` -> the same of the new ids."""
+    begin = table.mean(0) if mask is None else table[mask]
+    taken = table[rows]
+    for number, name in fresh.items():
+        taken[number] = begin
+        if table.dim() > 1:
+            key = make_key(0, "token row", {"name": name})
+            generator = torch.Generator().manual_seed(int.from_bytes(key[:8], "little", signed=True))
+            taken[number] += NOISE * begin.std() * torch.randn(begin.shape, generator=generator)
+    return taken
+
+
+def _short(fingerprint: str | None) -> str:
+    return (fingerprint or "none")[:12]
