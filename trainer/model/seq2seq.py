@@ -65,9 +65,17 @@ class Seq2Seq(nn.Module):
         if not self.attends_extra:
             return Memory(encoded.states, source_real)
         # (B, G + S, d): the pattern's own tokens are part of what the decoder sees (PEGASUS-X, table 2)
-        states = torch.cat([encoded.extra, encoded.states], 1)
-        extra = encoded.extra.shape[1]
-        return Memory(states, None if source_real is None else F.pad(source_real, (extra, 0), value=True))
+        states, extra = encoded
+        real = context.real
+        if context.segments is not None:
+            # sets of documents that a row does not have are padding, which makes a row's result its own affair
+            sets = torch.arange(context.documents, device=states.device) <= context.segments.amax(1, keepdim=True)
+            shown = sets.repeat_interleave(extra.shape[1] // context.documents, 1)  # (B, G)
+            positions = torch.ones_like(source_ids, dtype=torch.bool) if real is None else real
+            real = torch.cat([shown, positions], 1)
+        elif real is not None:
+            real = F.pad(real, (extra.shape[1], 0), value=True)
+        return Memory(torch.cat([extra, states], 1), real)
 
     def decode(self, decoder_ids: Tensor, memory: Memory) -> Tensor:
         """``(B, T)`` -> ``(B, T, d)``."""
