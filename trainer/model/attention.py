@@ -163,11 +163,15 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """``(B, G + L, d)`` -> ``(B, G + L, d)``."""
+        return self.out(self.mix(x, context).flatten(2))
+
+    def mix(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, G + L, d)`` -> ``(B, G + L, H, D)``: each position's mixture of values, for every head."""
         # (B, G + L, 3 H D) -> three views (B, G + L, H, D)
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         q, k = rotate(q, context.rotation), rotate(k, context.rotation)
         dropout = self.dropout if self.training else 0.0
-        return self.out(attend_within(self.pattern, q, k, v, context, dropout, self.scale).flatten(2))
+        return attend_within(self.pattern, q, k, v, context, dropout, self.scale)
 
 
 class CrossAttention(nn.Module):

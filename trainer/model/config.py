@@ -117,6 +117,11 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         _at_least_one("model.encoder", layers=self.layers)
+        if isinstance(self.attention, Window) and len(self.attention.sizes) not in (1, self.layers):
+            raise FarspanError(
+                f"model.encoder.attention.size has {len(self.attention.sizes)} sizes, but model.encoder.layers is "
+                f"{self.layers}; give one size, or one for each layer"
+            )
         if self.pooling and self.pooling.layers > self.layers:
             raise FarspanError(
                 f"model.encoder.pooling.layers is {self.pooling.layers}, but model.encoder.layers is {self.layers}; "

@@ -11,6 +11,7 @@ from trainer.model.attention import Pattern, SelfAttention
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context
 from trainer.model.layers import Embedded, FeedForward, Residual, SplitNorm, make_last_norm
+from trainer.model.patterns.window import Window, WindowAttention
 from trainer.model.pooled import PooledAttention
 from trainer.model.relative import Buckets, RelativeBias
 from trainer.model.rotary import Rotary
@@ -18,6 +19,8 @@ from trainer.model.rotary import Rotary
 
 def make_self_attention(config: ModelConfig, pattern: Pattern) -> nn.Module:
     """The self-attention layer of a pattern, with the parameters that the pattern needs."""
+    if isinstance(pattern, Window):
+        return WindowAttention(config.width, config.heads, pattern, config.attention_dropout)
     return SelfAttention(config.width, config.heads, pattern, config.attention_dropout)
 
 

@@ -3,38 +3,223 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
-from torch import Tensor
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.context import Context
+from trainer.model.attention import HeadsConfig, SelfAttention, attend, visible
+from trainer.model.context import Context, Globals
+from trainer.model.rotary import rotate
+
+
+class _Part(NamedTuple):
+    """Queries in groups of ``size``, a group after the other, and the keys that each group may see.
+
+    The first group is ``[start, start + size)`` and its keys are ``[first_key, first_key + reach)``; those of the next
+    group, and its keys, stand half a window to the right.
+    """
+
+    start: int
+    groups: int
+    size: int
+    first_key: int
+    reach: int
+
+
+class _Shown(NamedTuple):
+    """Global keys as every query of their row sees them: ``(B, G, H, D)`` twice, then ``(B, G)`` each."""
+
+    k: Tensor
+    v: Tensor
+    real: Tensor
+    segments: Tensor | None
 
 
 @dataclass(frozen=True)
 class Window:
-    """Position i sees ``|i - j| <= size / 2``; global positions see, and are seen by, everything."""
+    """Position i sees the real positions ``|i - j| <= size / 2``, ``size + 1`` of them, and all global ones.
+
+    Global positions come from the task, as ``context.globals``; ``WindowAttention`` lets them see everything in turn.
+
+    Attributes:
+        size: of the window, or one for each layer.
+
+    Raises:
+        FarspanError: a size that is odd or below 2, or none.
+    """
 
     size: int | tuple[int, ...] = 512
     pattern: Literal["window"] = "window"
     extra_tokens: ClassVar[int] = 0
 
+    def __post_init__(self) -> None:
+        if not self.sizes:
+            raise FarspanError("attention pattern window: size is empty; give one size, or one for each layer")
+        for size in self.sizes:
+            if size < 2 or size % 2:
+                raise FarspanError(
+                    f"attention pattern window: size is {size}; half of it stands on either side of a position, so it "
+                    "must be even and at least 2"
+                )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """One for each layer, or one for all of them."""
+        return (self.size,) if isinstance(self.size, int) else self.size
+
     def at(self, layer: int) -> Window:
-        return self
+        return self if isinstance(self.size, int) else Window(self.size[layer])
+
+    @property
+    def half(self) -> int:
+        """Positions seen on either side."""
+        (size,) = self.sizes
+        return size // 2
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        raise FarspanError("attention pattern window is being written")
+        real, shown = context.real, None
+        if context.globals:
+            # A global position is one key beside the window, so within the window it is none.
+            real = ~context.globals.chosen if real is None else real & ~context.globals.chosen
+            shown = _shown(k, v, context)
+        context = context._replace(real=real)
+        parts = [self._attend_part(part, q, k, v, context, shown, dropout, scale) for part in self._parts(q.shape[1])]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+    def _parts(self, length: int) -> list[_Part]:
+        """Groups of half a window and the three halves around each; at both ends a group with less around it.
+
+        So no key is padding, and one mask serves all groups between the ends.
+        """
+        half = self.half
+        inner = length // half - 2
+        if inner < 1:
+            return [_Part(0, 1, length, 0, length)]
+        last = (inner + 1) * half
+        return [
+            _Part(0, 1, half, 0, 2 * half),
+            _Part(half, inner, half, 0, 3 * half),
+            _Part(last, 1, length - last, last - half, length - last + half),
+        ]
+
+    def _attend_part(
+        self,
+        part: _Part,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        context: Context,
+        shown: _Shown | None,
+        dropout: float,
+        scale: float | None,
+    ) -> Tensor:
+        """``(B, groups * size, H, D)``."""
+        start, groups, size, first_key, reach = part
+
+        def queries(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, Q, ...)
+            return x[:, start : start + groups * size].unflatten(1, (groups, size)).flatten(0, 1)
+
+        def keys(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, K, ...): they overlap; a view where B is 1
+            stop = first_key + reach + (groups - 1) * self.half
+            return x[:, first_key:stop].unfold(1, reach, self.half).movedim(-1, 2).flatten(0, 1)
+
+        query_segments = None if context.segments is None else queries(context.segments)
+        key_segments = None if context.segments is None else keys(context.segments)
+        mask = visible(None if context.real is None else keys(context.real), query_segments, key_segments)
+        k_seen, v_seen, bias = keys(k), keys(v), None
+        if reach - 1 > self.half:
+            places = torch.arange(first_key, first_key + reach, device=q.device)
+            near = self.sees(torch.arange(start, start + size, device=q.device)[:, None], places, q.shape[1])  # (Q, K)
+            if mask is None:
+                # Every query sees itself, so there is no need to look for those that see nothing.
+                bias = torch.zeros_like(near, dtype=q.dtype).masked_fill(~near, float("-inf"))[None, None]
+            else:
+                mask = near & mask  # (B n, Q, K)
+        if shown and mask is not None:  # where there are global positions there is a mask
+            beside_segments = None if shown.segments is None else _repeated(shown.segments, groups)
+            beside = visible(_repeated(shown.real, groups), query_segments, beside_segments)
+            assert beside is not None
+            mask = torch.cat([mask.expand(-1, size, -1), beside.expand(-1, size, -1)], -1)  # (B n, Q, K + G)
+            k_seen = torch.cat([k_seen, _repeated(shown.k, groups)], 1)
+            v_seen = torch.cat([v_seen, _repeated(shown.v, groups)], 1)
+        mixed = attend(queries(q), k_seen, v_seen, mask, bias, dropout=dropout, scale=scale)
+        return mixed.unflatten(0, (-1, groups)).flatten(1, 2)
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
         return ()
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        raise FarspanError("attention pattern window is being written")
+        return (query - key).abs() <= self.half
 
     def flops(self, length: int, width: int) -> int:
-        raise FarspanError("attention pattern window is being written")
+        half = min(self.half, length - 1)
+        return 4 * width * (length * (2 * half + 1) - half * (half + 1))
 
     def kept(self, length: int, width: int, heads: int) -> int:
-        raise FarspanError("attention pattern window is being written")
+        parts = self._parts(length)
+        # the mask of each part, and its result, which is joined to the others by a copy
+        masks = sum(part.size * part.reach for part in parts if part.reach - 1 > self.half)
+        return length * heads + masks + (length * width if len(parts) > 1 else 0)
+
+
+class WindowAttention(SelfAttention):
+    """Self-attention within a window, and of global positions to everything.
+
+    Global positions have projections of their own (arXiv:2004.05150, section 3.1), as queries and for the keys and
+    values that they see; where a batch has none, these do nothing.
+    """
+
+    def __init__(self, width: int, heads: HeadsConfig, pattern: Window, dropout: float) -> None:
+        super().__init__(width, heads, pattern, dropout)
+        self.global_qkv = nn.Linear(width, self.qkv.out_features, bias=heads.bias)
+
+    def mix(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, L, d)`` -> ``(B, L, H, D)``."""
+        mixed = super().mix(x, context)
+        if context.globals is None:
+            return mixed
+        answers = self._attend_globally(x, context, context.globals)  # (B, G, H, D)
+        chosen = context.globals.chosen
+        # the how-manieth global position of its row each one is
+        which = (chosen.cumsum(1) - 1).clamp_(min=0)[..., None, None]  # (B, L, 1, 1)
+        placed = answers.gather(1, which.expand(mixed.shape))
+        return torch.where(chosen[..., None, None], placed, mixed)
+
+    def _attend_globally(self, x: Tensor, context: Context, chosen: Globals) -> Tensor:
+        """``(B, G, H, D)``: each global position sees its whole document."""
+        inner, bias = self.qkv.out_features // 3, self.global_qkv.bias
+        w_q, w_kv = self.global_qkv.weight.split([inner, 2 * inner])
+        b_q, b_kv = (None, None) if bias is None else bias.split([inner, 2 * inner])
+        asking = x.gather(1, chosen.at[..., None].expand(-1, -1, x.shape[2]))  # (B, G, d)
+        q = F.linear(asking, w_q, b_q).unflatten(-1, (self.heads, -1))
+        k, v = F.linear(x, w_kv, b_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        if context.rotation:
+            turns = [part[chosen.at.flatten()] for part in context.rotation]  # (B G, D)
+            q = rotate(q.flatten(0, 1)[None], (turns[0], turns[1]))[0].view_as(q)
+            k = rotate(k, context.rotation)
+        mask = visible(context.real, _at(context.segments, chosen), context.segments)
+        dropout = self.dropout if self.training else 0.0
+        return attend(q, k, v, mask, dropout=dropout, scale=self.scale)
+
+
+def _shown(k: Tensor, v: Tensor, context: Context) -> _Shown:
+    assert context.globals
+    places = context.globals.at[..., None, None].expand(-1, -1, *k.shape[2:])  # (B, G, H, D)
+    return _Shown(
+        k.gather(1, places), v.gather(1, places), context.globals.real, _at(context.segments, context.globals)
+    )
+
+
+def _at(segments: Tensor | None, chosen: Globals) -> Tensor | None:
+    """``(B, L)`` -> ``(B, G)``."""
+    return None if segments is None else segments.gather(1, chosen.at)
+
+
+def _repeated(x: Tensor, groups: int) -> Tensor:
+    """``(B, ...)`` -> ``(B n, ...)``, each row n times."""
+    return x[:, None].expand(-1, groups, *x.shape[1:]).flatten(0, 1)
