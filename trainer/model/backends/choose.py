@@ -1,21 +1,22 @@
 """Which way of attending is taken: the pattern's own, which every other one must equal, or a CUDA device's.
 
 - ``varlen`` where padding or documents would cost a mask, and with it the fast kernel.
+- ``flex`` for windows and global positions within blocks, which are best said as a mask, relative positions included.
 - the pattern's own way everywhere else: on a CPU, in float32, with dropout of attention weights, with relative
-  positions. Without padding and documents its reshaped blocks take the fast kernel as they are.
+  positions of other patterns. Without padding and documents its reshaped blocks take the fast kernel as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from trainer.model.backends import plans, varlen
+from trainer.model.backends import flex, plans, varlen
+from trainer.model.backends.remember import remembered
 from trainer.model.context import Context
 
 if TYPE_CHECKING:  # attention imports this file
@@ -50,6 +51,8 @@ def attend_within(
     """
     if not fused(q, dropout):
         return pattern.attend(q, k, v, context, dropout, scale)
+    if flex.AVAILABLE and pattern.pattern in flex.NAMES:
+        return flex.attend(pattern, q, k, v, context, scale)
     plan = plan_within(pattern, q, context)
     if plan is None:
         return pattern.attend(q, k, v, context, dropout, scale)
@@ -76,19 +79,17 @@ def attend_across(
     Returns:
         ``(B, Lq, H, D)``, or None where ``attention.attend`` is to be called.
     """
-    known = _known(keys)
-    if not known or not fused(q, dropout) or not varlen.AVAILABLE:
+    if (keys.real is None and keys.segments is None) or not fused(q, dropout) or not varlen.AVAILABLE:
         return None
     batch, sizes = len(q), (q.shape[1], k.shape[1])
-    plan = _remembered(
-        known,
-        _known(queries),
+    plan = remembered(
+        (keys.real, keys.segments, queries.real, queries.segments),
         (batch, *sizes),
         lambda: plans.across(
             *(plans.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
         ),
     )
-    return None if plan is None else varlen.attend(plan, q, k, v, scale)
+    return varlen.attend(plan, q, k, v, scale)
 
 
 def fused(q: Tensor, dropout: float) -> bool:
@@ -105,11 +106,12 @@ def fused(q: Tensor, dropout: float) -> bool:
 
 def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | None:
     """The groups of a pattern, made once a batch; None where its own way is as fast or groups cannot say it."""
-    known = _known(context)
-    if not known or context.biases or not varlen.AVAILABLE:
+    real, segments = context.real, context.segments
+    if (real is None and segments is None) or context.biases or not varlen.AVAILABLE:
         return None
     batch, length = len(q), q.shape[1] - context.documents * pattern.extra_tokens
-    return _remembered(known, (), (pattern, batch, length), lambda: _plan(pattern, context, batch, length, q.device))
+    key = (pattern, batch, length)
+    return remembered((real, segments), key, lambda: _plan(pattern, context, batch, length, q.device))
 
 
 def _plan(pattern: Any, context: Context, batch: int, length: int, device: torch.device) -> varlen.Plan | None:
@@ -125,23 +127,3 @@ def _plan(pattern: Any, context: Context, batch: int, length: int, device: torch
             shift = pattern.size // 2 if pattern.shifted else 0
             return plans.with_global_tokens(rows, pattern.size, shift, pattern.global_tokens)
     return None
-
-
-_Known = tuple[Tensor, ...]
-_plans: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-
-
-def _known(context: Context) -> _Known:
-    return tuple(x for x in (context.real, context.segments) if x is not None)
-
-
-@torch.compiler.disable
-def _remembered(first: _Known, rest: _Known, key: tuple, make: Callable[[], varlen.Plan | None]) -> varlen.Plan | None:
-    """A plan holds for all layers, and lives as long as the first tensor that it was made from."""
-    others = (*first[1:], *rest)
-    made = _plans.setdefault(first[0], {})
-    known, plan = made.get(key, (None, None))
-    if known is None or len(known) != len(others) or any(a is not b for a, b in zip(known, others, strict=True)):
-        plan = make()
-        made[key] = (others, plan)
-    return plan
