@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,8 +14,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense, cut, dense_mask, kept_by, right_padded
 from trainer.model.attention import HeadsConfig, SelfAttention
+from trainer.model.build import build_model
+from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.context import Context, make_context
 from trainer.model.patterns.block import Block
+from trainer.model.positions import Learned, tile_positions
 
 
 @settings(max_examples=60, deadline=None)
@@ -46,14 +51,19 @@ def test_padding_a_batch_to_whole_blocks_changes_nothing(real):
     torch.testing.assert_close(layer(x, make_context(real))[known], wide[known], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("repeated", [[1, 2, 3], [1]])
-def test_a_query_repeated_in_every_block_needs_nothing_of_the_model(repeated):
-    """Question answering (BART-LS, section 4): each block is ``query chunk`` and is encoded as if it stood alone."""
-    query, chunks = torch.tensor(repeated), torch.randn(3, 8 - len(repeated), WIDTH)
-    layer, table = SelfAttention(WIDTH, HeadsConfig(count=HEADS), Block(8), 0.0), torch.randn(4, WIDTH)
-    blocks = torch.cat([table[query].expand(3, -1, -1), chunks], 1)  # (3, 8, d)
-    together = layer(blocks.flatten(0, 1)[None], Context())
-    torch.testing.assert_close(together[0].unflatten(0, (3, 8)), layer(blocks, Context()), atol=1e-6, rtol=0)
+def test_a_query_repeated_in_every_block_needs_nothing_of_the_model():
+    """Question answering as BART-LS does it: blocks are ``query chunk``, each encoded as if alone."""
+    encoder = EncoderConfig(layers=2, positions=Learned(24), attention=Block(8))
+    config = ModelConfig(
+        width=WIDTH, heads=HeadsConfig(count=HEADS), feed_forward=FeedForwardConfig(width=12), encoder=encoder
+    )
+    model = build_model(replace(config, init_std=0.3), 40, seed=0).eval()
+    positions = model.encoder.embedded.positions.weight
+    positions.data = tile_positions(positions.data[:8], 24)  # as in a model that was made from a short one
+    ids = torch.cat([torch.tensor([[7, 9, 2]]).expand(3, -1), torch.randint(0, 40, (3, 5))], 1)  # query, chunk
+    real = right_padded([8, 8, 6], 8)
+    together = model.encode(ids.reshape(1, 24), real.reshape(1, 24))
+    torch.testing.assert_close(together.reshape(3, 8, WIDTH)[real], model.encode(ids, real)[real], atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("length", [1, 3, 8, 10])
