@@ -1,0 +1,51 @@
+"""The long-range check, much smaller: what can reach the symbol learns it, what cannot stays at chance."""
+
+import pytest
+import torch
+
+from examples import long_range
+
+
+def test_a_row_asks_for_its_only_symbol_at_the_distance():
+    rows = long_range.make_rows(50, 128, 93, torch.Generator().manual_seed(0))
+    symbols = (rows.ids < long_range.SYMBOLS).nonzero()
+    asked = rows.asked.nonzero()
+    assert symbols[:, 0].tolist() == asked[:, 0].tolist() == list(range(50))
+    assert torch.equal(asked[:, 1] - symbols[:, 1], torch.full((50,), 93))
+    assert (rows.ids[rows.asked] == long_range.MASK).all()
+    assert torch.equal(rows.labels[rows.asked], rows.ids[rows.ids < long_range.SYMBOLS])
+    assert len(symbols[:, 1].unique()) > 15
+
+
+def test_the_last_stage_is_what_the_figure_says():
+    last = long_range.STAGES[-1]
+    assert (last.length, last.window, last.distance) == (4096, 512, 3000)
+
+
+@pytest.mark.parametrize("pattern", [*long_range.FAR, *long_range.NEAR])
+def test_gradients_reach_the_symbol_just_where_the_pattern_does(pattern):
+    stage = long_range.STAGES[0]
+    model = long_range.build(pattern, stage.window, 0)
+    if pattern == "block + pooling":  # starts at zero, so that step 0 is block attention
+        torch.nn.init.normal_(model.encoder.layers[-1].pooling.out.weight)
+    rows = long_range.make_rows(4, stage.length, stage.distance, torch.Generator().manual_seed(1))
+    task_globals = rows.asked if pattern == "window + task globals" else None
+    vectors = []
+    model.tokens.register_forward_hook(lambda module, inputs, output: vectors.append(output) or output.retain_grad())
+    model.encode(rows.ids, global_positions=task_globals)[rows.asked][:, 0].sum().backward()
+    reached = vectors[0].grad[rows.ids < long_range.SYMBOLS].abs().amax(-1) > 0
+    assert reached.tolist() == [pattern in long_range.FAR] * 4
+
+
+def trained(pattern):
+    (*_, last) = long_range.learn(pattern, [long_range.Stage(128, 64, 200)], every=200, held_out=256)
+    return last.accuracy
+
+
+@pytest.mark.parametrize("pattern", ["full", "block + pooling"])
+def test_patterns_that_reach_the_symbol_learn_it(pattern):
+    assert trained(pattern) > 0.9
+
+
+def test_disjoint_blocks_cannot_learn_it():
+    assert trained("block") < 0.25
