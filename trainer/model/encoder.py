@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from trainer.model.attention import Pattern, SelfAttention
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context
-from trainer.model.layers import Embedded, FeedForward, Residual, SplitNorm, make_last_norm
+from trainer.model.layers import Embedded, FeedForward, Residual, SplitNorm, make_last_norm, make_norm
+from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
 from trainer.model.patterns.window import Window, WindowAttention
 from trainer.model.pooled import PooledAttention
 from trainer.model.relative import Buckets, RelativeBias
@@ -19,6 +20,8 @@ from trainer.model.rotary import Rotary
 
 def make_self_attention(config: ModelConfig, pattern: Pattern) -> nn.Module:
     """The self-attention layer of a pattern, with the parameters that the pattern needs."""
+    if isinstance(pattern, TGlobal):
+        return TGlobalAttention(config.width, config.heads, pattern, config.attention_dropout, make_norm(config))
     if isinstance(pattern, Window):
         return WindowAttention(config.width, config.heads, pattern, config.attention_dropout)
     return SelfAttention(config.width, config.heads, pattern, config.attention_dropout)

@@ -5,20 +5,43 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from torch import Tensor
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from corpora.errors import FarspanError
+from trainer.model.attention import HeadsConfig, SelfAttention
+from trainer.model.backends.choose import attend_within
 from trainer.model.context import Context
+from trainer.model.patterns.banded import NOBODY, Sides, attend_banded
+from trainer.model.patterns.local import band_pairs
+from trainer.model.rotary import rotate
 
 
 @dataclass(frozen=True)
 class TGlobal:
-    """Position i sees ``|i - j| <= radius`` and the sum of every block of ``block`` tokens."""
+    """Position i sees the real positions j with ``|i - j| <= radius``, and a summary of each block of ``block``.
+
+    The summaries are keys and values made anew in every layer: a block's hidden states are summed, normalised and
+    projected as positions are. Positions after a row's last whole block count with it; a row shorter than a block has
+    no summaries. Where documents must not see each other, a block belongs to the document of its first position, sums
+    that one's positions only, and is seen by no other.
+
+    Raises:
+        FarspanError: ``radius`` or ``block`` below 1.
+    """
 
     radius: int = 127
     block: int = 16
     pattern: Literal["tglobal"] = "tglobal"
     extra_tokens: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        for name in ("radius", "block"):
+            if getattr(self, name) < 1:
+                raise FarspanError(
+                    f"attention pattern tglobal: {name} is {getattr(self, name)}; it must be at least 1 position"
+                )
 
     def at(self, layer: int) -> TGlobal:
         return self
@@ -26,16 +49,89 @@ class TGlobal:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        raise FarspanError("attention pattern tglobal is being written")
+        """As of every pattern, but k and v are ``(B, L + L // block, H, D)``, summaries last."""
+        sides = Sides(self.block, self.owners(context, q.shape[1]))
+        return attend_banded(q, k, v, context, self.radius, sides, dropout, scale)
+
+    def owners(self, context: Context, length: int) -> Tensor | None:
+        """The document that each summary belongs to, ``(B, L // block)`` int64, ``NOBODY`` where there is none; None
+        where there are all of them and documents see each other."""
+        if context.real is None and context.segments is None:
+            return None
+        documents = _documents(context)
+        places = torch.arange(length // self.block, device=documents.device)
+        first = documents[:, :: self.block][:, : len(places)]
+        return first.masked_fill(places >= self._whole_blocks(context, length)[:, None], NOBODY)
+
+    def summed(self, x: Tensor, context: Context) -> Tensor:
+        """The hidden states of every block, summed: ``(B, L, d)`` -> ``(B, L // block, d)``."""
+        length, size = x.shape[1], self.block
+        whole = torch.tensor([length // size], device=x.device)
+        owners = self.owners(context, length)
+        if owners is not None and owners.shape[1]:
+            whole = self._whole_blocks(context, length)
+            # (B, L): the rest of a row goes with its last whole block
+            block = (torch.arange(length, device=x.device) // size).minimum(whole[:, None] - 1).clamp(min=0)
+            documents = _documents(context)
+            x = x.masked_fill(((documents != owners.gather(1, block)) | (documents < 0))[..., None], 0.0)
+        sums = F.pad(x, (0, 0, 0, -length % size)).unflatten(1, (-1, size)).sum(2)  # (B, ceil(L / block), d)
+        last = torch.arange(sums.shape[1], device=x.device) == whole[:, None] - 1  # (1 or B, ceil(L / block))
+        rest = F.pad(sums[:, 1:], (0, 0, 0, 1))
+        return (sums + rest * last[..., None])[:, : length // size]
+
+    def _whole_blocks(self, context: Context, length: int) -> Tensor:
+        """Of every row, ``(B,)`` int64."""
+        places = torch.arange(1, length + 1, device=_documents(context).device)
+        return ((_documents(context) >= 0) * places).amax(1) // self.block
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
-        return ()
+        most = max(1, length // self.block)
+        return torch.arange(-self.radius, self.radius + 1), torch.arange(1 - most, most)  # (2 r + 1,), (2 G - 1,)
 
     def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        raise FarspanError("attention pattern tglobal is being written")
+        """As of every pattern; keys from ``length`` on are summaries."""
+        return (key >= length) | ((query - key).abs() <= self.radius)
 
     def flops(self, length: int, width: int) -> int:
-        raise FarspanError("attention pattern tglobal is being written")
+        # without the projections of the summaries
+        return 4 * (band_pairs(length, self.radius) + length * (length // self.block)) * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
-        raise FarspanError("attention pattern tglobal is being written")
+        # the biases; the backward pass makes the scores again
+        return heads * (2 * self.radius + 1 + max(1, 2 * (length // self.block) - 1))
+
+
+class TGlobalAttention(SelfAttention):
+    """Self-attention to a window and to the summaries of all blocks.
+
+    With rotary positions a summary stands where its block begins.
+    """
+
+    def __init__(self, width: int, heads: HeadsConfig, pattern: TGlobal, dropout: float, norm: nn.Module) -> None:
+        super().__init__(width, heads, pattern, dropout)
+        self.summary, self.side_norm = pattern, norm
+
+    def mix(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, L, d)`` -> ``(B, L, H, D)``."""
+        length = x.shape[1]
+        sides = self.side_norm(self.summary.summed(x, context)).to(x.dtype)
+        q, k, v = self.qkv(torch.cat([x, sides], 1)).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        q = q[:, :length]
+        if context.rotation is not None:
+            q = rotate(q, context.rotation)
+            cosines, sines = (
+                torch.cat([part, part[:: self.summary.block][: sides.shape[1]]]) for part in context.rotation
+            )
+            k = rotate(k, (cosines, sines))
+        dropout = self.dropout if self.training else 0.0
+        return attend_within(self.summary, q, k, v, context, dropout, self.scale)
+
+
+def _documents(context: Context) -> Tensor:
+    """``(B, L)`` int64, ``NOBODY`` at padding; only where there is padding or there are documents."""
+    real, segments = context.real, context.segments
+    if segments is None:
+        assert real is not None
+        segments = torch.zeros_like(real, dtype=torch.int64)
+    segments = segments.masked_fill(segments < 0, NOBODY)
+    return segments if real is None else segments.masked_fill(~real, NOBODY)

@@ -1,0 +1,156 @@
+"""TGlobal, summaries and all, against a restatement with one full mask in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.errors import FarspanError
+from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, right_padded
+from trainer.model.attention import HeadsConfig
+from trainer.model.context import Context, make_context
+from trainer.model.patterns.banded import banded_attention
+from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
+from trainer.model.rotary import Rotary, rotate
+
+D = HEADS * WIDTH
+
+
+def make_layer(pattern, scaled=True, dropout=0.0):
+    layer = TGlobalAttention(D, HeadsConfig(count=HEADS, scaled=scaled), pattern, dropout, torch.nn.RMSNorm(D))
+    torch.nn.init.normal_(layer.side_norm.weight)
+    return layer
+
+
+def members(pattern, documents):
+    """The positions that each summary of one row sums, and whose document it is; documents: a list, -1 at padding."""
+    length = sum(document >= 0 for document in documents)
+    whole, found = length // pattern.block, []
+    for number in range(whole):
+        stop = length if number == whole - 1 else (number + 1) * pattern.block
+        own = documents[number * pattern.block]
+        found.append((own, [i for i in range(number * pattern.block, stop) if documents[i] == own]))
+    return found
+
+
+def restated(layer, x, documents, near, far, rotation=None):
+    """One row ``(L, d)`` at a time, as the paper says it, position by position."""
+    pattern, length, rows = layer.summary, x.shape[1], []
+    for row, own in zip(x, documents.tolist(), strict=True):
+        blocks = members(pattern, own)
+        sums = [row[places].sum(0) for _, places in blocks]
+        states = torch.cat([row, layer.side_norm(torch.stack(sums)).to(row.dtype)]) if sums else row
+        q, k, v = layer.qkv(states)[None].unflatten(-1, (3, HEADS, -1)).unbind(2)  # (1, L + G, H, D)
+        if rotation is not None:
+            places = [*range(length), *(number * pattern.block for number in range(len(blocks)))]
+            turns = tuple(part[places] for part in rotation)
+            q, k = rotate(q, turns), rotate(k, turns)
+        mask = torch.zeros(length, len(states), dtype=torch.bool)
+        bias = torch.zeros(HEADS, length, len(states), dtype=x.dtype)
+        for i in range(length):
+            for j in range(length):
+                if abs(i - j) <= pattern.radius and own[j] == own[i] >= 0:
+                    mask[i, j] = True
+                    bias[:, i, j] = near[:, j - i + pattern.radius]
+            for number, (document, _) in enumerate(blocks):
+                mask[i, length + number] = own[i] == document
+                distance = number - min(i // pattern.block, len(blocks) - 1)
+                bias[:, i, length + number] = far[:, distance + far.shape[1] // 2]
+        factor = 1.0 if layer.scale is None else WIDTH**0.5  # scores of the dense statement are always scaled
+        mixed = dense(q[:, :length] * factor, k, v, mask[None], bias)[0]
+        rows.append(layer.out(mixed.flatten(1).to(x.dtype)))
+    return torch.stack(rows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    pattern=st.builds(TGlobal, radius=st.integers(1, 7), block=st.integers(1, 5)),
+    length=st.integers(1, 21),
+    lengths=st.lists(st.integers(0, 21), min_size=1, max_size=3),
+    padded=st.booleans(),
+    packed=st.booleans(),
+    scaled=st.booleans(),
+    turned=st.booleans(),
+    seed=st.integers(0, 100),
+)
+def test_equals_its_restatement_forward_and_backward(pattern, length, lengths, padded, packed, scaled, turned, seed):
+    torch.manual_seed(seed)
+    real = right_padded([min(n, length) if padded else length for n in lengths], length)
+    documents = cut(real, seed) if packed else torch.zeros(real.shape, dtype=torch.int64).masked_fill(~real, -1)
+    context = make_context(real if padded else None, documents if packed else None)
+    near, far = (torch.randn(HEADS, len(offsets)).requires_grad_() for offsets in pattern.offsets(length))
+    rotation = Rotary().rotation(length, WIDTH, real.device) if turned else None
+    layer = make_layer(pattern, scaled)
+    x = torch.randn(len(real), length, D, requires_grad=True)
+    got = layer(x, context._replace(biases=(near, far), rotation=rotation))
+    expected = restated(layer, x, documents, near, far, rotation)
+    torch.testing.assert_close(got[real], expected[real], atol=2e-5, rtol=1e-5)
+    inputs = [x, near, far, *layer.parameters()]
+    for gradient in torch.autograd.grad(got.square().sum(), inputs, retain_graph=True):
+        assert gradient.isfinite().all()
+    upstream = torch.randn_like(got) * real[..., None]
+    mine = torch.autograd.grad(got, inputs, upstream, allow_unused=True, materialize_grads=True)
+    theirs = torch.autograd.grad(expected, inputs, upstream, allow_unused=True, materialize_grads=True)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+def test_rows_of_nothing_are_zeros_before_the_output_layer():
+    layer = make_layer(TGlobal(3, 4))
+    mixed = layer.mix(torch.randn(2, 10, D), make_context(right_padded([10, 0], 10)))
+    assert (mixed[1] == 0).all()
+    assert (mixed[0] != 0).all()
+
+
+def test_padding_changes_nothing_however_large_its_states():
+    layer = make_layer(TGlobal(3, 4))
+    x = torch.randn(1, 21, D)
+    alone = layer(x[:, :14], Context())
+    x[:, 14:] = 1e30
+    torch.testing.assert_close(layer(x, make_context(right_padded([14], 21)))[:, :14], alone, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("length", [1, 3, 8, 23])
+def test_costs_are_counted(length):
+    pattern = TGlobal(3, 4)
+    pairs = int(dense_mask(pattern, length).sum()) + length * (length // 4)
+    assert pattern.flops(length, WIDTH) == 4 * WIDTH * pairs
+    saved, known = [], []
+    x = torch.randn(1, length + length // 4, 3, HEADS, WIDTH, requires_grad=True)
+    q, k, v = x.unbind(2)
+    with torch.autograd.graph.saved_tensors_hooks(lambda y: saved.append(y) or y, lambda y: y):
+        known += [x, pattern.attend(q[:, :length], k, v, Context())]
+    sizes = {y.untyped_storage().data_ptr(): y.untyped_storage().nbytes() // 4 for y in saved}
+    rest = sizes.keys() - {y.untyped_storage().data_ptr() for y in known}
+    assert sum(sizes[pointer] for pointer in rest) == pattern.kept(length, HEADS * WIDTH, HEADS)
+
+
+def test_a_summary_reaches_farther_than_the_window():
+    x = torch.randn(1, 64, D, requires_grad=True)
+    layer = make_layer(TGlobal(3, 4))
+    (gradient,) = torch.autograd.grad(layer(x, Context())[0, 0].sum(), x)
+    assert (gradient[0].abs().amax(-1) > 0).all()
+
+
+def test_trains_with_dropout_of_attention_weights():
+    layer = make_layer(TGlobal(3, 4), dropout=0.5).train()
+    x = torch.randn(1, 13, D, requires_grad=True)
+    layer(x, Context()).sum().backward()
+    assert x.grad.isfinite().all()
+    assert not torch.equal(layer(x, Context()), layer.eval()(x, Context()))
+
+
+def test_the_operator_is_one_that_a_compiler_can_take():
+    q, k, v = torch.randn(2, 9, HEADS, WIDTH), *torch.randn(2, 2, 11, HEADS, WIDTH)
+    inputs = [x.requires_grad_() for x in (q, k, v, torch.randn(HEADS, 7), torch.randn(HEADS, 3))]
+    torch.library.opcheck(banded_attention, (*inputs, None, None, None, 4, 1.0, 0.0))
+    documents = torch.zeros(2, 11, dtype=torch.int64)
+    torch.library.opcheck(banded_attention, (*inputs, documents[:, :9], documents, torch.tensor(5), 4, 1.0, 0.3))
+
+
+@pytest.mark.parametrize("field", ["radius", "block"])
+def test_sizes_of_nothing_are_refused(field):
+    with pytest.raises(FarspanError, match=f"{field} is 0"):
+        TGlobal(**{field: 0})
