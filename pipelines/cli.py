@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from corpora.errors import FarspanError
 from pipelines.commands import build_parser
 
-LOCAL = ("show", "stats", "verify", "train")  # commands that read this machine's disk and run no job
+LOCAL = ("show", "stats", "verify", "convert", "train")  # commands that read this machine's disk and run no job
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from pipelines.commands.conversion import add_convert
 from pipelines.commands.corpora import add_corpus
 from pipelines.commands.looking import add_looking
 from pipelines.commands.masks import add_mask
@@ -37,5 +38,6 @@ from raw text to a trained model:
     add_stages(commands)
     add_mask(commands)
     add_looking(commands)
+    add_convert(commands)
     add_train(commands)
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from corpora.errors import FarspanError
-from trainer.conversion import bart, bert, roberta
+from trainer.conversion import bart, bert, longformer, pegasus, roberta
 from trainer.conversion.differences import differences
 from trainer.conversion.names import Tensors
 from trainer.model.config import ModelConfig
@@ -37,8 +37,8 @@ class ExportableFamily(Family, Protocol):
         """A ``config.json``; what it cannot say is found by reading it back."""
 
 
-FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta))
-_BY_PATTERN = cast(dict[str, ExportableFamily], {"full": bart})
+FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer))
+_BY_PATTERN = cast(dict[str, ExportableFamily], {"full": bart, "staggered": pegasus, "window": longformer})
 
 
 def family_of(model_type: str) -> Family:

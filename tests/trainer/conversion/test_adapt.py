@@ -1,0 +1,148 @@
+"""What an adapted model begins as; the law: within the short model's reach, the short model's logits."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from corpora.errors import FarspanError
+from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
+from tests.trainer.conversion.oracle import text
+from trainer.conversion.adapt import adapt
+from trainer.model.config import EncoderConfig, NormConfig
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns.window import Window
+from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned, Sinusoidal
+from trainer.model.relative import Buckets
+
+SHORT = 8
+PATTERNS = {
+    "block": (Block(SHORT), Pooling(1, 6, 4, 3)),
+    "overlap": (Overlap(SHORT), None),
+    "block_global": (BlockGlobal(SHORT, 2), None),
+    "window": (Window(2 * SHORT), None),
+}
+
+
+def long_config(config, attention, pooling=None, positions=None):
+    encoder = EncoderConfig(
+        layers=config.encoder.layers, positions=positions or Learned(4 * SHORT), attention=attention, pooling=pooling
+    )
+    return replace(config, encoder=encoder)
+
+
+def adapted(short, target):
+    return replace(short, config=target, state=adapt(short.state, short.config, target, short.vocabulary))
+
+
+def logits(model, lengths):
+    ids, real = text(lengths)
+    ids, made = ids % model.vocabulary.size, loaded(model)
+    with torch.no_grad():
+        if model.config.decoder is None:
+            return made.logits(made.encode(ids, real))[real]
+        return made.logits(made.decode(ids[:, :5], made.encode(ids, real)))
+
+
+def assert_law(short, long, lengths):
+    torch.testing.assert_close(logits(long, lengths), logits(short, lengths), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("decoder", [True, False])
+def test_learned_positions_are_tiled_and_the_law_holds(name, decoder):
+    short = tiny_model(tiny_config(decoder=decoder, positions=SHORT))
+    long = adapted(short, long_config(short.config, *PATTERNS[name]))
+    assert_law(short, long, [SHORT, 5, 1])
+    rows = long.state["encoder.embedded.positions.weight"]
+    assert all(torch.equal(block, short.state["encoder.embedded.positions.weight"]) for block in rows.split(SHORT))
+
+
+def test_later_blocks_are_read_as_the_first_one_was():
+    short = tiny_model(tiny_config(decoder=False, positions=SHORT))
+    long = loaded(adapted(short, long_config(short.config, Block(SHORT))))
+    ids, _ = text([SHORT])
+    with torch.no_grad():
+        once, thrice = (long.logits(long.encode(ids.repeat(1, times) % 23)) for times in (1, 3))
+    torch.testing.assert_close(thrice, once.repeat(1, 3, 1), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("attention", [Local(SHORT), TGlobal(2 * SHORT, 16)])
+def test_relative_positions_are_kept_and_the_law_holds(attention):
+    buckets = Buckets(8, 16)
+    config = tiny_config(EncoderConfig(layers=2, positions=buckets, attention=Full()))
+    config = replace(config, norm=NormConfig(placement="pre", kind="rms"))
+    short = tiny_model(config)
+    long = adapted(short, long_config(config, attention, positions=buckets))
+    assert_law(short, long, [SHORT, 3])
+    tables = [name for name in long.state if name.startswith("encoder.biases.")]
+    assert len(tables) == len(attention.offsets(1))
+    assert all(torch.equal(long.state[name], short.state["encoder.biases.0.weight"]) for name in tables)
+    assert all(bool((x == 1).all()) for name, x in long.state.items() if "side_norm" in name)
+
+
+def test_a_decoder_gets_the_positions_that_the_target_has():
+    short = tiny_model()
+    target = replace(short.config, decoder=replace(short.config.decoder, positions=Learned(10)))
+    assert torch.equal(
+        adapted(short, target).state["decoder.embedded.positions.weight"],
+        short.state["decoder.embedded.positions.weight"][:10],
+    )
+
+
+def test_global_projections_begin_as_those_of_the_other_positions():
+    short = tiny_model(tiny_config(decoder=False, positions=SHORT))
+    state = adapted(short, long_config(short.config, Window(4))).state
+    copies = [name for name in state if "global_qkv" in name]
+    assert len(copies) == 4
+    assert all(torch.equal(state[name], short.state[name.replace("global_qkv", "qkv")]) for name in copies)
+
+
+def test_learned_tokens_begin_as_rows_of_tokens_and_with_their_norm():
+    config = tiny_config(EncoderConfig(layers=2, positions=Sinusoidal(), attention=Full()))
+    short = tiny_model(config)
+    long = adapted(short, long_config(config, Staggered(SHORT, 3), positions=Sinusoidal()))
+    special = set(short.vocabulary.special.ids.values())
+    for row in long.state["encoder.extra"]:
+        (found,) = (short.state["tokens.weight"] == row).all(1).nonzero()[0]
+        assert int(found) not in special
+    for kind in ("tokens", "extra"):
+        name = f"encoder.layers.1.attention_residual.norm.{kind}.weight"
+        assert torch.equal(long.state[name], short.state[name.replace(f".{kind}", "")])
+    other = adapt(short.state, config, long.config, short.vocabulary, seed=1)
+    assert not torch.equal(other["encoder.extra"], long.state["encoder.extra"])
+
+
+def test_every_difference_that_is_no_adaptation_is_listed():
+    short = tiny_model()
+    target = replace(short.config, norm=NormConfig(eps=1e-6), heads=replace(short.config.heads, count=2), dropout=0.5)
+    with pytest.raises(FarspanError) as raised:
+        adapted(short, target)
+    lines = str(raised.value).splitlines()
+    assert "  model.heads.count: the model has 4, the target 2" in lines
+    assert "  model.norm.eps: the model has 1e-05, the target 1e-06" in lines
+    assert not any("dropout" in line for line in lines)
+
+
+def test_nothing_learned_is_thrown_away():
+    pooled = tiny_config(EncoderConfig(layers=2, positions=Learned(16), pooling=Pooling(1, 6, 4, 3), attention=Full()))
+    model = tiny_model(pooled)
+    with pytest.raises(FarspanError, match=r"no place for(.|\n)*pooling\.out\.bias"):
+        adapted(model, tiny_config())
+
+
+def test_projection_biases_go_only_where_they_are_zero():
+    model = tiny_model()
+    target = replace(model.config, heads=replace(model.config.heads, bias=False))
+    with pytest.raises(FarspanError, match=r"attention\.qkv\.bias"):
+        adapted(model, target)
+    biases = [name for name in model.state if "attention." in name and name.endswith("bias")]
+    model = replace(model, state={**model.state, **{name: torch.zeros_like(model.state[name]) for name in biases}})
+    assert_law(model, adapted(model, target), [9, 4])

@@ -1,0 +1,93 @@
+"""From a short model to a long one: the weights it has, and what those that it has not begin as.
+
+On inputs within the short model's reach (one block, half a window, less than one summary) the long model begins with
+the same logits. Learned global tokens cannot be silent from the start: see ``adapt_globals``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from trainer.conversion.adapt_globals import sample_globals
+from trainer.conversion.differences import TRAINING, differences
+from trainer.conversion.vocabulary import Vocabulary
+from trainer.model.build import build_model
+from trainer.model.config import ModelConfig
+from trainer.model.positions import tile_positions
+
+_ADAPTABLE = (
+    *TRAINING,
+    "encoder.positions.count",
+    "decoder.positions.count",
+    "encoder.attention.*",
+    "encoder.pooling.*",
+    "decoder.cross_attends_globals",
+    "heads.bias",  # as long as those that go are zero, which PEGASUS's are
+)
+
+
+def adapt(
+    state: Mapping[str, Tensor], config: ModelConfig, target: ModelConfig, vocabulary: Vocabulary, seed: int = 0
+) -> dict[str, Tensor]:
+    """The state with which training of ``target`` goes on from that of ``config``.
+
+    Learned positions are tiled, so that a block sees the rows it knows; projections of global positions are those of
+    the others (Longformer, arXiv:2004.05150, section 5); learned global tokens are sampled from the token table and
+    their norms are those of the tokens (PEGASUS-X, arXiv:2208.04347, section 4); the table of relative positions to
+    summaries is that to tokens; pooled attention is fresh and its output zero.
+
+    Args:
+        state: of a model of ``config`` with the ids of ``vocabulary``.
+        target: what the model becomes.
+        seed: of what is drawn.
+
+    Raises:
+        FarspanError: configurations that differ in more than positions, attention pattern and pooling, or a target
+            that has no place for something the model has learned; all of it is listed.
+    """
+    if found := differences(config, target, _ADAPTABLE):
+        lines = [f"  model.{field}: the model has {ours!r}, the target {theirs!r}" for field, ours, theirs in found]
+        raise FarspanError(
+            "the model cannot become the target:\n" + "\n".join(lines) + "\nset these fields of the target to what the "
+            "model has (--set model.FIELD=VALUE), or convert another model"
+        )
+    drawn = build_model(target, vocabulary.size, seed).state_dict()
+    sources = {name: _source(name, state) for name in drawn}
+    if lost := sorted(name for name in state.keys() - set(sources.values()) if state[name].any()):
+        raise FarspanError(
+            "the target has no place for what the model has learned in:\n  " + "\n  ".join(lost) + "\n"
+            "choose a target with the same pattern, or one with more"
+        )
+    adapted = {name: _begun(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
+    if "encoder.extra" in adapted and "encoder.extra" not in state:
+        count = len(adapted["encoder.extra"])
+        adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary.special, seed)
+    return adapted
+
+
+def _source(name: str, state: Mapping[str, Tensor]) -> str | None:
+    """The tensor of ``state`` that ours begins as, or None."""
+    candidates = (
+        name,
+        name.replace(".attention.global_qkv.", ".attention.qkv."),
+        name.replace(".attention_residual.norm.tokens.", ".attention_residual.norm."),
+        name.replace(".attention_residual.norm.extra.", ".attention_residual.norm."),
+        name.replace("encoder.biases.1.", "encoder.biases.0."),
+    )
+    return next((candidate for candidate in candidates if candidate in state), None)
+
+
+def _begun(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: str | None) -> Tensor:
+    if source is None:
+        return drawn
+    if name.endswith(".embedded.positions.weight"):
+        return tile_positions(state[source], len(drawn))
+    if state[source].shape != drawn.shape:
+        raise FarspanError(
+            f"{name} is {tuple(drawn.shape)} in the target and {tuple(state[source].shape)} in the model; give "
+            "the target the model's sizes"
+        )
+    return state[source].clone()

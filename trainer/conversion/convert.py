@@ -1,0 +1,128 @@
+"""One model from another: read, adapted to a recipe, given the rows that a mask set needs, written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from corpora.errors import FarspanError
+from corpora.tokenizers import load_tokenizer
+from objectives.mask_set import MaskSet
+from objectives.special_tokens import SpecialTokens
+from trainer.conversion.adapt import adapt
+from trainer.conversion.differences import TRAINING, differences, given
+from trainer.conversion.hugging_face import write_hugging_face
+from trainer.conversion.model_folder import Model, read_model_folder, write_model_folder
+from trainer.conversion.sources import read_model
+from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
+from trainer.model.config import ModelConfig
+from trainer.recipe import load_recipe
+from trainer.settings import override, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """What becomes of a model.
+
+    Attributes:
+        recipe: the recipe whose model it is made into; None leaves it as it is.
+        assignments: ``dotted.key=value`` each, over the recipe's values, or else over the model's own.
+        masks: the mask set whose special tokens it must know.
+        vocab_size: or how many rows its tables have.
+        tokenizer: where its tokenizer lies, if its own folder has none.
+        to: what is written.
+    """
+
+    recipe: str | None = None
+    assignments: tuple[str, ...] = ()
+    masks: str | None = None
+    vocab_size: int | None = None
+    tokenizer: str | None = None
+    to: Literal["farspan", "huggingface"] = "farspan"
+
+
+def convert(source: Path, output: Path, conversion: Conversion) -> Model:
+    """Read ``source``, make of it what ``conversion`` says, write it to ``output``, and return it.
+
+    Raises:
+        FarspanError: a model that cannot be read, cannot become what is asked, or cannot be written so; an output that
+            exists.
+    """
+    if output.exists():  # before any work
+        raise FarspanError(f"{output} exists; name a folder that does not, or delete it")
+    if conversion.masks is not None and conversion.vocab_size is not None:
+        raise FarspanError("--masks and --vocab-size both say how many rows the tables have; give one of them")
+    model = read_model(source)
+    if conversion.tokenizer is not None:
+        model = _with_tokenizer(model, conversion.tokenizer)
+    model = with_vocabulary(model, _vocabulary(model.vocabulary, conversion))
+    target = _target(model.config, conversion)
+    if differences(model.config, target, allowed=()):
+        model = replace(model, config=target, state=adapt(model.state, model.config, target, model.vocabulary))
+    if conversion.to == "huggingface":
+        write_hugging_face(model, output)
+    else:
+        write_model_folder(model, output)
+    return model
+
+
+def with_vocabulary(model: Model, vocabulary: Vocabulary) -> Model:
+    """The model with a row for every id of ``vocabulary``.
+
+    Raises:
+        FarspanError: ids of another tokenizer.
+    """
+    state = change_vocabulary(model.state, model.vocabulary, vocabulary)
+    return replace(model, vocabulary=vocabulary, state=state)
+
+
+def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary) -> Model:
+    """What a run begins with: the model of farspan's folder ``path``, its tables as the run's data needs them.
+
+    Raises:
+        FarspanError: no model there, one of another configuration, or one that knows the ids of another tokenizer.
+    """
+    model = read_model_folder(path)
+    if found := differences(model.config, config, TRAINING):
+        lines = [f"  model.{field}: there {theirs!r}, in the recipe {ours!r}" for field, theirs, ours in found]
+        raise FarspanError(
+            f"run.initial_model {path} is not the recipe's model:\n" + "\n".join(lines) + "\n"
+            "make it that with `farspan convert --recipe`, or change the recipe"
+        )
+    return with_vocabulary(model, vocabulary)
+
+
+def _target(config: ModelConfig, conversion: Conversion) -> ModelConfig:
+    if conversion.recipe is not None:
+        return load_recipe(conversion.recipe, conversion.assignments).model
+    values = override({"model": given(config)}, conversion.assignments)
+    if stray := [name for name in values if name != "model"]:
+        raise FarspanError(
+            f"--set {stray[0]}...: without --recipe there are only the fields of model, e.g. model.width"
+        )
+    return parse(ModelConfig, values["model"], "--set", "model")
+
+
+def _vocabulary(known: Vocabulary, conversion: Conversion) -> Vocabulary:
+    if conversion.masks is not None:
+        masks = MaskSet(conversion.masks)
+        return Vocabulary.of(masks.special_tokens, masks.manifest.tokenizer["fingerprint"], known.decoder_start)
+    if conversion.vocab_size is None:
+        return known
+    needed = max([known.tokenizer_size - 1, *known.special.ids.values()]) + 1
+    if conversion.vocab_size < needed:
+        raise FarspanError(f"--vocab-size is {conversion.vocab_size}; the model's tokens need at least {needed} rows")
+    return replace(known, special=SpecialTokens(known.special.ids, conversion.vocab_size))
+
+
+def _with_tokenizer(model: Model, path: str) -> Model:
+    tokenizer = load_tokenizer(path)
+    known = model.vocabulary.tokenizer_fingerprint
+    if known not in (None, tokenizer.fingerprint):
+        raise FarspanError(
+            f"--tokenizer {path} has fingerprint {tokenizer.fingerprint[:12]}, the model knows the ids of "
+            f"{str(known)[:12]}; give the tokenizer that its data was made with"
+        )
+    vocabulary = replace(model.vocabulary, tokenizer_fingerprint=tokenizer.fingerprint)
+    return replace(model, vocabulary=vocabulary, tokenizer=tokenizer.serialized())
