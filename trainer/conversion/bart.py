@@ -89,9 +89,9 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
     }
 
 
-def layer_modules(ours: str, side: str) -> dict[str, str | tuple[str, ...]]:
-    """One layer's modules, ours -> theirs, which PEGASUS calls alike."""
-    theirs = f"model.{ours}"
+def layer_modules(ours: str, side: str, root: str = "model") -> dict[str, str | tuple[str, ...]]:
+    """One layer's modules, ours -> theirs, which PEGASUS and, under another ``root``, LED call alike."""
+    theirs = f"{root}.{ours}"
     modules: dict[str, str | tuple[str, ...]] = {
         f"{ours}.attention.qkv": tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv"),
         f"{ours}.attention.out": f"{theirs}.self_attn.out_proj",

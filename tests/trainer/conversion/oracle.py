@@ -46,8 +46,10 @@ def text(lengths, pad=1, seed=0):
 def assert_same_gradients(family, theirs, model, tolerance=1e-5):
     """Every parameter's gradient is that of its stored counterparts, joined as the weights are."""
     config = family.read_config(theirs.config.to_dict())
-    stored = {name: parameter.grad for name, parameter in theirs.named_parameters(remove_duplicate=False)}
-    stored = {name: grad for name, grad in stored.items() if grad is not None}
+    stored = {
+        name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for name, parameter in theirs.named_parameters(remove_duplicate=False)
+    }
     for name, tensors in family.name_map(config).items():
         expected = torch.cat([stored[part][tensors.skip_rows :] for part in tensors.names])
         found = model.get_parameter(name).grad
@@ -56,13 +58,17 @@ def assert_same_gradients(family, theirs, model, tolerance=1e-5):
         assert difference <= tolerance * max(1.0, expected.abs().max().item()), (name, difference)
 
 
-def assert_same_seq2seq(family, theirs, source_lengths, target_length=5, pad=1, tolerance=1e-5, **inputs):
+def assert_same_seq2seq(
+    family, theirs, source_lengths, target_length=5, pad=1, tolerance=1e-5, global_positions=None, **inputs
+):
     """Same logits and same gradients on rows of ``source_lengths``; the model of ours."""
     model = ours(family, theirs)
     ids, real = text(source_lengths, pad)
+    if global_positions is not None:
+        inputs["global_attention_mask"] = global_positions.long()
     target, _ = text([target_length] * len(source_lengths), seed=1)
     expected = theirs(input_ids=ids, attention_mask=real.long(), decoder_input_ids=target, **inputs).logits
-    memory = model.encode(ids, None if real.all() else real)
+    memory = model.encode(ids, None if real.all() else real, global_positions=global_positions)
     found = model.logits(model.decode(target, memory))
     assert 0.1 < expected.std() < 30, "weights of another scale would make the comparison worth less"
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
@@ -74,12 +80,15 @@ def assert_same_seq2seq(family, theirs, source_lengths, target_length=5, pad=1, 
     return model
 
 
-def assert_same_masked_lm(family, theirs, lengths, pad=1, tolerance=1e-5, **inputs):
+def assert_same_masked_lm(family, theirs, lengths, pad=1, tolerance=1e-5, global_positions=None, **inputs):
     """The same of a masked language model, at real positions."""
     model = ours(family, theirs)
     ids, real = text(lengths, pad)
+    if global_positions is not None:
+        inputs["global_attention_mask"] = global_positions.long()
     expected = theirs(input_ids=ids, attention_mask=real.long(), **inputs).logits[real]
-    found = model.logits(model.encode(ids, None if real.all() else real))[real]
+    encoded = model.encode(ids, None if real.all() else real, global_positions=global_positions)
+    found = model.logits(encoded)[real]
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
     weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(2)) / expected.numel() ** 0.5
     theirs.zero_grad()
