@@ -1,4 +1,4 @@
-"""The decoder's options: cross-attention in chosen layers (PEGASUS-X, appendix B.3), and to learned tokens (table 2)."""
+"""The decoder's options: cross-attention in chosen layers, and to learned tokens (PEGASUS-X, appendix B.3, table 2)."""
 
 from __future__ import annotations
 
