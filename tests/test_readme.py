@@ -10,7 +10,7 @@ from pipelines.commands import build_parser
 from trainer.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("docs/corpora.md", "docs/objectives.md")
+GUIDES = ("docs/corpora.md", "docs/models.md", "docs/objectives.md")
 
 
 def lines(page: str) -> list[str]:
@@ -27,7 +27,7 @@ def test_every_job_is_shown():
         tuple(line.split()[1:3]) if line.split()[1] in ("corpus", "tokenizer") else (line.split()[1],)
         for line in COMMANDS
     }
-    assert shown >= {("tokenizer", "train"), ("documents",), ("mask",), ("train",)}
+    assert shown >= {("tokenizer", "train"), ("documents",), ("mask",), ("train",), ("convert",)}
     assert shown >= {("corpus", kind) for kind in ("random", "linked", "long", "clusters")}
     assert shown >= {("embed",), ("cluster",), ("neighbours",)}
     assert shown >= {("show",), ("stats",), ("verify",)}
