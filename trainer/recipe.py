@@ -27,6 +27,7 @@ class RunConfig:
         steps: updates of the whole run; the learning rate decays over them.
         batch_size: sequences an update.
         micro_batch_size: sequences a forward pass.
+        initial_model: the model folder, made by ``farspan convert``, that training begins with; None draws all weights.
         seed: of weights, order, dropout and masks drawn on the fly.
         precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
         activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass.
@@ -44,6 +45,7 @@ class RunConfig:
     steps: int
     batch_size: int
     micro_batch_size: int = 1
+    initial_model: str | None = None
     seed: int = 42
     precision: Literal["bf16", "fp32"] = "fp32"
     activation_checkpointing: Literal["none", "layer"] = "none"

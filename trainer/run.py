@@ -12,12 +12,17 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from trainer.checkpoint import load_newest, save_checkpoint
+from trainer.conversion.convert import initial_model
+from trainer.conversion.model_folder import weights_sha256
+from trainer.conversion.vocabulary import Vocabulary
 from trainer.data import Loader, Source
 from trainer.interruption import Interruption
 from trainer.loop import Trainer
 from trainer.masked_corpus import open_source
 from trainer.metrics import Display, MetricsFile, TensorBoard, Together
 from trainer.model.build import build_model
+from trainer.model.masked_lm import MaskedLM
+from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel import apply_activation_checkpointing
 from trainer.recipe import EvaluationConfig, Recipe
 from trainer.trained_model import vocabulary_of
@@ -61,10 +66,12 @@ def train(
     loader = _loader(source, recipe)
     if evaluation:
         evaluated = _loader(_open_held_out(recipe, evaluation) if held_out is None else held_out, recipe)
-    model = build_model(recipe.model, source.special.vocab_size, run.seed)
+    model = _begun_model(recipe, source)
     apply_activation_checkpointing(model, run.activation_checkpointing)
     trainer = Trainer(model, loader, recipe, device)
     identity = {**recipe.identity(), "corpus": {"fingerprint": source.fingerprint, "sequences": len(source)}}
+    if run.initial_model:
+        identity["initial_model"] = weights_sha256(Path(run.initial_model))
     vocabulary = vocabulary_of(source)
 
     display = Display(run.steps, run.log_every, console)
@@ -90,6 +97,15 @@ def train(
                 if stop.asked:
                     display.say(f"stopped by {stop.asked} after step {step}; the same command goes on from {path}")
     return Outcome(trainer.step, trainer.step == run.steps)
+
+
+def _begun_model(recipe: Recipe, source: Source) -> Seq2Seq | MaskedLM:
+    """The model before the first update: its weights drawn, or those of ``run.initial_model``."""
+    model = build_model(recipe.model, source.special.vocab_size, recipe.run.seed)
+    if recipe.run.initial_model:
+        vocabulary = Vocabulary.of(source.special, source.tokenizer_fingerprint, recipe.data.decoder_start)
+        model.load_state_dict(initial_model(Path(recipe.run.initial_model), recipe.model, vocabulary).state)
+    return model
 
 
 def _metrics(recipe: Recipe, directory: Path, step: int) -> Together:

@@ -1,0 +1,106 @@
+"""``farspan convert`` as a person types it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration
+
+from objectives.mask_set import MaskSet
+from tests.artefacts import make_corpus, small_tokenizer
+from tests.trainer.conversion.oracle import disturbed
+from trainer.conversion.model_folder import read_model_folder
+from trainer.recipe import load_recipe
+
+SIZES = {
+    "d_model": 128, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 512, "decoder_ffn_dim": 512, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bart(tmp_path_factory):
+    """A Hugging Face folder whose sizes are those of the recipe ``tiny_block``, and whose tokenizer is the corpus's."""
+    folder = tmp_path_factory.mktemp("models") / "bart"
+    rows = small_tokenizer().vocab_size
+    disturbed(BartForConditionalGeneration(BartConfig(vocab_size=rows, **SIZES)), 0.02).save_pretrained(folder)
+    small_tokenizer().save(str(folder))
+    return folder
+
+
+@pytest.fixture
+def masks(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    assert run("mask", "span", "--preset", "t5", "--corpus", corpus, "--output", tmp_path / "masks")[0] == 0
+    return tmp_path / "masks"
+
+
+def test_a_short_model_becomes_a_recipes_that_knows_a_mask_sets_tokens(run, bart, masks, tmp_path):
+    status, out, err = run("convert", bart, tmp_path / "long", "--recipe", "tiny_block", "--masks", masks)
+    assert (status, err) == (0, "")
+    model, special = read_model_folder(tmp_path / "long"), MaskSet(str(masks)).special_tokens
+    assert out == f"{tmp_path / 'long'}: {sum(x.numel() for x in model.state.values()):,} parameters, " + (
+        f"{special.vocab_size:,} rows of tokens\n"
+    )
+    assert model.config == load_recipe("tiny_block").model
+    assert model.vocabulary.special == special
+    assert model.vocabulary.tokenizer_fingerprint == small_tokenizer().fingerprint
+    assert model.parent["kind"] == "bart"
+    assert "tokenizer.json" in model.tokenizer
+
+
+def test_there_and_back_is_the_same_model(run, bart, tmp_path):
+    assert run("convert", bart, tmp_path / "ours")[0] == 0
+    assert run("convert", tmp_path / "ours", tmp_path / "theirs", "--to", "huggingface")[0] == 0
+    first, second = (AutoModelForSeq2SeqLM.from_pretrained(folder).eval() for folder in (bart, tmp_path / "theirs"))
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        assert torch.equal(*(model(input_ids=ids, decoder_input_ids=ids).logits for model in (first, second)))
+    assert "auto_map" not in json.loads((tmp_path / "theirs" / "config.json").read_text())
+
+
+def test_fields_can_be_set_without_a_recipe(run, bart, tmp_path):
+    rows, more = small_tokenizer().vocab_size, small_tokenizer().vocab_size + 7
+    arguments = ["--set", "model.encoder.positions.count=96", "--vocab-size", more]
+    assert run("convert", bart, tmp_path / "longer", *arguments)[0] == 0
+    model = read_model_folder(tmp_path / "longer")
+    assert model.state["encoder.embedded.positions.weight"].shape == (96, 128)
+    assert model.state["tokens.weight"].shape == (more, 128)
+    assert len(model.state["tokens.weight"].unique(dim=0)) == more
+    status, _, err = run("convert", bart, tmp_path / "fewer", "--vocab-size", rows - 1)
+    assert status == 1
+    assert f"--vocab-size is {rows - 1}; the model's tokens need at least {rows} rows" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--recipe", "tiny_block", "--set", "model.width=64"], "model.width: the model has 128, the target 64"),
+        (["--set", "run.steps=3"], "--set run...: without --recipe"),
+        (["--set", "model.widht=3"], "did you mean 'width'"),
+        (["--masks", "masks", "--vocab-size", "900"], "give one of them"),
+        (["--recipe", "no_such"], "no recipe 'no_such'"),
+        (["--set", "model.encoder.attention.size=8", "--set", "model.encoder.attention.pattern=block", "--to",
+          "huggingface"], "attention pattern 'block'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_one_line_and_leaves_nothing(run, bart, tmp_path, arguments, message):
+    status, _, err = run("convert", bart, tmp_path / "out", *arguments)
+    assert status == 1
+    assert err.startswith("farspan: ")
+    assert message in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_overwritten_and_no_model_is_no_source(run, bart, tmp_path):
+    (tmp_path / "there").mkdir()
+    assert "exists" in run("convert", bart, tmp_path / "there")[2]
+    assert "holds no model" in run("convert", tmp_path / "there", tmp_path / "out")[2]
+
+
+def test_the_command_explains_itself(run):
+    status, out, _ = run("convert", "--help")
+    assert status == 0
+    assert "run.initial_model" in out
