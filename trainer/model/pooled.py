@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, attend, visible
+from trainer.model.backends.choose import attend_across
 from trainer.model.context import Context
 
 Length = TypeVar("Length", int, Tensor)
@@ -104,9 +105,14 @@ class PooledAttention(nn.Module):
         q = self.q(x).unflatten(-1, (self.heads, -1))
         owners = None if context.segments is None else self._owners(context.segments, context.real)
         k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        mask = visible(None if context.real is None else self._real_windows(context.real), context.segments, owners)
+        real = None if context.real is None else self._real_windows(context.real)
         dropout = self.dropout if self.training else 0.0
-        return self.out(attend(q, k, v, mask, dropout=dropout, scale=self.scale).flatten(2))
+        windows = context._replace(real=real, segments=owners)
+        mixed = attend_across(q, k, v, context, windows, dropout, self.scale)
+        if mixed is None:
+            mask = visible(real, context.segments, owners)
+            mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
+        return self.out(mixed.flatten(2))
 
     def _pooled(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
         """Contiguous ``(B, P, 2 H D)``: keys and values with another last stride than 1 lose the fast kernel."""

@@ -2,8 +2,9 @@
 
 - ``varlen`` where padding or documents would cost a mask, and with it the fast kernel.
 - ``flex`` for windows and global positions within blocks, which are best said as a mask, relative positions included.
-- the pattern's own way everywhere else: on a CPU, in float32, with dropout of attention weights, with relative
-  positions of other patterns. Without padding and documents its reshaped blocks take the fast kernel as they are.
+- the pattern's own way everywhere else: on a CPU, in float32, in layers that are compiled, with dropout of attention
+  weights, with relative positions of other patterns. Without padding and documents its reshaped blocks take the fast
+  kernel as they are.
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ def fused(q: Tensor, dropout: float) -> bool:
     return (
         q.is_cuda
         and not _forced
+        # What is worked out for a batch has sizes that hang on its contents, which a whole compiled layer cannot have.
+        and not torch.compiler.is_compiling()
         and not dropout
         and q.dtype in (torch.float16, torch.bfloat16)
         and q.shape[-1] % 8 == 0

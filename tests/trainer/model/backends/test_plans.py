@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.trainer.model.backends.emulation import loop
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
 from trainer.model.backends import plans, varlen
 from trainer.model.backends.choose import _plan
@@ -15,22 +16,6 @@ from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
-
-
-def loop(q, k, v, cu_queries, cu_keys, max_queries, max_keys, *, scale=None):
-    """What ``varlen_attn`` is documented to do, group by group."""
-    parts = []
-    assert len(cu_queries) == len(cu_keys)
-    assert cu_queries.dtype == cu_keys.dtype == torch.int32
-    assert (cu_queries[-1], cu_keys[-1]) == (len(q), len(k))
-    for first, last, first_key, last_key in zip(cu_queries, cu_queries[1:], cu_keys, cu_keys[1:], strict=False):
-        assert (first == last) == (first_key == last_key)  # nothing is emitted that has nothing to see
-        assert last - first <= max_queries
-        assert last_key - first_key <= max_keys
-        group, keys = slice(first, last), slice(first_key, last_key)
-        scores = torch.einsum("qhd,khd->hqk", q[group], k[keys]) * (scale or q.shape[-1] ** -0.5)
-        parts.append(torch.einsum("hqk,khd->qhd", scores.softmax(-1), v[keys]))
-    return torch.cat(parts)
 
 
 def pairs(plan, queries, keys):
