@@ -39,8 +39,8 @@ def given(section: Any) -> Any:
 
 
 def flat(config: ModelConfig) -> dict[str, Any]:
-    """Dotted field -> value, without those that are None."""
-    return dict(_leaves(given(config), ""))
+    """Dotted field -> value, without those that are None; the width of heads is said in any case."""
+    return dict(_leaves(given(config), "")) | {"heads.width": config.head_width}
 
 
 def _leaves(section: Mapping[str, Any], prefix: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from corpora.errors import FarspanError
-from trainer.conversion import bart, bert, longformer, pegasus, roberta
+from trainer.conversion import bart, bert, longformer, pegasus, roberta, t5
 from trainer.conversion.differences import differences
 from trainer.conversion.names import Tensors
 from trainer.model.config import ModelConfig
@@ -37,8 +37,11 @@ class ExportableFamily(Family, Protocol):
         """A ``config.json``; what it cannot say is found by reading it back."""
 
 
-FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer))
-_BY_PATTERN = cast(dict[str, ExportableFamily], {"full": bart, "staggered": pegasus, "window": longformer})
+FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer, t5))
+_BY_PATTERN = cast(
+    dict[str, ExportableFamily],
+    {"full": bart, "staggered": pegasus, "window": longformer, "local": t5, "tglobal": t5},
+)
 
 
 def family_of(model_type: str) -> Family:
@@ -89,7 +92,8 @@ def exported_config(
     values = family.write_config(config, vocab_size, special)
     architecture, kind = values["architectures"][0], CONFIG_MAPPING[values["model_type"]]
     try:
-        whole = kind(**values).to_dict()
+        # T5's configuration keeps for itself whether its tables are tied, and says that they are
+        whole = kind(**values).to_dict() | {"tie_word_embeddings": values["tie_word_embeddings"]}
         found = differences(config, family.read_config(whole))
     except FarspanError as error:
         raise FarspanError(f"{architecture} cannot be this model: {error}") from None

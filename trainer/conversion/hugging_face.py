@@ -61,8 +61,8 @@ def read_hugging_face(path: Path) -> Model:
     values = _read_config(path)
     try:
         family = family_of(values["model_type"])
-        config = family.read_config(values)
         stored, digest = _read_weights(path)
+        config = family.read_config(values | {"tie_word_embeddings": _tied(values, stored)})
         names = family.name_map(config)
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
         vocabulary, files = _read_vocabulary(path, values)
@@ -155,6 +155,15 @@ def _digest(path: Path, files: list[str]) -> str:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()
+
+
+def _tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
+    """Whether the output layer's weight is the token table: as Hugging Face does, the weights are asked first."""
+    head = stored.get("lm_head.weight")
+    tables = [stored[name] for name in ("shared.weight", "model.shared.weight") if name in stored]
+    if head is None or not tables:
+        return bool(values.get("tie_word_embeddings", True))
+    return torch.equal(head, tables[0])
 
 
 def _with_prefix(stored: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:

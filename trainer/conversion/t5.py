@@ -1,8 +1,8 @@
 """T5 (arXiv:1910.10683), its version 1.1 and LongT5 (arXiv:2112.07916) of Hugging Face.
 
-``tie_word_embeddings`` is False in version 1.1, whose output layer is its own and whose states are not scaled before it.
-Hugging Face's configurations now say True of both and keep ``scale_decoder_outputs`` beside it, while its models keep
-an output layer that the weights have: whoever reads weights sets the field by them.
+``tie_word_embeddings`` was False in version 1.1, whose output layer is its own and takes states that are not scaled.
+Hugging Face's configurations now say True of all and keep ``scale_decoder_outputs`` beside it, while its models keep an
+output layer that the weights have: whoever reads weights sets the field by them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
         )
     if not isinstance(positions, Buckets):
         raise FarspanError(
-            f"model.encoder.positions.scheme is {positions.scheme!r}; LongT5's is 'buckets': keep the model as farspan's"
+            f"model.encoder.positions.scheme is {positions.scheme!r}; LongT5's is 'buckets': keep the "
+            "model as farspan's"
         )
     activation = write_activation(inner.activation)
     if inner.gated:

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import LongT5Config, LongT5ForConditionalGeneration, T5Config, T5ForConditionalGeneration
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    LongT5Config,
+    LongT5ForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.oracle import VOCAB, assert_same_seq2seq, disturbed
+from tests.trainer.conversion.models import loaded, tiny_model
+from tests.trainer.conversion.oracle import VOCAB, assert_same_seq2seq, disturbed, text
 from trainer.conversion import t5
 from trainer.conversion.differences import differences
+from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.names import load_state, save_state
+from trainer.generation import generate_greedily
+from trainer.model.attention import HeadsConfig
+from trainer.model.config import (
+    DecoderConfig,
+    EmbeddingConfig,
+    EncoderConfig,
+    FeedForwardConfig,
+    ModelConfig,
+    NormConfig,
+    OutputConfig,
+)
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.relative import Buckets, bucket
@@ -116,3 +135,50 @@ def test_what_is_written_is_read_back(options):
 def test_what_ours_cannot_be_is_refused(options, message):
     with pytest.raises(FarspanError, match=message):
         t5.read_config({**LongT5Config(**SIZES).to_dict(), **options})
+
+
+def longt5(pattern, tied):
+    config = ModelConfig(
+        width=16,
+        heads=HeadsConfig(count=4, width=4, bias=False, scaled=False),
+        feed_forward=FeedForwardConfig(width=24, activation="gelu_tanh", gated=True, bias=False),
+        norm=NormConfig(placement="pre", kind="rms", eps=1e-6),
+        embedding=EmbeddingConfig(norm=False),
+        output=OutputConfig(tied=tied, scaled=tied),
+        encoder=EncoderConfig(layers=2, positions=Buckets(8, 12), attention=pattern),
+        decoder=DecoderConfig(layers=1, positions=Buckets(8, 12)),
+        dropout=0.0,
+        initialisation="t5",
+    )
+    return tiny_model(config)
+
+
+@pytest.mark.parametrize("pattern", [Local(6), TGlobal(6, 4)])
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_exported_folder_gives_the_same_logits_and_text_and_is_read_back(pattern, tied, tmp_path):
+    model = longt5(pattern, tied)
+    write_hugging_face(model, tmp_path / "longt5")
+    again = read_hugging_face(tmp_path / "longt5")
+    assert not differences(again.config, model.config, allowed=())
+    assert all(torch.equal(again.state[name], model.state[name]) for name in model.state)
+    theirs, report = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "longt5", output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ids, real = (part % 20 if part.dtype == torch.int64 else part for part in text([15, 4, 1]))
+    ours, theirs = loaded(model), theirs.eval()
+    with torch.no_grad():
+        expected = theirs(input_ids=ids, attention_mask=real.long(), decoder_input_ids=ids[:, :5]).logits
+        found = ours.logits(ours.decode(ids[:, :5], ours.encode(ids, real)))
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    written = theirs.generate(ids, attention_mask=real.long(), max_new_tokens=8, do_sample=False, num_beams=1)
+    assert torch.equal(written[:, 1:], generate_greedily(ours, ids, real, start=2, end=2, pad=1, max_tokens=8))
+
+
+@pytest.mark.parametrize("own_head", [True, False])
+def test_a_folder_whose_configuration_denies_its_output_layer_is_read_by_its_weights(own_head, tmp_path):
+    theirs = tiny(own_head=own_head, **TRANSIENT, **VERSION_1_1)
+    theirs.config.tie_word_embeddings = True
+    theirs.save_pretrained(tmp_path)
+    model = read_hugging_face(tmp_path)
+    assert model.config.output == OutputConfig(tied=not own_head, scaled=False)
+    if own_head:
+        assert torch.equal(model.state["output.weight"], theirs.lm_head.weight)
