@@ -6,7 +6,7 @@ Source: PEGASUS-X, arXiv:2208.04347, section 3.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -65,19 +65,21 @@ class Staggered:
         # (B, G, H, D): the learned tokens see all G + L positions, which stand in one piece already
         documents = None if known.segments is None else known.segments[:, :extra]
         mask = visible(known.real, documents, known.segments)
-        parts = [attend(q[:, :extra], k, v, mask, dropout=dropout, scale=scale)]
-        for start, stop, size in self._parts(q.shape[1] - extra):
-            part = slice(extra + start, extra + stop)
-            q_blocks = q[:, part].unflatten(1, (-1, size)).flatten(0, 1)  # (B n, W, H, D)
-            k_blocks, v_blocks = (_blocks(x, extra, part, size) for x in (k, v))  # (B n, G + W, H, D)
-            real, segments = (
-                None if x is None else _blocks(x, extra, part, size)  # (B n, G + W)
-                for x in (known.real, known.segments)
-            )
+        parts = self._parts(q.shape[1] - extra)
+        # split once, not sliced part by part: the gradient of a slice is a whole tensor of zeros around it
+        q_extra, *q_parts = q.split([extra, *(positions for positions, _ in parts)], 1)
+        mixed = [attend(q_extra, k, v, mask, dropout=dropout, scale=scale)]
+        k_parts, v_parts, real_parts, segment_parts = (
+            _blocks(x, extra, parts) for x in (k, v, known.real, known.segments)
+        )
+        for (_, size), q_part, k_blocks, v_blocks, real, segments in zip(
+            parts, q_parts, k_parts, v_parts, real_parts, segment_parts, strict=True
+        ):
+            q_blocks = q_part.unflatten(1, (-1, size)).flatten(0, 1)  # (B n, W, H, D)
             mask = visible(real, None if segments is None else segments[:, extra:], segments)
-            mixed = attend(q_blocks, k_blocks, v_blocks, mask, dropout=dropout, scale=scale)
-            parts.append(mixed.reshape(len(q), -1, *q.shape[2:]))
-        return torch.cat(parts, 1)
+            blocks = attend(q_blocks, k_blocks, v_blocks, mask, dropout=dropout, scale=scale)
+            mixed.append(blocks.reshape(len(q), -1, *q.shape[2:]))
+        return torch.cat(mixed, 1)
 
     def _with_extra(self, context: Context, extra: int, device: torch.device) -> Context:
         """What is known of L positions, of ``G + L``: learned tokens are real and belong to a document each."""
@@ -89,13 +91,13 @@ class Staggered:
             segments = torch.cat([owners.to(segments.dtype).expand(len(segments), -1), segments], 1)
         return context._replace(real=real, segments=segments)
 
-    def _parts(self, length: int) -> list[tuple[int, int, int]]:
-        """(start, stop, block size) of what is attended to at once: a half block first where layers are shifted, whole
+    def _parts(self, length: int) -> list[tuple[int, int]]:
+        """(positions, block size) of what is attended to at once: a half block first where layers are shifted, whole
         blocks, the rest. A shorter block of its own costs less than padding q, k and v to a whole one."""
         first = min(self.size // 2, length) if self.shifted else 0
-        rest = first + (length - first) // self.size * self.size
-        parts = [(0, first, first), (first, rest, self.size), (rest, length, length - rest)]
-        return [part for part in parts if part[0] < part[1]]
+        rest = (length - first) % self.size
+        parts = [(first, first), (length - first - rest, self.size), (rest, rest)]
+        return [(positions, size) for positions, size in parts if positions]
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
         return ()  # learned tokens stand nowhere
@@ -108,18 +110,25 @@ class Staggered:
 
     def flops(self, length: int, width: int) -> int:
         pairs = self.global_tokens * (self.global_tokens + 2 * length)
-        pairs += sum((stop - start) * size for start, stop, size in self._parts(length))
+        pairs += sum(positions * size for positions, size in self._parts(length))
         return 4 * pairs * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
         extra = self.global_tokens
-        blocks = sum((stop - start) // size for start, stop, size in self._parts(length))
+        blocks = sum(positions // size for positions, size in self._parts(length))
         keys = 2 * (blocks * extra + length) * width  # keys and values, the learned tokens' before every block
         return keys + (extra + length) * (width + heads)  # each part's own result, log-sum-exps
 
 
-def _blocks(x: Tensor, extra: int, part: slice, size: int) -> Tensor:
-    """``(B, G + L, ...)`` -> ``(B n, G + W, ...)``: the n blocks of ``part``, before each the learned tokens."""
-    blocks = x[:, part].unflatten(1, (-1, size))  # (B, n, W, ...)
-    learned = x[:, None, :extra].expand(-1, blocks.shape[1], *x[:, :extra].shape[1:])  # (B, n, G, ...)
-    return torch.cat([learned, blocks], 2).flatten(0, 1)
+def _blocks(x: Tensor | None, extra: int, parts: list[tuple[int, int]]) -> list[Any]:
+    """``(B, G + L, ...)`` -> for every part ``(B n, G + W, ...)``, its n blocks and before each the learned tokens;
+    None -> None for every part."""
+    if x is None:
+        return [None] * len(parts)
+    learned, *rest = x.split([extra, *(positions for positions, _ in parts)], 1)
+    joined = []
+    for part, (_, size) in zip(rest, parts, strict=True):
+        blocks = part.unflatten(1, (-1, size))  # (B, n, W, ...)
+        before = learned[:, None].expand(-1, blocks.shape[1], *learned.shape[1:])  # (B, n, G, ...)
+        joined.append(torch.cat([before, blocks], 2).flatten(0, 1))
+    return joined
