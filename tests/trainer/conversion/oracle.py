@@ -35,10 +35,10 @@ def ours(family, theirs):
     return model.requires_grad_().eval()
 
 
-def text(lengths, pad=1, seed=0):
-    """``(B, L)`` int64 ids and ``(B, L)`` bool, rows of ``lengths`` padded on the right."""
+def text(lengths, pad=1, seed=0, high=VOCAB):
+    """``(B, L)`` int64 ids below ``high`` and ``(B, L)`` bool, rows of ``lengths`` padded on the right."""
     generator = torch.Generator().manual_seed(seed)
-    ids = torch.randint(LEAST_ID, VOCAB, (len(lengths), max(lengths)), generator=generator)
+    ids = torch.randint(LEAST_ID, high, (len(lengths), max(lengths)), generator=generator)
     real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     return ids.masked_fill(~real, pad), real
 

@@ -43,8 +43,8 @@ def adapted(short, target):
 
 
 def logits(model, lengths):
-    ids, real = text(lengths)
-    ids, made = ids % model.vocabulary.size, loaded(model)
+    ids, real = text(lengths, high=23)
+    made = loaded(model)
     with torch.no_grad():
         if model.config.decoder is None:
             return made.logits(made.encode(ids, real))[real]
@@ -68,9 +68,9 @@ def test_learned_positions_are_tiled_and_the_law_holds(name, decoder):
 def test_later_blocks_are_read_as_the_first_one_was():
     short = tiny_model(tiny_config(decoder=False, positions=SHORT))
     long = loaded(adapted(short, long_config(short.config, Block(SHORT))))
-    ids, _ = text([SHORT])
+    ids, _ = text([SHORT], high=23)
     with torch.no_grad():
-        once, thrice = (long.logits(long.encode(ids.repeat(1, times) % 23)) for times in (1, 3))
+        once, thrice = (long.logits(long.encode(ids.repeat(1, times))) for times in (1, 3))
     torch.testing.assert_close(thrice, once.repeat(1, 3, 1), atol=1e-5, rtol=1e-5)
 
 
