@@ -72,6 +72,8 @@ class Objective(Protocol):
       ``validate`` and ``mask``, and raises ``FarspanError`` for a tool that is missing or does not fit.
     - ``tools: Mapping[str, str]``: name and version of each tool that decides its masks; recorded beside its options.
     - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens again from what ``render`` gave.
+    - ``render(batch, masks, special, segment_ids=True)``: also the document of each source position, without which a
+      recipe with ``data.across_documents = false`` cannot be trained.
     - ``adjustable: tuple[str, ...]`` and ``select(batch, masks) -> MaskBatch``: options that may differ from those of
       stored masks, and these masks as its own options choose among their candidates.
 

@@ -162,9 +162,11 @@ class CrossDocument:
         draw_ids(keys, counts, _text_ids(tokenizer.vocab_size, frozenset(tokenizer.owned_tokens.values())), drawn)
         return Ragged.from_lengths(drawn, counts)
 
-    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+    def render(
+        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
+    ) -> Examples:
         """Source, labels beside it, and no target."""
-        examples = render_labels(batch, masks, special, self._layout, mask=MASK)
+        examples = render_labels(batch, masks, special, self._layout, mask=MASK, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:

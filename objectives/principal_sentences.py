@@ -263,9 +263,11 @@ class PrincipalSentences:
         source, target = rendered_lengths(batch, masks, self._layout, sentinels=False)
         return replace(masks, source_lengths=source, target_lengths=target)
 
-    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+    def render(
+        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
+    ) -> Examples:
         """Source with mask tokens, target with the chosen sentences one after the other, in their order in the row."""
-        examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token)
+        examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:

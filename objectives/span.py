@@ -192,9 +192,11 @@ class Span:
             target_lengths=np.where(noise > 0, noise + pieces + self._layout.ends, 0).astype(np.int32),
         )
 
-    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+    def render(
+        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
+    ) -> Examples:
         """Source with sentinels, target with sentinels and hidden text."""
-        examples = render_sentinels(batch, masks, special, self._layout)
+        examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:

@@ -64,6 +64,8 @@ class DataConfig:
         source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
             batch has the same width, with the attention block there is no block that is partly padding.
         decoder_start: the special token that the decoder's input begins with.
+        across_documents: whether encoder positions see other documents of their row; if not, each is encoded as if it
+            stood alone in its place.
 
     Raises:
         FarspanError: lengths that are no multiples of their multiple.
@@ -78,6 +80,7 @@ class DataConfig:
     source_multiple: int = 1
     target_multiple: int = 1
     decoder_start: str = "<eos>"
+    across_documents: bool = True
 
     def __post_init__(self) -> None:
         for side in ("source", "target"):
@@ -101,6 +104,10 @@ class Batch:
         decoder_ids: ``(B, T)`` int64, the target shifted right; None for a masked language model.
         labels: ``(B, T)`` int64, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
         source_tokens, target_tokens: real positions, and asked ones.
+        segment_ids: ``(B, S)`` int64, the document of each position, -1 at padding; None where positions see across
+            documents, or no row has more than one.
+        global_positions: ``(B, S)`` bool, what the task makes global; patterns without such positions take no notice.
+            None where it makes none.
     """
 
     samples: np.ndarray
@@ -111,11 +118,19 @@ class Batch:
     labels: Tensor
     source_tokens: int
     target_tokens: int
+    segment_ids: Tensor | None = None
+    global_positions: Tensor | None = None
 
     @property
     def inputs(self) -> dict[str, Tensor | None]:
         """Keyword arguments of the model."""
-        inputs = {"source_ids": self.source_ids, "source_real": self.source_real, "labels": self.labels}
+        inputs = {
+            "source_ids": self.source_ids,
+            "source_real": self.source_real,
+            "labels": self.labels,
+            "segment_ids": self.segment_ids,
+            "global_positions": self.global_positions,
+        }
         return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
 
     def to(self, device: torch.device) -> Batch:
@@ -127,14 +142,15 @@ def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: 
     """Pad rendered rows to the configured widths and shift targets right.
 
     Raises:
-        FarspanError: an example longer than the configuration allows, with its sequence id.
+        FarspanError: an example longer than the configuration allows, with its sequence id; a source that does not
+            number documents where they must not see each other.
     """
     width = _width("source", examples, examples.source_lengths, data.source_length, data.source_multiple)
     source = _padded(examples.source_ids, examples.source_mask, width, special["<pad>"])
     real = np.arange(width) < examples.source_lengths[:, None]
     if examples.labels is None:
-        width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
-        labels = _padded(examples.target_ids, examples.target_mask, width, IGNORED)
+        target_width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
+        labels = _padded(examples.target_ids, examples.target_mask, target_width, IGNORED)
         decoder = np.full_like(labels, special["<pad>"])
         decoder[:, 0] = special[data.decoder_start]
         decoder[:, 1:] = np.where(labels[:, :-1] == IGNORED, special["<pad>"], labels[:, :-1])
@@ -149,7 +165,28 @@ def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: 
         labels=torch.from_numpy(labels),
         source_tokens=int(examples.source_lengths.sum()),
         target_tokens=int((labels != IGNORED).sum()),
+        segment_ids=None if data.across_documents else _segments(examples, width),
+        global_positions=_global_positions(examples, width),
     )
+
+
+def _segments(examples: Examples, width: int) -> Tensor | None:
+    """``(B, width)`` int64; None where every row is one document, which needs no mask."""
+    if examples.segment_ids is None:
+        raise FarspanError(
+            "data.across_documents is false, but the examples do not say which document a position belongs to; set it "
+            "to true, or train on a source that gives segment_ids"
+        )
+    segments = _padded(examples.segment_ids, examples.source_mask, width, -1)
+    return torch.from_numpy(segments) if segments.max(initial=0) > 0 else None
+
+
+def _global_positions(examples: Examples, width: int) -> Tensor | None:
+    """``(B, width)`` bool."""
+    chosen = examples.global_positions
+    if chosen is None or not chosen.any():
+        return None
+    return torch.from_numpy(_padded(chosen, examples.source_mask, width, 0).astype(bool))
 
 
 def _width(side: str, examples: Examples, lengths: np.ndarray, limit: int, multiple: int) -> int:

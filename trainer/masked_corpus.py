@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from collections.abc import Callable
@@ -40,36 +41,45 @@ class MaskedCorpus:
         special: SpecialTokens,
         masks: Callable[[SequenceBatch, np.ndarray], MaskBatch],
         masks_identity: Any,
+        segment_ids: bool = False,
     ) -> None:
         self._corpus, self._objective, self._masks = corpus, objective, masks
+        if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
+            raise FarspanError(
+                f"data.across_documents is false, but objective {objective.name} does not say which document a "
+                "position belongs to: its render takes no segment_ids; set data.across_documents to true"
+            )
+        self._rendering: dict[str, Any] = {"segment_ids": True} if segment_ids else {}
         self.special = special
         self.tokenizer_fingerprint: str = corpus.manifest.tokenizer["fingerprint"]
         shards = [shard.sha256 for shard in corpus.manifest.shards]
         tools = dict(getattr(objective, "tools", {}))
-        text = json.dumps([shards, objective.name, dict(objective.options), dict(special.ids), tools, masks_identity])
-        self.fingerprint = sha256(text.encode()).hexdigest()
+        facts = [shards, objective.name, dict(objective.options), dict(special.ids), tools, masks_identity]
+        facts += [self._rendering] if self._rendering else []
+        self.fingerprint = sha256(json.dumps(facts).encode()).hexdigest()
 
     @classmethod
-    def stored(cls, corpus: Corpus, masks: MaskSet) -> MaskedCorpus:
+    def stored(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
         """Read the masks from a mask set.
 
         Raises:
-            FarspanError: masks of another corpus.
+            FarspanError: masks of another corpus, or an objective that cannot number documents where it should.
         """
         masks.check_parent(corpus)
         identity = [shard.sha256 for shard in masks.manifest.shards]
-        return cls(corpus, masks.objective, masks.special_tokens, masks.masks, identity)
+        return cls(corpus, masks.objective, masks.special_tokens, masks.masks, identity, segment_ids)
 
     @classmethod
-    def drawn(cls, corpus: Corpus, objective: Objective, seed: int) -> MaskedCorpus:
+    def drawn(cls, corpus: Corpus, objective: Objective, seed: int, *, segment_ids: bool = False) -> MaskedCorpus:
         """Draw the masks that a mask set made with ``seed`` would hold.
 
         Raises:
-            FarspanError: an objective that cannot work on this corpus.
+            FarspanError: an objective that cannot work on this corpus, or cannot number documents where it should.
         """
         key = mask_key(seed, objective)
         special = objective.validate(CorpusFacts.of(corpus.manifest))
-        return cls(corpus, objective, special, lambda batch, _: objective.mask(batch, key), {"seed": seed})
+        identity = {"seed": seed}
+        return cls(corpus, objective, special, lambda batch, _: objective.mask(batch, key), identity, segment_ids)
 
     def __len__(self) -> int:
         return len(self._corpus)
@@ -77,7 +87,7 @@ class MaskedCorpus:
     def examples(self, indices: np.ndarray) -> Examples:
         """Render the rows at ``(n,)`` int64 ``indices``, in that order."""
         batch = self._corpus.take(indices)
-        return self._objective.render(batch, self._masks(batch, indices), self.special)
+        return self._objective.render(batch, self._masks(batch, indices), self.special, **self._rendering)
 
 
 def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
@@ -104,9 +114,10 @@ def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
         masks = MaskSet(data.masks, data.masks_options)
         if not masks.adjusted:  # else the lengths of no row are known before it is read
             _check_lengths(masks.manifest, data)
-        return MaskedCorpus.stored(corpus, masks)
+        return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
     assert data.objective is not None
-    return MaskedCorpus.drawn(corpus, _equipped(data.objective, corpus), seed)
+    objective = _equipped(data.objective, corpus)
+    return MaskedCorpus.drawn(corpus, objective, seed, segment_ids=not data.across_documents)
 
 
 def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:

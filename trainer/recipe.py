@@ -123,11 +123,18 @@ class Recipe:
         Data counts by its fingerprint, which the checkpoint holds too.
         """
         sections = asdict(self)
-        widths = ("source_length", "target_length", "source_multiple", "target_multiple", "decoder_start")
+        data = (
+            "source_length",
+            "target_length",
+            "source_multiple",
+            "target_multiple",
+            "decoder_start",
+            "across_documents",
+        )
         run = ("steps", "batch_size", "seed", "precision")
         return {
             **{name: sections[name] for name in ("model", "optimizer", "schedule")},
-            "data": {name: sections["data"][name] for name in widths},
+            "data": {name: sections["data"][name] for name in data},
             "run": {name: sections["run"][name] for name in run},
         }
 

@@ -43,6 +43,29 @@ def test_encoder_only_batches_have_labels_in_place():
     assert torch.equal(batch.labels[:, 2], batch.source_ids[:, 2])
 
 
+def test_documents_and_global_positions_are_padded_with_the_source():
+    examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens
+    real, places = examples.source_mask, np.arange(14)
+    segments = np.where(real, (places >= 5).astype(np.int32), -1)
+    examples = replace(examples, segment_ids=segments, global_positions=real & (places % 3 == 0))
+    apart = replace(DATA, across_documents=False)
+    batch = collate(examples, np.arange(2), apart, SPECIAL)
+    assert batch.segment_ids.tolist() == [[0] * 5 + [1] * 3 + [-1] * 8, [0] * 5 + [1] * 9 + [-1] * 2]
+    assert batch.global_positions.shape == batch.source_ids.shape == (2, 16)
+    assert [row.nonzero().flatten().tolist() for row in batch.global_positions] == [[0, 3, 6], [0, 3, 6, 9, 12]]
+    moved = batch.to(torch.device("meta"))
+    assert moved.inputs["segment_ids"].device.type == moved.inputs["global_positions"].device.type == "meta"
+    assert collate(examples, np.arange(2), DATA, SPECIAL).segment_ids is None
+    one = replace(examples, segment_ids=np.minimum(segments, 0), global_positions=np.zeros_like(real))
+    batch = collate(one, np.arange(2), apart, SPECIAL)
+    assert (batch.segment_ids, batch.global_positions) == (None, None)
+
+
+def test_documents_that_nobody_numbers_cannot_be_kept_apart():
+    with pytest.raises(FarspanError, match=r"data.across_documents is false, but the examples do not say"):
+        collate(ToySource().examples(np.array([3])), np.arange(1), replace(DATA, across_documents=False), SPECIAL)
+
+
 def test_a_long_example_is_named_not_cut():
     with pytest.raises(FarspanError, match=r"sequence 0{31}f: its source has 20 positions, data.source_length is 16"):
         collate(ToySource().examples(np.array([3, 15])), np.arange(2), replace(DATA, source_length=16), SPECIAL)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from corpora.corpus import Corpus
@@ -26,8 +27,10 @@ from pipelines.mask import Masking, plan
 from tests.artefacts import make_corpus
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.trainer.toy import toy_recipe
-from trainer.data import DataConfig, ObjectiveConfig
+from trainer.data import DataConfig, Loader, ObjectiveConfig
 from trainer.masked_corpus import MaskedCorpus, open_source
+from trainer.model.build import build_model
+from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
@@ -97,6 +100,56 @@ def test_drawn_masks_are_the_stored_ones(folders):
     another = MaskedCorpus.drawn(corpus, objective, SEED + 1)
     assert not np.array_equal(another.examples(indices).source_ids, one.source_ids)
     assert len({stored.fingerprint, drawn.fingerprint, another.fingerprint}) == 3
+
+
+def test_documents_are_numbered_only_where_they_are_kept_apart(folders):
+    data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
+    rows = np.arange(9)
+    for chosen in (replace(data, masks=folders[1]), replace(data, objective=SPAN)):
+        across, apart = (open_source(replace(chosen, across_documents=value), SEED) for value in (True, False))
+        examples = apart.examples(rows)
+        np.testing.assert_array_equal(examples.source_ids, across.examples(rows).source_ids)
+        assert across.examples(rows).segment_ids is None
+        documents = Corpus(folders[0]).take(rows).document_starts.lengths
+        assert (examples.segment_ids.max(1) == documents - 1).all()
+        assert np.array_equal(examples.segment_ids == -1, ~examples.source_mask)
+        assert across.fingerprint != apart.fingerprint
+
+
+def test_an_objective_that_numbers_no_documents_is_refused_before_training(tmp_path, farspan_lead):
+    data = DataConfig(
+        corpus=make_corpus(str(tmp_path / "corpus")), objective=ObjectiveConfig(name="lead_in"), source_length=256
+    )
+    open_source(data, SEED)
+    with pytest.raises(FarspanError, match=r"data.across_documents is false, but objective lead_in"):
+        open_source(replace(data, across_documents=False), SEED)
+
+
+def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(folders, tmp_path):
+    recipe = toy_recipe(tmp_path / "run", steps=5, dropout=0.0)
+    encoder = replace(recipe.model.encoder, positions=Learned(128), attention=Window(8), pooling=None)
+    decoder = replace(recipe.model.decoder, positions=Learned(64))
+    options = {**OPTIONS, "global_attention": "bos"}
+    data = DataConfig(
+        corpus=folders[0], objective=ObjectiveConfig(name="span", options=options), source_length=128,
+        target_length=64, across_documents=False,
+    )  # fmt: skip
+    recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data)
+    source = open_source(data, SEED)
+    (batch,) = Loader(source, data, batch_size=4, micro_batch_size=4, seed=SEED).step(0)
+    assert batch.global_positions.sum(1).tolist() == [1] * 4
+    model = build_model(recipe.model, source.special.vocab_size, SEED)
+    model(**batch.inputs).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    changed = batch.source_ids.masked_fill(batch.segment_ids == 1, 5)
+    one, other = (
+        model.encode(ids, batch.source_real, batch.segment_ids, batch.global_positions).states
+        for ids in (batch.source_ids, changed)
+    )
+    elsewhere = batch.source_real & (batch.segment_ids != 1)
+    torch.testing.assert_close(one[elsewhere], other[elsewhere], atol=1e-6, rtol=0)
+    assert not torch.allclose(one[batch.segment_ids == 1], other[batch.segment_ids == 1])
+    assert train(recipe, console=Console(file=StringIO())).finished
 
 
 def test_fingerprint_stays_when_the_data_moves(folders, tmp_path):

@@ -161,5 +161,6 @@ def test_identity_leaves_out_what_changes_no_number():
         "model.dropout=0.2",
         "optimizer.eps=1e-8",
         "data.target_multiple=1",
+        "data.across_documents=false",
     ):
         assert load_recipe("tiny", [bound]).identity() != recipe.identity()
