@@ -142,8 +142,8 @@ def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: 
     """Pad rendered rows to the configured widths and shift targets right.
 
     Raises:
-        FarspanError: an example longer than the configuration allows, with its sequence id; a source that does not
-            number documents where they must not see each other.
+        FarspanError: an example longer than the configuration allows or with global positions beyond its end, by its
+            sequence id; a source that does not number documents where they must not see each other.
     """
     width = _width("source", examples, examples.source_lengths, data.source_length, data.source_multiple)
     source = _padded(examples.source_ids, examples.source_mask, width, special["<pad>"])
@@ -186,6 +186,13 @@ def _global_positions(examples: Examples, width: int) -> Tensor | None:
     chosen = examples.global_positions
     if chosen is None or not chosen.any():
         return None
+    beyond = chosen & (np.arange(chosen.shape[1]) >= examples.source_lengths[:, None])
+    if beyond.any():
+        row, place = np.argwhere(beyond)[0]
+        raise FarspanError(
+            f"sequence {examples.sequence_ids[row].tobytes().hex()}: position {place} is to be global, but its source "
+            f"has {examples.source_lengths[row]} positions; correct the objective's global positions"
+        )
     return torch.from_numpy(_padded(chosen, examples.source_mask, width, 0).astype(bool))
 
 

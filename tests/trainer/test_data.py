@@ -66,6 +66,14 @@ def test_documents_that_nobody_numbers_cannot_be_kept_apart():
         collate(ToySource().examples(np.array([3])), np.arange(1), replace(DATA, across_documents=False), SPECIAL)
 
 
+def test_global_positions_beyond_the_source_are_named():
+    examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens
+    chosen = np.zeros((2, 14), bool)
+    chosen[0, 11] = True
+    with pytest.raises(FarspanError, match=r"0{31}3: position 11 is to be global, but its source has 8 positions"):
+        collate(replace(examples, global_positions=chosen), np.arange(2), DATA, SPECIAL)
+
+
 def test_a_long_example_is_named_not_cut():
     with pytest.raises(FarspanError, match=r"sequence 0{31}f: its source has 20 positions, data.source_length is 16"):
         collate(ToySource().examples(np.array([3, 15])), np.arange(2), replace(DATA, source_length=16), SPECIAL)
