@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Literal
+import os
+import shutil
+from types import MethodType
+from typing import Any, Literal
 
-from torch import nn
+import torch
+import torch.fx.experimental._config
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from corpora.errors import FarspanError
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 
@@ -19,8 +24,37 @@ def apply_activation_checkpointing(model: Seq2Seq | MaskedLM, mode: Literal["non
     """
     if mode == "none":
         return
-    layers: list[nn.Module] = list(model.encoder.layers)
-    if isinstance(model, Seq2Seq):
-        layers += model.decoder.layers
-    for layer in layers:
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)  # type: ignore[method-assign]
+    for layer in _layers(model):
+        layer.forward = MethodType(_checkpointed, layer)  # type: ignore[method-assign]
+
+
+def _checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
+    # A function of our own rather than a partial of PyTorch's, because its compiler starts at no code of PyTorch's.
+    return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False)
+
+
+def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:
+    """Compile each layer by itself, after activation checkpointing, which then is part of what is compiled.
+
+    Layers of one kind share their code, so that a deep stack costs no more time to compile than a shallow one. Lengths
+    are symbols: from a few blocks on, other multiples of the pattern's block compile nothing anew. Names of parameters,
+    hence checkpoints, stay the same.
+
+    Raises:
+        FarspanError: no C++ compiler, which the generated code needs.
+    """
+    compiler = os.environ.get("CXX", "g++")
+    if backend == "inductor" and shutil.which(compiler) is None:
+        raise FarspanError(
+            f"run.compile is true, but there is no {compiler}; install it, name another in CXX, or unset it"
+        )
+    # A target as long as the model is wide is a coincidence, not a rule for other lengths.
+    torch.fx.experimental._config.use_duck_shape = False
+    # With and without padding, pooling, a shift and gradients, there are more kinds of layers than the default of 8.
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
+    for layer in _layers(model):
+        layer.compile(backend=backend, fullgraph=True, dynamic=True)
+
+
+def _layers(model: Seq2Seq | MaskedLM) -> list[nn.Module]:
+    return [*model.encoder.layers, *(model.decoder.layers if isinstance(model, Seq2Seq) else ())]

@@ -31,6 +31,7 @@ class RunConfig:
         seed: of weights, order, dropout and masks drawn on the fly.
         precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
         activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass.
+        compile: generate faster code for each layer; the first update takes minutes longer.
         device: ``auto`` is the accelerator where there is one.
         log_every: steps between plain progress lines; the metrics file has every step.
         checkpoint_every: steps between checkpoints; there is always one at the end.
@@ -49,6 +50,7 @@ class RunConfig:
     seed: int = 42
     precision: Literal["bf16", "fp32"] = "fp32"
     activation_checkpointing: Literal["none", "layer"] = "none"
+    compile: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
     log_every: int = 10
     checkpoint_every: int = 1000

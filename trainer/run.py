@@ -23,7 +23,7 @@ from trainer.metrics import Display, MetricsFile, TensorBoard, Together
 from trainer.model.build import build_model
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel import apply_activation_checkpointing
+from trainer.parallel import apply_activation_checkpointing, apply_compile
 from trainer.recipe import EvaluationConfig, Recipe
 from trainer.trained_model import vocabulary_of
 
@@ -68,6 +68,8 @@ def train(
         evaluated = _loader(_open_held_out(recipe, evaluation) if held_out is None else held_out, recipe)
     model = _begun_model(recipe, source)
     apply_activation_checkpointing(model, run.activation_checkpointing)
+    if run.compile:
+        apply_compile(model)
     trainer = Trainer(model, loader, recipe, device)
     identity = {**recipe.identity(), "corpus": {"fingerprint": source.fingerprint, "sequences": len(source)}}
     if run.initial_model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -46,19 +45,21 @@ class BlockGlobal:
         length, real, segments = q.shape[1], context.real, context.segments
         if length <= self.size:  # everything sees everything
             return attend(q, k, v, visible(real, segments, segments), dropout=dropout, scale=scale)
-        mask = visible(real, _if_any(self._globals, segments), segments)
+        mask = visible(real, None if segments is None else self._globals(segments), segments)
         everywhere = attend(self._globals(q), k, v, mask, dropout=dropout, scale=scale)  # (B, N, H, D)
         whole = length - length % self.size
         parts, done = [], 0
-        for part in (slice(0, whole), slice(whole, length)):
-            size = min(self.size, part.stop - part.start)
+        for start, stop in ((0, whole), (whole, length)):
+            size = min(self.size, stop - start)
             if not size:
                 break
-            blocks, ahead = (part.stop - part.start) // size, min(self.global_tokens, size)
+            blocks, ahead = (stop - start) // size, min(self.global_tokens, size)
             first = everywhere[:, done : done + blocks * ahead].unflatten(1, (blocks, ahead))  # (B, n, g, H, D)
             done += blocks * ahead
             if ahead < size:
-                others = self._attend_others(q, k, v, context, part, size, dropout, scale)  # (B, n, W - g, H, D)
+                others = self._attend_others(
+                    q, k, v, context, (start, blocks, size), dropout, scale
+                )  # (B, n, W - g, H, D)
                 first = torch.cat([first, others], 2)
             parts.append(first.flatten(1, 2))
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
@@ -69,16 +70,16 @@ class BlockGlobal:
         k: Tensor,
         v: Tensor,
         context: Context,
-        part: slice,
-        size: int,
+        part: tuple[int, int, int],
         dropout: float,
         scale: float | None,
     ) -> Tensor:
-        """Positions that are not global, in blocks of one size."""
+        """Positions that are not global, in blocks of one size: where they begin, how many, and their size."""
+        start, blocks, size = part
 
         def others(x: Tensor) -> Tensor:
             """``(B, L, ...)`` -> ``(B, n, W - g, ...)``."""
-            return x[:, part].unflatten(1, (-1, size))[:, :, self.global_tokens :]
+            return x[:, start : start + blocks * size].unflatten(1, (blocks, size))[:, :, self.global_tokens :]
 
         def queries(x: Tensor) -> Tensor:
             return others(x).flatten(0, 1)
@@ -90,7 +91,10 @@ class BlockGlobal:
             return torch.cat([mine, shared], 2).flatten(0, 1)
 
         real, segments = context.real, context.segments
-        mask = visible(_if_any(keys, real), _if_any(queries, segments), _if_any(keys, segments))
+        mask = visible(
+            None if real is None else keys(real),
+            *(None, None) if segments is None else (queries(segments), keys(segments)),
+        )
         mixed = attend(queries(q), keys(k), keys(v), mask, dropout=dropout, scale=scale)
         return mixed.unflatten(0, (len(q), -1))
 
@@ -125,7 +129,3 @@ class BlockGlobal:
         blocks, rest = divmod(length, self.size)
         ahead = blocks * self.global_tokens + min(self.global_tokens, rest)
         return ahead, [(blocks, self.size - self.global_tokens), (1, max(0, rest - self.global_tokens))]
-
-
-def _if_any(select: Callable[[Tensor], Tensor], x: Tensor | None) -> Tensor | None:
-    return None if x is None else select(x)

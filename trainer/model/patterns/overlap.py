@@ -42,19 +42,21 @@ class Overlap:
         parts = [self._attend_part(q, k, v, context, part, dropout, scale) for part in self._parts(q.shape[1])]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
-    def _parts(self, length: int) -> Iterator[tuple[range, int]]:
-        """The starts of blocks that see equally many keys on each side, and where the last of them ends.
+    def _parts(self, length: int) -> Iterator[tuple[int, int, int]]:
+        """The start of the first of some blocks that see equally many keys on each side, their number and their size.
 
         The first block lacks a left neighbour and the last one or two lack some of their right one: each is a part of
         its own, without padding or masks. All others are one part, whose keys are a view.
         """
         size = self.size
         inner = max(0, (length - size - size // 2) // size)  # blocks 1 ... inner have both halves
-        yield range(0, 1), min(size, length)
+        yield 0, 1, min(size, length)
         if inner:
-            yield range(size, (inner + 1) * size, size), (inner + 1) * size
-        for start in range((inner + 1) * size, length, size):
-            yield range(start, start + 1), min(start + size, length)
+            yield size, inner, size
+        start = (inner + 1) * size
+        while start < length:
+            yield start, 1, min(size, length - start)
+            start += size
 
     def _attend_part(
         self,
@@ -62,29 +64,27 @@ class Overlap:
         k: Tensor,
         v: Tensor,
         context: Context,
-        part: tuple[range, int],
+        part: tuple[int, int, int],
         dropout: float,
         scale: float | None,
     ) -> Tensor:
-        starts, stop = part
-        half, length = self.size // 2, q.shape[1]
-        rows = min(self.size, stop - starts[0])
-        left = max(0, starts[0] - half)
-        right = min(stop + half, length)
-        columns = right - left - (len(starts) - 1) * self.size  # keys of one block
+        start, count, rows = part
+        half, stop = self.size // 2, start + count * rows
+        left, right = min(half, start), min(half, q.shape[1] - stop)
+        columns = left + rows + right  # keys of one block
 
         def blocks(x: Tensor) -> Tensor:
             """``(B, L, ...)`` -> the part's queries ``(B n, rows, ...)``."""
-            return x[:, starts[0] : stop].unflatten(1, (-1, rows)).flatten(0, 1)
+            return x[:, start:stop].unflatten(1, (count, rows)).flatten(0, 1)
 
         def windows(x: Tensor) -> Tensor:
             """``(B, L, ...)`` -> the part's keys ``(B n, columns, ...)``, where B is 1 without a copy."""
-            return x[:, left:right].unfold(1, columns, self.size).movedim(-1, 2).flatten(0, 1)
+            return x[:, start - left : stop + right].unfold(1, columns, self.size).movedim(-1, 2).flatten(0, 1)
 
         real = None if context.real is None else windows(context.real)
         segments = context.segments
         mask = visible(real, *(None, None) if segments is None else (blocks(segments), windows(segments)))
-        first = left - starts[0] + half  # 0 where the left half is whole
+        first = half - left
         biases = [bias[:, :rows, first : first + columns] for bias in context.biases]
         mixed = attend(blocks(q), windows(k), windows(v), mask, *biases, dropout=dropout, scale=scale)
         return mixed.reshape(len(q), -1, *q.shape[2:])

@@ -83,7 +83,7 @@ class Window:
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
         real, shown = context.real, None
-        if context.globals:
+        if context.globals is not None:
             # A global position is one key beside the window, so within the window it is none.
             real = ~context.globals.chosen if real is None else real & ~context.globals.chosen
             shown = _shown(k, v, context)
@@ -208,7 +208,7 @@ class WindowAttention(SelfAttention):
 
 
 def _shown(k: Tensor, v: Tensor, context: Context) -> _Shown:
-    assert context.globals
+    assert context.globals is not None
     places = context.globals.at[..., None, None].expand(-1, -1, *k.shape[2:])  # (B, G, H, D)
     return _Shown(
         k.gather(1, places), v.gather(1, places), context.globals.real, _at(context.segments, context.globals)
