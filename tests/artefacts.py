@@ -128,17 +128,19 @@ def make_corpus(
     sequence_length: int = 128,
     seed: int = 0,
     room_per_document: int = 1,
+    words: int | None = None,
 ) -> str:
-    """A corpus of random tokens."""
+    """A corpus of random tokens, of which there are ``words`` different ones, or as many as the tokenizer has."""
     packing = Packing(sequence_length, room_per_document=room_per_document)
     rng = np.random.default_rng(seed)
     files = LocalFiles()
     tokenizer = small_tokenizer()
     schema = corpus_schema(tokenizer.vocab_size)
+    stop = tokenizer.vocab_size if words is None else 4 + words
     receipts = []
     for shard in range(shards):
         lengths = rng.integers(1, 200, documents)
-        tokens = Ragged.from_lengths(rng.integers(4, tokenizer.vocab_size, lengths.sum()).astype(np.uint16), lengths)
+        tokens = Ragged.from_lengths(rng.integers(4, stop, lengths.sum()).astype(np.uint16), lengths)
         starts = Ragged.from_rows([np.arange(0, length, 17) for length in lengths], np.int32)
         ids = pa.array([f"made:{shard}:{row}" for row in range(documents)])
         made = concatenate(ids, tokens, starts, packing)

