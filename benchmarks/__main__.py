@@ -17,6 +17,7 @@ SCRIPTS = (
     "principal_sentences.py",
     "entity_pyramid.py",
     "model_based.py",
+    "attention_models.py",
     "documents.py",
     "memory.py",
     "chain_building.py",
