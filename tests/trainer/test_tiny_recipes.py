@@ -55,7 +55,8 @@ def short(name: str, folder: Path, corpus: str):
 def assert_learnt(recipe) -> None:
     assert train(recipe).finished
     losses = [json.loads(line)["loss"] for line in (Path(recipe.run.directory) / "metrics.jsonl").open()]
-    assert len(losses) == 20 and np.isfinite(losses).all()
+    assert len(losses) == 20
+    assert np.isfinite(losses).all()
     assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
 
 
@@ -86,4 +87,5 @@ def test_twenty_steps_are_learnt_from(name, tmp_path):
 @pytest.mark.parametrize("name", ["tiny_led", "tiny_primera", "tiny_cdlm"])
 def test_global_positions_are_asked_for(name, corpus, tmp_path):
     examples = open_source(short(name, tmp_path, corpus).data, seed=0).examples(np.arange(2))
-    assert examples.global_positions is not None and examples.global_positions.any(1).all()
+    assert examples.global_positions is not None
+    assert examples.global_positions.any(1).all()
