@@ -32,6 +32,7 @@ from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
 from trainer.masked_corpus import open_source
+from trainer.model.positions import Learned
 from trainer.run import train
 from trainer.scoring import load_scorer
 
@@ -50,7 +51,7 @@ every_objective = pytest.mark.parametrize("name", OBJECTIVES)
 def train_scorer(corpus, directory, steps):
     """A toy model with a masked-language-model head, after a few updates on ``cross_document``."""
     recipe = toy_recipe(directory, steps=steps, batch_size=2, micro_batch_size=2)
-    model = replace(recipe.model, encoder=replace(recipe.model.encoder, positions=512), decoder=None)
+    model = replace(recipe.model, encoder=replace(recipe.model.encoder, positions=Learned(512)), decoder=None)
     data = DataConfig(corpus=corpus, source_length=512, objective=ObjectiveConfig(name="cross_document"))
     assert train(replace(recipe, model=model, data=data), console=Console(file=StringIO())).finished
 
