@@ -27,6 +27,32 @@ MANIFEST = "checkpoint.json"
 _FILES = LocalFiles()
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """When checkpoints are written, and which stay.
+
+    Attributes:
+        every: steps between checkpoints; there is always one at the end.
+        keep: newest ones that stay.
+        keep_every: those of steps that are multiples of this stay too; None for no others.
+        asynchronous: training goes on while a checkpoint is written.
+
+    Raises:
+        FarspanError: counts below 1.
+    """
+
+    every: int = 1000
+    keep: int = 3
+    keep_every: int | None = None
+    asynchronous: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("every", "keep", "keep_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise FarspanError(f"checkpoint.{name} is {value}; it must be at least 1")
+
+
 class DamagedError(Exception):
     """A file of a checkpoint is not as it was written."""
 

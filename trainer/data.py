@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -52,6 +53,31 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """One corpus with one objective, as a part of a mixture.
+
+    Attributes:
+        name: by which metrics tell it from others; names of a mixture differ.
+        corpus, masks, objective, masks_options: as in the data section.
+        weight: its share of the samples, relative to the others' weights.
+
+    Raises:
+        FarspanError: a weight that is not above 0.
+    """
+
+    name: str
+    corpus: str
+    masks: str | None = None
+    objective: ObjectiveConfig | None = None
+    masks_options: dict[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < math.inf:
+            raise FarspanError(f"source {self.name!r}: weight is {self.weight}; it must be above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """What to train on, and how wide batches are.
 
@@ -60,6 +86,7 @@ class DataConfig:
         masks: folder of a mask set of it; or
         objective: what draws masks on the fly.
         masks_options: options over the mask set's own, of those that can be adjusted on stored masks.
+        mixture: several sources by weight, instead of all of the above.
         source_length, target_length: the widest batch; a longer example is an error, never cut.
         source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
             batch has the same width, with the attention block there is no block that is partly padding.
@@ -68,13 +95,15 @@ class DataConfig:
             stood alone in its place.
 
     Raises:
-        FarspanError: lengths that are no multiples of their multiple.
+        FarspanError: lengths that are no multiples of their multiple, a mixture beside a corpus, two sources of one
+            name.
     """
 
     corpus: str = ""
     masks: str | None = None
     masks_options: dict[str, Any] = field(default_factory=dict)
     objective: ObjectiveConfig | None = None
+    mixture: tuple[SourceConfig, ...] = ()
     source_length: int
     target_length: int = 1024
     source_multiple: int = 1
@@ -90,6 +119,28 @@ class DataConfig:
                     f"data.{side}_length is {length} with data.{side}_multiple {multiple}; "
                     "the length must be a multiple of it, and both at least 1"
                 )
+        if self.mixture and (self.corpus or self.masks or self.objective or self.masks_options):
+            raise FarspanError(
+                "data.mixture stands beside data.corpus, masks, objective or masks_options; name the sources in one of "
+                "the two ways"
+            )
+        names = [source.name for source in self.mixture]
+        if len(set(names)) < len(names):
+            raise FarspanError(f"data.mixture: two sources are named alike ({', '.join(names)}); rename one")
+
+    @property
+    def sources(self) -> tuple[SourceConfig, ...]:
+        """The sources of the mixture, or the single one, named ``data``."""
+        if self.mixture:
+            return self.mixture
+        single = SourceConfig(
+            name="data",
+            corpus=self.corpus,
+            masks=self.masks,
+            objective=self.objective,
+            masks_options=self.masks_options,
+        )
+        return (single,)
 
 
 @dataclass(frozen=True)

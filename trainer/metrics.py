@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsConfig:
+    """What a run says, and how often.
+
+    Attributes:
+        log_every: steps between plain progress lines; the metrics file has every step.
+        tensorboard: also write event files into the run's directory; needs the extra ``tracking``.
+        peak_tflops: what the share of arithmetic that is used refers to, for one device: a number, ``measure`` to time
+            a large matrix product when the run starts, or ``none``.
+
+    Raises:
+        FarspanError: a count below 1, a peak that is neither.
+    """
+
+    log_every: int = 10
+    tensorboard: bool = False
+    peak_tflops: float | Literal["measure"] | None = "measure"
+
+    def __post_init__(self) -> None:
+        if self.log_every < 1:
+            raise FarspanError(f"metrics.log_every is {self.log_every}; it must be at least 1")
+        if isinstance(self.peak_tflops, float | int) and self.peak_tflops <= 0:
+            raise FarspanError(f"metrics.peak_tflops is {self.peak_tflops}; it must be above 0, 'measure' or 'none'")
 
 
 class MetricsFile:
@@ -53,7 +79,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise FarspanError(
-                "run.tensorboard is true, but TensorBoard is not installed; pip install 'farspan[tracking]'"
+                "metrics.tensorboard is true, but TensorBoard is not installed; pip install 'farspan[tracking]'"
             ) from error
         self._writer = SummaryWriter(str(directory))
 

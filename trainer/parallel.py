@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from types import MethodType
 from typing import Any, Literal
 
@@ -17,7 +18,29 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 
 
-def apply_activation_checkpointing(model: Seq2Seq | MaskedLM, mode: Literal["none", "layer"]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ParallelConfig:
+    """How several processes share a model; with one process there is nothing to share.
+
+    Attributes:
+        mode: ``ddp`` keeps the whole model in every process; ``fsdp`` keeps a share of weights, gradients and
+            optimiser state in each; ``hybrid`` shards within groups of ``shard_size`` processes and keeps copies across
+            them.
+        shard_size: processes of a group of ``hybrid``; None: those of one machine.
+
+    Raises:
+        FarspanError: a group of less than 1 process.
+    """
+
+    mode: Literal["ddp", "fsdp", "hybrid"] = "ddp"
+    shard_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.shard_size is not None and self.shard_size < 1:
+            raise FarspanError(f"parallel.shard_size is {self.shard_size}; it must be at least 1")
+
+
+def apply_activation_checkpointing(model: Seq2Seq | MaskedLM, mode: Literal["none", "selective", "layer"]) -> None:
     """Trade time for memory: with ``layer``, only each layer's input is kept and the backward pass runs it again.
 
     Parameter names, hence checkpoints, stay the same.

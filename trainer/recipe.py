@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corpora.errors import FarspanError
-from trainer.data import DataConfig
+from trainer.checkpoint import CheckpointConfig
+from trainer.data import DataConfig, SourceConfig
+from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
+from trainer.model.loss import LossConfig
 from trainer.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.parallel import ParallelConfig
+from trainer.prefetch import LoadingConfig
 from trainer.settings import override, parse
+from trainer.stages import Stage, StageConfig
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -30,13 +36,14 @@ class RunConfig:
         initial_model: the model folder, made by ``farspan convert``, that training begins with; None draws all weights.
         seed: of weights, order, dropout and masks drawn on the fly.
         precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
-        activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass.
+        activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass, ``selective`` also the
+            results of matrix products and attention; what is not kept is computed again.
         compile: generate faster code for each layer; the first update takes minutes longer.
         device: ``auto`` is the accelerator where there is one.
-        log_every: steps between plain progress lines; the metrics file has every step.
-        checkpoint_every: steps between checkpoints; there is always one at the end.
-        keep_checkpoints: newest ones that stay.
-        tensorboard: also write event files into the directory; needs the extra ``tracking``.
+        non_finite: ``skip`` leaves out updates whose loss or gradient is NaN or infinite, up to ``max_skipped`` in a
+            row; ``abort`` stops at the first.
+        max_skipped: updates in a row that may be left out.
+        dry_run: pass the largest batch forward and backward before the first update, to run out of memory now or never.
 
     Raises:
         FarspanError: counts below 1.
@@ -49,16 +56,15 @@ class RunConfig:
     initial_model: str | None = None
     seed: int = 42
     precision: Literal["bf16", "fp32"] = "fp32"
-    activation_checkpointing: Literal["none", "layer"] = "none"
+    activation_checkpointing: Literal["none", "selective", "layer"] = "none"
     compile: bool = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    log_every: int = 10
-    checkpoint_every: int = 1000
-    keep_checkpoints: int = 3
-    tensorboard: bool = False
+    non_finite: Literal["skip", "abort"] = "skip"
+    max_skipped: int = 10
+    dry_run: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "micro_batch_size", "log_every", "checkpoint_every", "keep_checkpoints"):
+        for name in ("steps", "batch_size", "micro_batch_size", "max_skipped"):
             if getattr(self, name) < 1:
                 raise FarspanError(f"run.{name} is {getattr(self, name)}; it must be at least 1")
 
@@ -69,8 +75,9 @@ class EvaluationConfig:
 
     Attributes:
         corpus, masks: as in the data section; a mask set for an objective drawn on the fly is not needed.
+        mixture: several sources instead, each measured by itself; weights mean nothing here.
         every: steps between evaluations; there is one at the end too.
-        sequences: how many of the corpus's first sequences.
+        sequences: how many of each corpus's first sequences.
 
     Raises:
         FarspanError: counts below 1.
@@ -78,6 +85,7 @@ class EvaluationConfig:
 
     corpus: str = ""
     masks: str | None = None
+    mixture: tuple[SourceConfig, ...] = ()
     every: int = 1000
     sequences: int = 256
 
@@ -92,7 +100,8 @@ class Recipe:
     """All sections.
 
     Raises:
-        FarspanError: data wider than the model's position tables, warm-up longer than the run.
+        FarspanError: data wider than the model's position tables, warm-up longer than the run, stages that are not as
+            long as the run.
     """
 
     model: ModelConfig
@@ -101,23 +110,67 @@ class Recipe:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     evaluation: EvaluationConfig | None = None
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
+    loading: LoadingConfig = field(default_factory=LoadingConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    stages: tuple[StageConfig, ...] = ()
 
     def __post_init__(self) -> None:
         positions = {"source": self.model.encoder.positions.limit}
         if self.model.decoder:
             positions["target"] = self.model.decoder.positions.limit
-        for side, room in positions.items():
-            length, part = getattr(self.data, f"{side}_length"), "encoder" if side == "source" else "decoder"
-            if room is not None and length > room:
+        for number, data in enumerate([self.data, *(stage.data for stage in self.stages)]):
+            for side, room in positions.items():
+                if data is None or room is None or getattr(data, f"{side}_length") <= room:
+                    continue
+                section = f"stages[{number - 1}].data" if number else "data"
+                part = "encoder" if side == "source" else "decoder"
                 raise FarspanError(
-                    f"data.{side}_length is {length}, but model.{part}.positions.count is {room}; "
-                    "raise the positions or lower the length"
+                    f"{section}.{side}_length is {getattr(data, f'{side}_length')}, but model.{part}.positions.count "
+                    f"is {room}; raise the positions or lower the length"
                 )
         if self.schedule.warmup_steps > self.run.steps:
             raise FarspanError(
                 f"schedule.warmup_steps is {self.schedule.warmup_steps}, but run.steps is {self.run.steps}; "
                 "warm up for fewer steps"
             )
+        staged = sum(stage.steps for stage in self.stages)
+        if self.stages and staged != self.run.steps:
+            raise FarspanError(
+                f"the stages have {staged} steps together, but run.steps is {self.run.steps}; make them equal"
+            )
+
+    @property
+    def all_stages(self) -> tuple[Stage, ...]:
+        """What holds in which update; one stage where the recipe names none."""
+        found: list[Stage] = []
+        for stage in self.stages or (StageConfig(steps=self.run.steps),):
+            before, data = found[-1] if found else None, stage.data or self.data
+            first = before.last_step if before else 0
+            goes_on = before is not None and before.data == data
+            found.append(
+                Stage(
+                    first_step=first,
+                    last_step=first + stage.steps,
+                    first_sample=before.samples(first).start if before and goes_on else 0,
+                    data=data,
+                    attention=stage.attention or self.model.encoder.attention,
+                    batch_size=stage.batch_size or self.run.batch_size,
+                    micro_batch_size=stage.micro_batch_size or self.run.micro_batch_size,
+                    learning_rate=stage.learning_rate or self.optimizer.learning_rate,
+                    schedule=stage.schedule or self.schedule,
+                    schedule_start=first if stage.schedule else 0,
+                    schedule_steps=stage.steps if stage.schedule else self.run.steps,
+                )
+            )
+        return tuple(found)
+
+    def stage_at(self, step: int) -> Stage:
+        """The stage of update ``step``, counted from 0; of the last one for updates after the run."""
+        stages = self.all_stages
+        return next((stage for stage in stages if step < stage.last_step), stages[-1])
 
     def identity(self) -> dict[str, Any]:
         """What a run must keep to be continued: all that changes its numbers, nothing that changes its speed or place.
@@ -125,20 +178,19 @@ class Recipe:
         Data counts by its fingerprint, which the checkpoint holds too.
         """
         sections = asdict(self)
-        data = (
-            "source_length",
-            "target_length",
-            "source_multiple",
-            "target_multiple",
-            "decoder_start",
-            "across_documents",
-        )
         run = ("steps", "batch_size", "seed", "precision")
         return {
-            **{name: sections[name] for name in ("model", "optimizer", "schedule")},
-            "data": {name: sections["data"][name] for name in data},
+            **{name: sections[name] for name in ("model", "optimizer", "schedule", "loss")},
+            "data": _widths(sections["data"]),
+            "stages": [{**stage, "data": stage["data"] and _widths(stage["data"])} for stage in sections["stages"]],
             "run": {name: sections["run"][name] for name in run},
         }
+
+
+def _widths(data: dict[str, Any]) -> dict[str, Any]:
+    """Of a data section, what does not come with the fingerprint of its sources."""
+    names = "source_length", "target_length", "source_multiple", "target_multiple", "decoder_start", "across_documents"
+    return {name: data[name] for name in names}
 
 
 def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
@@ -156,7 +208,24 @@ def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
             section, key and cure.
     """
     values, read = _read(name, Path(), ())
-    return parse(Recipe, override(values, assignments), " over ".join(read))
+    values = override(values, assignments)
+    stages = values.get("stages")
+    if isinstance(stages, list) and isinstance(values.get("data"), dict):
+        values["stages"] = [_completed(stage, values["data"]) for stage in stages]
+    return parse(Recipe, values, " over ".join(read))
+
+
+_SOURCES = ("corpus", "masks", "objective", "masks_options", "mixture")
+
+
+def _completed(stage: Any, data: dict[str, Any]) -> Any:
+    """A stage whose data section has what it leaves out from the recipe's; sources are replaced together."""
+    if not isinstance(stage, dict) or not isinstance(stage.get("data"), dict):
+        return stage
+    own = stage["data"]
+    if any(name in own for name in ("corpus", "mixture")):
+        data = {name: value for name, value in data.items() if name not in _SOURCES}
+    return {**stage, "data": _merged(data, own)}
 
 
 def _read(name: str, folder: Path, above: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -76,7 +76,7 @@ def train(
         identity["initial_model"] = weights_sha256(Path(run.initial_model))
     vocabulary = vocabulary_of(source)
 
-    display = Display(run.steps, run.log_every, console)
+    display = Display(run.steps, recipe.metrics.log_every, console)
     checkpoints = directory / "checkpoints"
     found = load_newest(checkpoints, identity, display.say)
     if found:
@@ -93,8 +93,8 @@ def train(
                 loss = trainer.evaluate(evaluated.first(evaluation.sequences))
                 metrics.write({"step": step, "held_out_loss": loss})
                 display.say(f"step {step}  held-out loss {loss:.4f}")
-            if ending or stop.asked or step % run.checkpoint_every == 0:
-                samples, kept = step * run.batch_size, run.keep_checkpoints
+            if ending or stop.asked or step % recipe.checkpoint.every == 0:
+                samples, kept = step * run.batch_size, recipe.checkpoint.keep
                 path = save_checkpoint(checkpoints, step, samples, identity, trainer.states(), kept, vocabulary)
                 if stop.asked:
                     display.say(f"stopped by {stop.asked} after step {step}; the same command goes on from {path}")
@@ -112,7 +112,7 @@ def _begun_model(recipe: Recipe, source: Source) -> Seq2Seq | MaskedLM:
 
 def _metrics(recipe: Recipe, directory: Path, step: int) -> Together:
     file = MetricsFile(directory / "metrics.jsonl", step)
-    return Together([file, TensorBoard(directory)] if recipe.run.tensorboard else [file])
+    return Together([file, TensorBoard(directory)] if recipe.metrics.tensorboard else [file])
 
 
 def _open_held_out(recipe: Recipe, evaluation: EvaluationConfig) -> Source:

@@ -72,8 +72,9 @@ def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
     if len(kinds) == 1:
         return _value(kinds[0], value, file, name)
     plain = [kind for kind in kinds if not is_dataclass(kind)]
-    if plain:  # a word or a list
-        return _value(plain[isinstance(value, list)], value, file, name)
+    if plain:  # a word, a list or a number, told apart by what stands there
+        fitting = [kind for kind in plain if _looks_like(kind, value)]
+        return _value(fitting[0] if fitting else plain[0], value, file, name)
     tag = "pattern" if any(field.name == "pattern" for field in fields(kinds[0])) else "scheme"
     by_tag = {str(field.default): kind for kind in kinds for field in fields(kind) if field.name == tag}
     chosen = value.get(tag) if isinstance(value, Mapping) else value
@@ -83,6 +84,14 @@ def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
             f"choose one of {', '.join(map(repr, by_tag))}"
         )
     return _value(by_tag[chosen], value if isinstance(value, Mapping) else {}, file, name)
+
+
+def _looks_like(kind: Any, value: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return isinstance(value, str)
+    if get_origin(kind) is tuple:
+        return isinstance(value, list)
+    return isinstance(value, kind)
 
 
 def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:

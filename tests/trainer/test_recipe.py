@@ -153,7 +153,7 @@ def test_unknown_recipes_and_broken_files(tmp_path):
 
 def test_identity_leaves_out_what_changes_no_number():
     recipe = load_recipe("tiny")
-    free = ["run.directory=x", "run.log_every=1", "run.micro_batch_size=4", "data.corpus=x", "run.keep_checkpoints=9"]
+    free = ["run.directory=x", "metrics.log_every=1", "run.micro_batch_size=4", "data.corpus=x", "checkpoint.keep=9"]
     assert load_recipe("tiny", free).identity() == recipe.identity()
     for bound in (
         "run.seed=1",
@@ -164,3 +164,51 @@ def test_identity_leaves_out_what_changes_no_number():
         "data.across_documents=false",
     ):
         assert load_recipe("tiny", [bound]).identity() != recipe.identity()
+
+
+def staged(*stages, steps=60):
+    return load_recipe("tiny", [f"stages=[{', '.join(stages)}]", f"run.steps={steps}"])
+
+
+def test_stages_change_what_they_name_and_nothing_else():
+    recipe = staged(
+        "{ steps = 40, data = {source_length=1024}, attention = { pattern = 'block', size = 128 }, batch_size=8}",
+        "{ steps = 15, learning_rate = 1e-3 }",
+        "{ steps = 5, schedule = { warmup_steps = 2 } }",
+    )
+    short, long, last = recipe.all_stages
+    assert (short.data.source_length, short.data.target_length) == (1024, recipe.data.target_length)
+    assert (short.attention.size, long.attention) == (128, recipe.model.encoder.attention)
+    assert [stage.samples(stage.first_step)[0] for stage in (short, long, last)] == [0, 0, 60]
+    assert (long.learning_rate, last.learning_rate) == (1e-3, 3e-3)
+    assert [(stage.schedule_start, stage.schedule_steps) for stage in (long, last)] == [(0, 60), (55, 5)]
+    assert [recipe.stage_at(step) for step in (0, 39, 40, 59, 60)] == [short, short, long, last, last]
+
+
+def test_a_recipe_without_stages_has_one():
+    (stage,) = load_recipe("tiny").all_stages
+    assert (stage.first_step, stage.last_step, list(stage.samples(2))) == (0, 60, [8, 9, 10, 11])
+
+
+def test_the_identity_of_stages_is_not_where_their_data_lies():
+    stage = "{ steps = 60, data = { corpus = '%s', source_length = 1024 } }"
+    assert staged(stage % "x").identity() == staged(stage % "y").identity()
+    assert staged(stage % "x").identity() != staged("{ steps = 60 }").identity()
+
+
+@pytest.mark.parametrize(
+    ("stages", "said"),
+    [
+        (["{ steps = 59 }"], r"the stages have 59 steps together, but run.steps is 60"),
+        (["{ steps = 0 }", "{ steps = 60 }"], r"stages: steps is 0"),
+        (["{ steps = 60, learning_rate = 0.0 }"], r"stages: learning_rate is 0.0"),
+        (["{ steps = 60, schedule = { warmup_steps = 61 } }"], r"stage of 60 steps; warm up for fewer"),
+        (
+            ["{ steps = 60, data = { source_length = 8192 } }"],
+            r"stages\[0\].data.source_length is 8192, but model.encoder.positions.count is 4096",
+        ),
+    ],
+)
+def test_stages_that_cannot_be_are_refused(stages, said):
+    with pytest.raises(FarspanError, match=said):
+        staged(*stages)

@@ -6,7 +6,9 @@ import numpy as np
 
 from objectives.examples import IGNORED, Examples
 from objectives.special_tokens import SpecialTokens
+from trainer.checkpoint import CheckpointConfig
 from trainer.data import DataConfig
+from trainer.metrics import MetricsConfig
 from trainer.model.attention import HeadsConfig
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.patterns.block import Block
@@ -47,7 +49,9 @@ class ToySource:
         )
 
 
-def toy_recipe(directory: object, *, dropout: float = 0.1, **run: object) -> Recipe:
+def toy_recipe(
+    directory: object, *, dropout: float = 0.1, checkpoint_every: int = 10, log_every: int = 10, **run: object
+) -> Recipe:
     return Recipe(
         model=ModelConfig(
             width=16, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=32), dropout=dropout,
@@ -61,5 +65,7 @@ def toy_recipe(directory: object, *, dropout: float = 0.1, **run: object) -> Rec
         optimizer=OptimizerConfig(learning_rate=1e-2, clip_norm=1.0),
         schedule=ScheduleConfig(warmup_steps=5),
         run=RunConfig(**{"directory": str(directory), "steps": 60, "batch_size": 6, "micro_batch_size": 2,
-                         "checkpoint_every": 10, "device": "cpu", **run}),
+                         "device": "cpu", **run}),
+        checkpoint=CheckpointConfig(every=checkpoint_every),
+        metrics=MetricsConfig(log_every=log_every, peak_tflops=None),
     )  # fmt: skip
