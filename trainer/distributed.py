@@ -1,0 +1,192 @@
+"""The processes of a run, started by torchrun, Slurm or by hand: who is who, what they agree on, and how one that is
+lost ends all.
+
+Gradients and weights travel in the default process group (NCCL on CUDA, gloo on a CPU). What ranks *say* to each other,
+a few numbers a step, travels in the control group, gloo always, so that it waits for no kernel and notices a process
+that died when its connection closes, within a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from corpora.errors import FarspanError
+
+PATIENCE = timedelta(minutes=15)
+"""How long a rank waits for one that lives and says nothing: longer than compiling, dry run or evaluation take."""
+_BEGINNING = timedelta(minutes=5)  # how long ranks wait for each other to start
+_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of the run; one process alone needs no backend.
+
+    Attributes:
+        rank: of this process, 0 to ``size - 1``.
+        size: how many processes there are.
+        local_rank: among those of this machine.
+        local_size: processes of this machine.
+        device: of this process.
+        control: the gloo group for numbers on the CPU; None for one process alone.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    device: torch.device
+    control: dist.ProcessGroup | None = None
+
+    @classmethod
+    def alone(cls, device: torch.device | str = "cpu") -> Ranks:
+        """One process."""
+        return cls(0, 1, 0, 1, torch.device(device))
+
+    @classmethod
+    def from_environment(cls, device: str = "auto", environment: Mapping[str, str] = os.environ) -> Ranks:
+        """Join the other processes, if ``RANK`` and ``WORLD_SIZE`` tell of any, and take a device.
+
+        Args:
+            device: ``auto`` is the accelerator where there is one; each process of a machine takes its own.
+            environment: as torchrun sets it.
+
+        Raises:
+            FarspanError: a device that is not there, variables that are missing or make no sense, ranks that did not
+                come.
+        """
+        size = _number(environment, "WORLD_SIZE", "1")
+        if size == 1:
+            return cls.alone(_device(device, 0))
+        missing = [name for name in _VARIABLES if name not in environment]
+        if missing:
+            raise FarspanError(
+                f"WORLD_SIZE is {size}, but {', '.join(missing)} are not set; start with torchrun, or set them for "
+                "each process"
+            )
+        rank, local = _number(environment, "RANK"), _number(environment, "LOCAL_RANK")
+        if not 0 <= rank < size:
+            raise FarspanError(f"RANK is {rank} with WORLD_SIZE {size}; ranks are 0 to {size - 1}")
+        taken = _device(device, local)
+        if taken.type == "cuda":
+            torch.cuda.set_device(taken)
+        try:
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if taken.type == "cuda" else "gloo", timeout=_BEGINNING, rank=rank,
+                world_size=size, device_id=taken if taken.type == "cuda" else None,
+            )  # fmt: skip
+        except (dist.DistError, RuntimeError, ValueError) as error:
+            raise FarspanError(
+                f"rank {rank} of {size} found no others at {environment['MASTER_ADDR']}:{environment['MASTER_PORT']} "
+                f"({_first_line(error)}); start all {size} processes, with one address that they all reach"
+            ) from error
+        control = dist.new_group(backend="gloo", timeout=PATIENCE)
+        return cls(rank, size, local, _number(environment, "LOCAL_WORLD_SIZE", str(size)), taken, control)
+
+    @property
+    def first(self) -> bool:
+        """Whether this process is the one that writes and speaks for all."""
+        return self.rank == 0
+
+    def sum(self, *numbers: float) -> tuple[float, ...]:
+        """Each number summed over all ranks, in float64: the same on every rank, bit for bit."""
+        if self.control is None:
+            return numbers
+        together = torch.tensor(numbers, dtype=torch.float64)
+        dist.all_reduce(together, group=self.control)
+        return tuple(together.tolist())
+
+    def sum_on_device(self, value: Tensor) -> Tensor:
+        """A tensor of this rank's device summed over all ranks, in place; nothing waits for the device."""
+        if self.control is not None:
+            dist.all_reduce(value)
+        return value
+
+    def gather(self, values: Any) -> list[Any]:
+        """JSON values of every rank, in the order of ranks, on every rank."""
+        if self.control is None:
+            return [values]
+        written = json.dumps(values).encode()
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        dist.all_gather(sizes, torch.tensor([len(written)]), group=self.control)
+        longest = max(int(size) for size in sizes)
+        # (longest,) uint8 of each rank; JSON may end in blanks
+        padded = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+        own = torch.tensor(list(written.ljust(longest)), dtype=torch.uint8)
+        dist.all_gather(padded, own, group=self.control)
+        return [json.loads(bytes(part.tolist())) for part in padded]
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        self.sum(0.0)
+
+    def close(self) -> None:
+        """Leave the other processes; for the end of a run that went well."""
+        if self.control is not None:
+            self.barrier()  # the one that keeps the store may not go while others still talk
+            dist.destroy_process_group()
+
+
+@contextmanager
+def explained(ranks: Ranks) -> Iterator[None]:
+    """Turn the many ways in which backends report a lost process into one.
+
+    Raises:
+        FarspanError: another process ended or fell silent.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if ranks.control is None or not _is_loss(error):
+            raise
+        raise FarspanError(
+            f"rank {ranks.rank} of {ranks.size} lost another process of the run ({_first_line(error)}); look for the "
+            "cause in that one's output; the same command goes on from the last checkpoint"
+        ) from error
+
+
+_LOSSES = (
+    "gloo", "connection closed", "connection reset", "broken pipe", "timed out", "socket", "nccl", "process group",
+)  # fmt: skip
+
+
+def _is_loss(error: RuntimeError) -> bool:
+    said = str(error).lower()
+    return isinstance(error, dist.DistError) or any(word in said for word in _LOSSES)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _number(environment: Mapping[str, str], name: str, default: str = "") -> int:
+    value = environment.get(name, default)
+    try:
+        return int(value)
+    except ValueError:
+        raise FarspanError(f"{name} is {value!r}; a whole number is needed") from None
+
+
+def _device(name: str, local_rank: int) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name != "cuda":
+        return torch.device(name)
+    if not torch.cuda.is_available():
+        raise FarspanError("run.device is 'cuda', but PyTorch finds no CUDA device; set it to 'cpu' or 'auto'")
+    count = torch.cuda.device_count()
+    if local_rank >= count:
+        raise FarspanError(
+            f"process {local_rank} of this machine finds {count} CUDA devices; start at most one process for each"
+        )
+    return torch.device("cuda", local_rank)
