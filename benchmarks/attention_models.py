@@ -134,7 +134,7 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     """Mean cross-entropy."""
     if isinstance(model, Seq2Seq):
         summed = model(batch.source, batch.decoder, batch.labels, global_positions=batch.globals)
-        return summed / batch.labels.numel()
+        return summed.minimised / batch.labels.numel()
     extra = {} if batch.globals is None else {"global_attention_mask": batch.globals.long()}
     return model(input_ids=batch.source, decoder_input_ids=batch.decoder, labels=batch.labels, **extra).loss
 

@@ -94,7 +94,7 @@ def training_step(options) -> tuple[Callable[[], None], int]:
 
     def step() -> None:
         with torch.autocast("cuda", torch.bfloat16):
-            loss = model(source, target, target)
+            loss = model(source, target, target).minimised
         (loss / options.target).backward()
         optimizer.step()
         optimizer.zero_grad()

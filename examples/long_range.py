@@ -195,7 +195,8 @@ def learn(
             for group in optimizer.param_groups:
                 group["lr"] = RATE * min(1.0, (turn + 1) / 20, (stage.steps - turn) / 20)
             rows = make_rows(stage.rows, stage.length, stage.distance, generator)
-            loss = model(rows.ids, rows.labels, global_positions=rows.asked if task_globals else None) / stage.rows
+            losses = model(rows.ids, rows.labels, global_positions=rows.asked if task_globals else None)
+            loss = losses.minimised / stage.rows
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

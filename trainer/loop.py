@@ -15,6 +15,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from trainer.data import Batch, Loader
 from trainer.model.flops import forward_flops
+from trainer.model.loss import Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.optimizer import build_optimizer, learning_rate_factor
@@ -60,9 +61,9 @@ class Trainer:
         for batch in batches:
             # Dropout belongs to the sample, not to what was drawn before it: nothing of it has to be saved.
             torch.manual_seed(self._dropout_seed(batch))
-            loss = self._loss(batch)
-            (loss / max(targets, 1)).backward()
-            losses.append(loss.detach())
+            loss = self._loss(batch, self.recipe.loss.label_smoothing)
+            (loss.minimised / max(targets, 1)).backward()
+            losses.append(loss.plain)
         clip = self.recipe.optimizer.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip).item()
         total = torch.stack(losses).sum().item()
@@ -93,7 +94,7 @@ class Trainer:
         total, targets = 0.0, 0
         with torch.no_grad():
             for batch in batches:
-                total += self._loss(batch).item()
+                total += self._loss(batch).plain.item()
                 targets += batch.target_tokens
         return total / max(targets, 1)
 
@@ -107,9 +108,9 @@ class Trainer:
         self.optimizer.load_state_dict(optimizer)
         self.step = step
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batch: Batch, label_smoothing: float = 0.0) -> Losses:
         with self._precision():
-            return self.model(**batch.to(self.device).inputs)
+            return self.model(**batch.to(self.device).inputs, label_smoothing=label_smoothing)
 
     def _precision(self) -> AbstractContextManager[Any]:
         if self.recipe.run.precision == "fp32":

@@ -70,7 +70,7 @@ def inputs(length: int, padding: bool, decoder: bool) -> dict[str, torch.Tensor 
 
 def loss_and_gradients(model, batch) -> dict[str, torch.Tensor]:
     model.zero_grad()
-    loss = model(**batch)
+    loss = model(**batch).minimised
     loss.backward()
     return {"loss": loss.detach()} | {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 

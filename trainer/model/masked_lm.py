@@ -10,7 +10,7 @@ from objectives.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context
 from trainer.model.encoder import Encoder
-from trainer.model.loss import summed_cross_entropy
+from trainer.model.loss import Losses, summed_cross_entropy
 
 
 class MaskedLM(nn.Module):
@@ -32,20 +32,22 @@ class MaskedLM(nn.Module):
         source_real: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
-    ) -> Tensor:
+        label_smoothing: float = 0.0,
+    ) -> Losses:
         """Summed cross-entropy.
 
         Args:
             source_ids, source_real, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
             labels: ``(B, S)`` int64, ``IGNORED`` where nothing is asked.
+            label_smoothing: as in ``LossConfig``.
 
         Returns:
-            Scalar float32; divide by the number of asked tokens of the whole step.
+            Sums; divide by the number of asked tokens of the whole step.
         """
         asked = labels != IGNORED
         # Most positions are not asked: the head, and its V logits, run on the others only.
         hidden = self.head(self.encode(source_ids, source_real, segment_ids, global_positions)[asked])
-        return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias)
+        return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias, smoothing=label_smoothing)
 
     def encode(
         self,

@@ -10,7 +10,7 @@ from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import make_context
 from trainer.model.decoder import Decoder, Memory
 from trainer.model.encoder import Encoder
-from trainer.model.loss import summed_cross_entropy
+from trainer.model.loss import Losses, summed_cross_entropy
 
 
 class Seq2Seq(nn.Module):
@@ -33,7 +33,8 @@ class Seq2Seq(nn.Module):
         source_real: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
-    ) -> Tensor:
+        label_smoothing: float = 0.0,
+    ) -> Losses:
         """Summed cross-entropy.
 
         Args:
@@ -44,13 +45,15 @@ class Seq2Seq(nn.Module):
             segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not see
                 across documents; else None.
             global_positions: ``(B, S)`` bool, the positions that the task makes global; None where it makes none.
+            label_smoothing: as in ``LossConfig``.
 
         Returns:
-            Scalar float32; divide by the number of target tokens of the whole step.
+            Sums; divide by the number of target tokens of the whole step.
         """
         memory = self.encode(source_ids, source_real, segment_ids, global_positions)
         hidden = self.decode(decoder_ids, memory).flatten(0, 1)
-        return summed_cross_entropy(self._scaled(hidden), labels.flatten(), self.output_weight)
+        scaled = self._scaled(hidden)
+        return summed_cross_entropy(scaled, labels.flatten(), self.output_weight, smoothing=label_smoothing)
 
     def encode(
         self,

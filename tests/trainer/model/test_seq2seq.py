@@ -132,7 +132,7 @@ def test_a_row_of_padding_has_a_finite_loss_and_gradients():
     ids, target = torch.randint(0, VOCAB, (2, 24)), torch.randint(0, VOCAB, (2, 5))
     target_labels = target.clone()
     target_labels[1] = IGNORED
-    loss = model(ids, target, target_labels, real)
+    loss = model(ids, target, target_labels, real).minimised
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
@@ -145,7 +145,7 @@ def test_pooling_starts_as_no_pooling_unless_asked():
     drawn = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)), VOCAB, 3).eval()
     assert torch.equal(plain.encode(ids).states, zero.encode(ids).states)
     assert not torch.allclose(plain.encode(ids).states, drawn.encode(ids).states, atol=1e-2)
-    zero(ids, ids[:, :5], ids[:, :5]).backward()
+    zero(ids, ids[:, :5], ids[:, :5]).minimised.backward()
     assert zero.encoder.layers[0].pooling is None
     assert zero.encoder.layers[1].pooling.out.weight.grad.abs().max() > 0  # it can leave zero
 
@@ -159,7 +159,7 @@ def test_loss_is_the_sum_over_real_targets():
     expected = -sum(
         logits[b, t].log_softmax(-1)[labels[b, t]] for b in range(2) for t in range(6) if labels[b, t] != IGNORED
     )
-    torch.testing.assert_close(model(ids, decoder_ids, labels), expected, atol=1e-3, rtol=1e-5)
+    torch.testing.assert_close(model(ids, decoder_ids, labels).minimised, expected, atol=1e-3, rtol=1e-5)
 
 
 def test_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names():
@@ -169,7 +169,7 @@ def test_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names()
         model = build_model(replace(CONFIG, dropout=0.2), VOCAB, seed=0)
         apply_activation_checkpointing(model, mode)
         torch.manual_seed(5)
-        loss = model(ids, target, target)
+        loss = model(ids, target, target).minimised
         loss.backward()
         runs.append((loss, {name: p.grad for name, p in model.named_parameters()}))
     torch.testing.assert_close(runs[0], runs[1], atol=0, rtol=0)
