@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
+from trainer.data import Batch
+from trainer.model.config import ModelConfig
+from trainer.model.flops import forward_flops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +43,91 @@ class MetricsConfig:
     def __post_init__(self) -> None:
         if self.log_every < 1:
             raise FarspanError(f"metrics.log_every is {self.log_every}; it must be at least 1")
-        if isinstance(self.peak_tflops, float | int) and self.peak_tflops <= 0:
+        if isinstance(self.peak_tflops, float | int) and not 0 < self.peak_tflops < math.inf:
             raise FarspanError(f"metrics.peak_tflops is {self.peak_tflops}; it must be above 0, 'measure' or 'none'")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What passes through the model in an update, over all its micro-batches and, once added up, all ranks.
+
+    Attributes:
+        source_tokens, target_tokens: real source positions, and asked target positions.
+        source_positions, target_positions: those and the padding.
+        flops: floating-point operations of forward and backward by formula, padding included; what activation
+            checkpointing computes again is not counted.
+    """
+
+    source_tokens: int = 0
+    source_positions: int = 0
+    target_tokens: int = 0
+    target_positions: int = 0
+    flops: int = 0
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch], model: ModelConfig, vocab_size: int) -> Counts:
+        """Count ``batches``; ``model`` has the attention of their stage."""
+        return sum((cls._of_one(batch, model, vocab_size) for batch in batches), cls())
+
+    @classmethod
+    def _of_one(cls, batch: Batch, model: ModelConfig, vocab_size: int) -> Counts:
+        rows, source = batch.source_ids.shape
+        # The head of a masked language model runs on asked positions alone.
+        asked = batch.labels.shape[1] if model.decoder else batch.target_tokens // rows
+        return cls(
+            source_tokens=batch.source_tokens,
+            source_positions=rows * source,
+            target_tokens=batch.target_tokens,
+            target_positions=batch.labels.numel(),
+            flops=3 * rows * forward_flops(model, vocab_size, source, asked),
+        )
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+def derive(
+    counts: Counts,
+    *,
+    loss: float | None,
+    seconds: float,
+    waited: float,
+    devices: int = 1,
+    peak_tflops: float | None = None,
+) -> dict[str, Any]:
+    """The numbers of one update that follow from others.
+
+    Args:
+        counts: of all ranks.
+        loss: cross-entropy summed over the target tokens of all ranks; None where the update was skipped.
+        seconds: from one update to the next.
+        waited: seconds of these in which the model waited for batches.
+        devices: that shared the work.
+        peak_tflops: of one device; None where it is not known.
+
+    Returns:
+        ``loss`` and ``perplexity`` a target token, the counts of tokens and positions and each of them per second,
+        ``model_tflops_per_second`` of one device and its share of the peak, ``mfu``; ``data_wait_share`` and
+        ``seconds``. None where a number is not known.
+    """
+    mean = None if loss is None else loss / max(counts.target_tokens, 1)
+    tokens = {name: value for name, value in vars(counts).items() if name != "flops"}
+    tflops = counts.flops / 1e12 / seconds / devices
+    return {
+        "loss": mean,
+        "perplexity": perplexity(mean),
+        **tokens,
+        **{f"{name}_per_second": value / seconds for name, value in tokens.items()},
+        "model_tflops_per_second": tflops,
+        "mfu": tflops / peak_tflops if peak_tflops else None,
+        "data_wait_share": min(waited / seconds, 1.0),
+        "seconds": seconds,
+    }
+
+
+def perplexity(loss: float | None) -> float | None:
+    """``exp(loss)``; None where that is no float64, or there is no loss."""
+    return math.exp(loss) if loss is not None and loss < 700 else None
 
 
 class MetricsFile:
@@ -69,8 +158,8 @@ class MetricsFile:
 class TensorBoard:
     """The same records as curves, for TensorBoard; part of the extra ``tracking``."""
 
-    def __init__(self, directory: Path) -> None:
-        """Write event files into ``directory``.
+    def __init__(self, directory: Path, step: int) -> None:
+        """Write event files into ``directory`` for the updates after ``step``; what it has of later ones is hidden.
 
         Raises:
             FarspanError: TensorBoard is not installed.
@@ -81,7 +170,7 @@ class TensorBoard:
             raise FarspanError(
                 "metrics.tensorboard is true, but TensorBoard is not installed; pip install 'farspan[tracking]'"
             ) from error
-        self._writer = SummaryWriter(str(directory))
+        self._writer = SummaryWriter(str(directory), purge_step=step + 1)
 
     def write(self, record: Mapping[str, Any]) -> None:
         for name, value in record.items():
@@ -107,17 +196,39 @@ class Together:
             place.close()
 
 
-class Display:
-    """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere."""
+def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 0) -> Together:
+    """Where the records of the updates after ``step`` go: ``metrics.jsonl`` in ``directory``, TensorBoard if asked.
 
-    def __init__(self, steps: int, log_every: int, console: Console | None = None) -> None:
+    All ranks know the same numbers, so those above 0 write nothing.
+
+    Raises:
+        FarspanError: TensorBoard is asked for and not installed.
+    """
+    if rank:
+        return Together([])
+    places: list[MetricsFile | TensorBoard] = [TensorBoard(directory, step)] if config.tensorboard else []
+    return Together([MetricsFile(directory / "metrics.jsonl", step), *places])
+
+
+class Display:
+    """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left.
+
+    Args:
+        steps: of the whole run.
+        done: of these, in earlier runs.
+        log_every: steps between plain lines.
+        console: where to; a quiet one, as ranks above 0 have, shows nothing.
+    """
+
+    def __init__(self, steps: int, log_every: int, console: Console | None = None, done: int = 0) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self.steps, self.log_every = steps, log_every
         self.bar = Progress(
             TextColumn("step {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}"),
-            TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal,
+            console=self.console, disable=not self.console.is_terminal,
         )  # fmt: skip
-        self.task = self.bar.add_task("", total=steps)
+        self.task = self.bar.add_task("", total=steps, completed=done)
+        self._seconds: deque[float] = deque(maxlen=100)  # of the latest updates
 
     def __enter__(self) -> Display:
         self.bar.start()
@@ -130,15 +241,26 @@ class Display:
 
     def update(self, record: Mapping[str, Any]) -> None:
         """Show the ``record`` of a step."""
-        loss = "skipped" if record["loss"] is None else f"loss {record['loss']:.4f}"
-        text = (
-            f"{loss}  lr {record['learning_rate']:.2e}  {record['source_tokens_per_second']:,.0f} source tokens/s  "
-            f"{record['seconds']:.2f} s"
-        )
-        self.bar.update(self.task, completed=record["step"], description=text)
-        if not self.console.is_terminal and (record["step"] % self.log_every == 0 or record["step"] == self.steps):
-            self.say(f"step {record['step']}/{self.steps}  {text}")
+        self._seconds.append(record["seconds"])
+        step, text = record["step"], self._described(record)
+        self.bar.update(self.task, completed=step, description=text)
+        if not self.console.is_terminal and (step % self.log_every == 0 or step == self.steps):
+            self.say(f"step {step}/{self.steps}  {text}")
 
     def say(self, message: str) -> None:
         """Print a line of its own."""
         self.console.print(message, markup=False)
+
+    def _described(self, record: Mapping[str, Any]) -> str:
+        left = (self.steps - record["step"]) * sum(self._seconds) / len(self._seconds)
+        mfu, waited = record.get("mfu"), record.get("data_wait_share", 0.0)
+        parts = [
+            "skipped" if record["loss"] is None else f"loss {record['loss']:.4f}",
+            f"lr {record['learning_rate']:.2e}",
+            f"{record['source_tokens_per_second']:,.0f} source tokens/s",
+            "" if mfu is None else f"{mfu:.1%} of peak",
+            f"{waited:.0%} waiting for data" if waited >= 0.05 else "",
+            f"{record['seconds']:.2f} s",
+            f"{timedelta(seconds=math.ceil(left))} left" if left else "",
+        ]
+        return "  ".join(part for part in parts if part)

@@ -19,7 +19,7 @@ from trainer.data import Loader, Source
 from trainer.interruption import Interruption
 from trainer.loop import Trainer
 from trainer.masked_corpus import open_source
-from trainer.metrics import Display, MetricsFile, TensorBoard, Together
+from trainer.metrics import Display, open_metrics
 from trainer.model.build import build_model
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
@@ -83,7 +83,7 @@ def train(
         trainer.restore(found.step, found.model, found.optimizer)
         display.say(f"going on after step {found.step} from {found.path}")
     last = min(until or run.steps, run.steps)
-    with closing(_metrics(recipe, directory, trainer.step)) as metrics, Interruption() as stop, display:
+    with closing(open_metrics(recipe.metrics, directory, trainer.step)) as metrics, Interruption() as stop, display:
         while trainer.step < last and not stop.asked:
             record = trainer.update()
             metrics.write(record)
@@ -108,11 +108,6 @@ def _begun_model(recipe: Recipe, source: Source) -> Seq2Seq | MaskedLM:
         vocabulary = Vocabulary.of(source.special, source.tokenizer_fingerprint, recipe.data.decoder_start)
         model.load_state_dict(initial_model(Path(recipe.run.initial_model), recipe.model, vocabulary).state)
     return model
-
-
-def _metrics(recipe: Recipe, directory: Path, step: int) -> Together:
-    file = MetricsFile(directory / "metrics.jsonl", step)
-    return Together([file, TensorBoard(directory)] if recipe.metrics.tensorboard else [file])
 
 
 def _open_held_out(recipe: Recipe, evaluation: EvaluationConfig) -> Source:

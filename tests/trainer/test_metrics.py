@@ -1,30 +1,114 @@
 from __future__ import annotations
 
+import json
+import math
 import sys
+from dataclasses import replace
 from io import StringIO
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from trainer.metrics import Display, MetricsFile, TensorBoard, Together
+from tests.trainer.toy import ToySource, toy_recipe
+from trainer.data import collate
+from trainer.metrics import Counts, Display, MetricsConfig, derive, open_metrics, perplexity
+from trainer.model.flops import forward_flops
 
 RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_second": 1234.5, "seconds": 0.5}
 
 
-def show(terminal: bool, log_every: int, records) -> str:
+def show(terminal: bool, log_every: int, records, steps: int = 3, done: int = 0, **console) -> str:
     screen = StringIO()
-    with Display(3, log_every, Console(file=screen, width=200, force_terminal=terminal, highlight=False)) as display:
+    console = Console(file=screen, width=200, force_terminal=terminal, highlight=False, **console)
+    with Display(steps, log_every, console, done) as display:
         for record in records:
             display.update(record)
     return screen.getvalue()
 
 
+def batches(encoder_only: bool = False):
+    source, data = ToySource(encoder_only=encoder_only), toy_recipe("unused").data
+    return [collate(source.examples(rows), rows, data, source.special) for rows in np.split(np.arange(9), [2, 6])]
+
+
+def test_counts_are_those_of_the_tensors():
+    model, made = toy_recipe("unused").model, batches()
+    found = Counts.of(made, model, 30)
+    assert found.source_tokens == sum(int(batch.source_real.sum()) for batch in made)
+    assert found.source_positions == sum(batch.source_ids.numel() for batch in made)
+    assert found.target_tokens == sum(int((batch.labels >= 0).sum()) for batch in made)
+    assert found.target_positions == sum(batch.labels.numel() for batch in made)
+    rows = [(batch.source_ids.shape[1], batch.labels.shape[1]) for batch in made for _ in batch.samples]
+    assert found.flops == 3 * sum(forward_flops(model, 30, source, target) for source, target in rows)
+    assert found == Counts.of(made[:1], model, 30) + Counts.of(made[1:], model, 30)
+
+
+def test_a_masked_language_model_is_asked_less_than_it_reads():
+    model, made = replace(toy_recipe("unused").model, decoder=None), batches(encoder_only=True)
+    rows = [batch.source_ids.shape[1] for batch in made for _ in batch.samples]
+    assert Counts.of(made, model, 30).flops == 3 * sum(forward_flops(model, 30, source, 1) for source in rows)
+
+
+def test_derived_numbers():
+    counts = Counts(source_tokens=60, source_positions=80, target_tokens=10, target_positions=16, flops=8 * 10**12)
+    assert derive(counts, loss=20.0, seconds=2.0, waited=0.5, devices=2, peak_tflops=8.0) == {
+        "loss": 2.0,
+        "perplexity": pytest.approx(math.e**2),
+        "source_tokens": 60,
+        "source_positions": 80,
+        "target_tokens": 10,
+        "target_positions": 16,
+        "source_tokens_per_second": 30.0,
+        "source_positions_per_second": 40.0,
+        "target_tokens_per_second": 5.0,
+        "target_positions_per_second": 8.0,
+        "model_tflops_per_second": 2.0,
+        "mfu": 0.25,
+        "data_wait_share": 0.25,
+        "seconds": 2.0,
+    }
+
+
+def test_what_is_not_known_is_none():
+    found = derive(Counts(), loss=None, seconds=1.0, waited=0.0)
+    assert (found["loss"], found["perplexity"], found["mfu"]) == (None, None, None)
+
+
+@given(st.floats(0, 1e6))
+def test_every_perplexity_is_json(loss):
+    value = perplexity(loss)
+    assert json.loads(json.dumps(value, allow_nan=False)) == value
+    assert value is None or math.log(value) == pytest.approx(loss, abs=1e-9)
+
+
+@pytest.mark.parametrize("peak", [0.0, -1.0, math.inf, math.nan])
+def test_a_peak_that_is_none_is_refused(peak):
+    with pytest.raises(FarspanError, match=r"metrics.peak_tflops"):
+        MetricsConfig(peak_tflops=peak)
+
+
 def test_plain_lines_come_every_few_steps_and_at_the_end():
     said = show(False, 2, [{**RECORD, "step": step} for step in (1, 2, 3)])
     assert said.splitlines() == [
-        f"step {step}/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s" for step in (2, 3)
+        "step 2/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s  0:00:01 left",
+        "step 3/3  loss 2.5000  lr 1.00e-04  1,234 source tokens/s  0.50 s",
     ]
+
+
+def test_a_line_says_what_matters_now():
+    record = {**RECORD, "mfu": 0.523, "data_wait_share": 0.27}
+    assert "  52.3% of peak  27% waiting for data  0.50 s" in show(False, 1, [record])
+    assert "waiting" not in show(False, 1, [{**record, "data_wait_share": 0.01}])
+    assert "peak" not in show(False, 1, [{**record, "mfu": None}])
+
+
+def test_the_time_left_is_that_of_the_latest_updates():
+    records = [{**RECORD, "step": step, "seconds": 10.0 if step < 100 else 2.0} for step in range(1, 200)]
+    assert show(False, 199, records, steps=1099).endswith("2.00 s  0:30:00 left\n")
 
 
 def test_a_terminal_has_a_bar():
@@ -39,10 +123,12 @@ def test_a_skipped_update_is_called_so():
 
 def test_tensorboard_has_the_numbers_of_the_file(tmp_path):
     event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    places = Together([MetricsFile(tmp_path / "metrics.jsonl", 0), TensorBoard(tmp_path)])
-    for step, loss in ((1, 3.0), (2, None), (3, 2.0)):
+    config = MetricsConfig(tensorboard=True)
+    places = open_metrics(config, tmp_path, 0)
+    for step, loss in ((1, 3.0), (2, None), (3, 2.0), (4, 7.0)):
         places.write({**RECORD, "step": step, "loss": loss})
     places.close()
+    open_metrics(config, tmp_path, 3).close()  # the run goes on after step 3
     events = event_accumulator.EventAccumulator(str(tmp_path))
     events.Reload()
     assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 3.0), (3, 2.0)]
@@ -52,4 +138,12 @@ def test_tensorboard_has_the_numbers_of_the_file(tmp_path):
 def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(FarspanError, match=r"farspan\[tracking\]"):
-        TensorBoard(tmp_path)
+        open_metrics(MetricsConfig(tensorboard=True), tmp_path, 0)
+
+
+def test_only_one_rank_writes(tmp_path):
+    places = open_metrics(MetricsConfig(), tmp_path / "run", 0, rank=1)
+    places.write(RECORD)
+    places.close()
+    assert not list(tmp_path.iterdir())
+    assert show(False, 1, [RECORD], quiet=True) == ""
