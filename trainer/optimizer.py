@@ -1,22 +1,28 @@
-"""AdamW, its parameter groups, and the learning rate as a function of the step."""
+"""Optimisers and their parameter groups."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
 
 from corpora.errors import FarspanError
+from trainer.adafactor import Adafactor
+from trainer.schedule import learning_rate_factor as learning_rate_factor
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """Adam with decoupled weight decay; without decay it is Adam. Defaults: BART-LS, appendix A.
+    """What turns gradients into updates. Defaults: BART-LS, appendix A.
 
     Attributes:
+        name: ``adamw``; ``adam``, which adds the decay to the gradient; or ``adafactor``, whose steps are relative to
+            the size of a parameter, ``min(learning_rate, 1 / sqrt(step))`` of it: T5's constant 1e-2 and no warm-up
+            give T5's schedule.
         learning_rate: at the end of the warm-up.
-        betas, eps: of Adam.
+        betas, eps: of Adam and AdamW.
         weight_decay: on matrices and tables; never on norms and biases.
         clip_norm: the gradient's global norm is cut to this; 0 for never.
 
@@ -24,6 +30,7 @@ class OptimizerConfig:
         FarspanError: values with which nothing is learnt.
     """
 
+    name: Literal["adamw", "adam", "adafactor"] = "adamw"
     learning_rate: float = 1e-4
     betas: tuple[float, float] = (0.9, 0.98)
     eps: float = 1e-6
@@ -42,47 +49,14 @@ class OptimizerConfig:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScheduleConfig:
-    """Linear warm-up, then polynomial decay over the rest of the run.
-
-    Attributes:
-        warmup_steps: steps until the full learning rate.
-        power: of the decay; 1 is linear.
-        end: the last learning rate as a share of the full one.
-
-    Raises:
-        FarspanError: negative values, an end outside [0, 1].
-    """
-
-    warmup_steps: int = 500
-    power: float = 1.0
-    end: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.warmup_steps < 0 or self.power < 0 or not 0 <= self.end <= 1:
-            raise FarspanError(
-                f"schedule: warmup_steps {self.warmup_steps} and power {self.power} must be at least 0, "
-                f"end {self.end} in [0, 1]"
-            )
-
-
-def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
-    """The share of the full learning rate with which update ``step`` (counted from 0) of ``steps`` is made.
-
-    Update ``warmup_steps - 1`` has the full rate; the update after the last one would have ``end``.
-    """
-    if step < schedule.warmup_steps:
-        return (step + 1) / schedule.warmup_steps
-    left = max(steps - step, 0) / max(steps - schedule.warmup_steps, 1)
-    return schedule.end + (1.0 - schedule.end) * left**schedule.power
-
-
-def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over two groups: matrices and tables with decay, norms and biases without."""
+def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """The optimiser over two groups: matrices and tables with decay, norms and biases without."""
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+    if config.name == "adafactor":
+        return Adafactor(groups, lr=config.learning_rate)
+    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
+    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)

@@ -15,9 +15,10 @@ from trainer.data import DataConfig, SourceConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
-from trainer.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.optimizer import OptimizerConfig
 from trainer.parallel import ParallelConfig
 from trainer.prefetch import LoadingConfig
+from trainer.schedule import ScheduleConfig
 from trainer.settings import override, parse
 from trainer.stages import Stage, StageConfig
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from corpora.errors import FarspanError
 from trainer.data import DataConfig
 from trainer.model.config import AnyPattern
-from trainer.optimizer import ScheduleConfig
+from trainer.schedule import ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,9 @@ from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned
-from trainer.optimizer import OptimizerConfig, ScheduleConfig
+from trainer.optimizer import OptimizerConfig
 from trainer.recipe import Recipe, RunConfig
+from trainer.schedule import ScheduleConfig
 
 SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
 
@@ -25,7 +26,8 @@ class ToySource:
 
     def __init__(self, size: int = 50, encoder_only: bool = False, fingerprint: str = "toy") -> None:
         self.size, self.encoder_only = size, encoder_only
-        self.fingerprint, self.special, self.tokenizer_fingerprint = fingerprint, SPECIAL, "toy tokenizer"
+        self.fingerprint, self.special = fingerprint, SPECIAL
+        self.tokenizer_fingerprint, self.tokenizer_size = "toy tokenizer", 24
 
     def __len__(self) -> int:
         return self.size

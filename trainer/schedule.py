@@ -1,0 +1,68 @@
+"""The learning rate as a function of the step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """Linear warm-up to the full learning rate, then one of four ways on.
+
+    Attributes:
+        shape: ``polynomial`` and ``cosine`` fall until the last step; ``inverse_sqrt`` falls with
+            ``sqrt(warmup_steps / step)``, whatever the length of the run (Vaswani et al. 2017, section 5.3);
+            ``constant`` stays.
+        warmup_steps: steps until the full learning rate.
+        power: of the polynomial; 1 is linear.
+        end: the last learning rate as a share of the full one, of ``polynomial`` and ``cosine``.
+
+    Raises:
+        FarspanError: negative values, an end outside [0, 1], a value that the shape takes no notice of, an inverse
+            square root without warm-up.
+    """
+
+    shape: Literal["polynomial", "inverse_sqrt", "constant", "cosine"] = "polynomial"
+    warmup_steps: int = 500
+    power: float = 1.0
+    end: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.warmup_steps < 0 or self.power < 0 or not 0 <= self.end <= 1:
+            raise FarspanError(
+                f"schedule: warmup_steps {self.warmup_steps} and power {self.power} must be at least 0, "
+                f"end {self.end} in [0, 1]"
+            )
+        if self.power != 1 and self.shape != "polynomial":
+            raise FarspanError(f"schedule.power is {self.power}, but schedule.shape is {self.shape!r}; leave it out")
+        if self.end and self.shape in ("inverse_sqrt", "constant"):
+            raise FarspanError(f"schedule.end is {self.end}, but schedule.shape is {self.shape!r}; leave it out")
+        if self.shape == "inverse_sqrt" and not self.warmup_steps:
+            raise FarspanError(
+                "schedule.shape is 'inverse_sqrt' with warmup_steps 0, by which it scales; set them to at least 1"
+            )
+
+
+def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
+    """The share of the full learning rate with which update ``step`` (counted from 0) of ``steps`` is made.
+
+    Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; where the shape has an end, the update after
+    the last one would have it.
+    """
+    warmup, end = schedule.warmup_steps, schedule.end
+    if step < warmup:
+        return (step + 1) / warmup
+    left = max(steps - step, 0) / max(steps - warmup, 1)  # 1 down to 0
+    match schedule.shape:
+        case "polynomial":
+            return end + (1 - end) * left**schedule.power
+        case "cosine":
+            return end + (1 - end) * (1 - math.cos(math.pi * left)) / 2
+        case "inverse_sqrt":
+            return math.sqrt(warmup / step)
+        case "constant":
+            return 1.0
