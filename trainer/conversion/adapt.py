@@ -7,6 +7,7 @@ the same logits. Learned global tokens cannot be silent from the start: see ``ad
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -50,9 +51,12 @@ def adapt(
     """
     if found := differences(config, target, _ADAPTABLE):
         lines = [f"  model.{field}: the model has {ours!r}, the target {theirs!r}" for field, ours, theirs in found]
+        cures = [f"--set model.{field}={_as_toml(ours)}" for field, ours, _ in found if ours is not None]
         raise FarspanError(
-            "the model cannot become the target:\n" + "\n".join(lines) + "\nset these fields of the target to what the "
-            "model has (--set model.FIELD=VALUE), or convert another model"
+            "the model cannot become the target:\n"
+            + "\n".join(lines)
+            + "\ngive the target what the model has, here and "
+            f"when it is trained ({' '.join(cures)}), or convert another model"
         )
     drawn = build_model(target, vocabulary.size, seed).state_dict()
     sources = {name: _source(name, state) for name in drawn}
@@ -64,8 +68,13 @@ def adapt(
     adapted = {name: _begun(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
     if "encoder.extra" in adapted and "encoder.extra" not in state:
         count = len(adapted["encoder.extra"])
-        adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary.special, seed)
+        adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary, seed)
     return adapted
+
+
+def _as_toml(value: Any) -> str:
+    """As ``--set`` takes it from a shell."""
+    return str(value).lower() if isinstance(value, bool) else str(value).replace(" ", "")
 
 
 def _source(name: str, state: Mapping[str, Tensor]) -> str | None:

@@ -20,18 +20,18 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from objectives.special_tokens import SpecialTokens
+from trainer.conversion.vocabulary import Vocabulary
 
 
-def sample_globals(table: Tensor, count: int, special: SpecialTokens, seed: int) -> Tensor:
-    """Rows of the token table, without replacement and without those of special tokens.
+def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int) -> Tensor:
+    """Rows of the token table, without replacement: the tokenizer's own, without those of special tokens.
 
     A row's place in the draw depends on its id and the seed alone, so more tokens begin with those that fewer have.
 
     Args:
         table: ``(V, d)``.
         count: G.
-        special: ids whose rows stand for no word.
+        vocabulary: of the table; rows behind the tokenizer's ids may never have been trained.
         seed: of the draw.
 
     Returns:
@@ -40,8 +40,8 @@ def sample_globals(table: Tensor, count: int, special: SpecialTokens, seed: int)
     Raises:
         FarspanError: fewer rows than ``count``.
     """
-    left_out = set(special.ids.values())
-    rows = [row for row in range(len(table)) if row not in left_out]
+    special = set(vocabulary.special.ids.values())
+    rows = [row for row in range(vocabulary.tokenizer_size) if row not in special]
     if count > len(rows):
         raise FarspanError(
             f"model.encoder.attention.global_tokens is {count}, but the token table has {len(rows)} rows of words to "

@@ -73,8 +73,8 @@ def exportable_family(config: ModelConfig) -> ExportableFamily:
             else f"the attention pattern {pattern!r}"
         )
         raise FarspanError(
-            f"the model has {what}, for which there is no class at Hugging Face; encoder-decoders without pooling and "
-            f"with one of the patterns {', '.join(_BY_PATTERN)} can be exported"
+            f"the model has {what}; only encoder-decoders without pooling and with one of the patterns "
+            f"{', '.join(_BY_PATTERN)} are written as models of Hugging Face; keep it as farspan's"
         )
     return _BY_PATTERN[pattern]
 

@@ -10,12 +10,10 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import tokenizers
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -23,10 +21,11 @@ from corpora.errors import FarspanError
 from corpora.files import temporary_name
 from corpora.tokenizers import load_tokenizer
 from objectives.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
-from trainer.conversion.families import exportable_family, exported_config, family_of
+from trainer.conversion.families import Family, exportable_family, exported_config, family_of
 from trainer.conversion.model_folder import Model
 from trainer.conversion.names import load_state, save_state, state_shapes
 from trainer.conversion.vocabulary import Vocabulary
+from trainer.model.config import ModelConfig
 
 _ROLES = {PAD: "pad_token_id", BEGIN: "bos_token_id", END: "eos_token_id"}
 _TOKENIZER_FILES = (
@@ -58,11 +57,11 @@ def read_hugging_face(path: Path) -> Model:
     Raises:
         FarspanError: a model of another kind, or files that are missing, damaged or do not belong together.
     """
-    values = _read_config(path)
     try:
+        values = _read_config(path)
         family = family_of(values["model_type"])
         stored, digest = _read_weights(path)
-        config = family.read_config(values | {"tie_word_embeddings": _tied(values, stored)})
+        config = _model_config(family, values | {"tie_word_embeddings": _tied(values, stored)})
         names = family.name_map(config)
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
         vocabulary, files = _read_vocabulary(path, values)
@@ -105,13 +104,20 @@ def _read_config(path: Path) -> dict[str, Any]:
         values = json.loads((path / "config.json").read_bytes())
         kind = values["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FarspanError(f"{path}: config.json cannot be read ({error}); {_CURE}") from None
+        raise FarspanError(f"config.json cannot be read ({error}); {_CURE}") from None
     family_of(kind)
     try:
         return CONFIG_MAPPING[kind].from_dict(values).to_dict()  # with every field that the file leaves out
     except Exception as error:  # whatever a wrong value makes the library raise
         reason = " ".join(str(error).split())
-        raise FarspanError(f"{path}: config.json describes no {kind} model ({reason}); {_CURE}") from None
+        raise FarspanError(f"config.json describes no {kind} model ({reason}); {_CURE}") from None
+
+
+def _model_config(family: Family, values: Mapping[str, Any]) -> ModelConfig:
+    try:
+        return family.read_config({name: value for name, value in values.items() if value is not None})
+    except KeyError as error:  # Hugging Face lets fields be null that a model cannot do without
+        raise FarspanError(f"config.json: {error.args[0]} is null; {_CURE}") from None
 
 
 def _read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
@@ -122,7 +128,7 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
             files = [name]
         elif index.is_file():
             try:
-                files = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+                files = sorted({str(file) for file in json.loads(index.read_bytes())["weight_map"].values()})
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise FarspanError(f"{index.name} cannot be read ({error}); {_CURE}") from None
         else:
@@ -136,16 +142,24 @@ def _load_files(path: Path, files: list[str]) -> dict[str, Tensor]:
     for name in files:
         if Path(name).name != name or not (path / name).is_file():
             raise FarspanError(f"the weights' index names {name!r}, which is not in the folder; {_CURE}")
-        try:
-            if name.endswith(".safetensors"):
-                stored |= load_file(path / name)
-            else:
-                stored |= torch.load(path / name, map_location="cpu", weights_only=True)
-        except (SafetensorError, UnpicklingError, RuntimeError, EOFError, TypeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise FarspanError(f"{name} is damaged or holds more than tensors ({reason}); download it again") from None
+        stored |= _load_file(path / name)
     # the oldest files call the weight and bias of a norm gamma and beta
     return {name.replace(".gamma", ".weight").replace(".beta", ".bias"): tensor for name, tensor in stored.items()}
+
+
+def _load_file(file: Path) -> dict[str, Tensor]:
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        stored = torch.load(file, map_location="cpu", weights_only=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever wrong bytes make the readers raise
+        reason = str(error).partition("\n")[0]
+        raise FarspanError(f"{file.name} is damaged or holds more than tensors ({reason}); download it again") from None
+    if not isinstance(stored, dict) or not all(isinstance(x, Tensor) for x in stored.values()):
+        raise FarspanError(f"{file.name} holds something else than named tensors; {_CURE}")
+    return stored
 
 
 def _digest(path: Path, files: list[str]) -> str:

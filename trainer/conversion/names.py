@@ -63,7 +63,8 @@ def load_state(
         ignored: patterns of stored names that carry nothing.
 
     Raises:
-        FarspanError: tensors that are missing, that nothing here reads, or of another shape; all of them are listed.
+        FarspanError: tensors that are missing, that nothing here reads, of another shape, of integers (quantised
+            ones mean nothing without their scales) or not finite; all of them are listed.
     """
     read = {name for tensors in name_map.values() for name in (*tensors.names, tensors.add_row) if name}
     carried = {name for name in stored if not any(fnmatchcase(name, pattern) for pattern in ignored)}
@@ -73,6 +74,11 @@ def load_state(
         f"not zero: {name}"
         for name in sorted(stored)
         if any(fnmatchcase(name, pattern) for pattern in ZEROS) and bool(stored[name].any())
+    ]
+    faults += [
+        f"of type {stored[name].dtype}: {name}"
+        for name in sorted(read & stored.keys())
+        if not stored[name].is_floating_point()
     ]
     state = {}
     for ours, tensors in name_map.items():
@@ -87,6 +93,8 @@ def load_state(
         if shapes is not None and state[ours].shape != shapes[ours]:
             found = ", ".join(f"{name} {tuple(stored[name].shape)}" for name in tensors.names)
             faults.append(f"shape: {found} makes {ours} {tuple(state[ours].shape)}, not {tuple(shapes[ours])}")
+        if not state[ours].isfinite().all():
+            faults.append(f"not finite: {', '.join(filter(None, (*tensors.names, tensors.add_row)))}")
     if faults:
         raise FarspanError(
             "the weights do not fit the configuration beside them:\n  " + "\n  ".join(faults) + "\n"

@@ -129,6 +129,15 @@ def test_every_difference_that_is_no_adaptation_is_listed():
     assert "  model.heads.count: the model has 4, the target 2" in lines
     assert "  model.norm.eps: the model has 1e-05, the target 1e-06" in lines
     assert not any("dropout" in line for line in lines)
+    assert "--set model.heads.count=4 --set model.heads.width=4 --set model.norm.eps=1e-05" in lines[-1]
+
+
+def test_the_waves_of_pegasus_stay_what_they_are_until_told():
+    """PEGASUS-X of Hugging Face has other waves: to take them would change what every layer has learned."""
+    config = tiny_config(EncoderConfig(layers=2, positions=Sinusoidal("pegasus"), attention=Full()))
+    target = long_config(config, Staggered(SHORT, 3), positions=Sinusoidal("pegasus_x"))
+    with pytest.raises(FarspanError, match=r"--set model\.encoder\.positions\.variant=pegasus\)"):
+        adapt(tiny_model(config).state, config, target, tiny_model(config).vocabulary)
 
 
 def test_nothing_learned_is_thrown_away():

@@ -10,6 +10,7 @@ import torch
 from corpora.errors import FarspanError
 from objectives.special_tokens import SpecialTokens
 from trainer.conversion.adapt_globals import sample_globals
+from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.attention import HeadsConfig, attend
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
@@ -19,7 +20,7 @@ from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Sinusoidal
 
 VOCAB, EXTRA, SIZE = 31, 4, 12
-SPECIAL = SpecialTokens({"<pad>": 0, "<bos>": 2, "<eos>": 1}, VOCAB)
+KNOWN = Vocabulary(SpecialTokens({"<pad>": 0, "<bos>": 2, "<eos>": 1}, VOCAB), tokenizer_size=VOCAB)
 TABLE = torch.randn(VOCAB, 8, generator=torch.Generator().manual_seed(0))
 SHORT = ModelConfig(
     width=16,
@@ -45,18 +46,26 @@ class OutOfSight(Staggered):
 
 
 def test_rows_of_words_are_drawn_by_id_and_seed():
-    drawn = sample_globals(TABLE, 12, SPECIAL, seed=3)
+    drawn = sample_globals(TABLE, 12, KNOWN, seed=3)
     rows = [int((row == TABLE).all(1).nonzero()) for row in drawn]
     assert len(set(rows)) == 12
-    assert not set(rows) & set(SPECIAL.ids.values())
-    assert torch.equal(sample_globals(TABLE, 5, SPECIAL, seed=3), drawn[:5])
-    assert not torch.equal(sample_globals(TABLE, 12, SPECIAL, seed=4), drawn)
-    assert len(sample_globals(TABLE, VOCAB - 3, SPECIAL, seed=0)) == VOCAB - 3
+    assert not set(rows) & set(KNOWN.special.ids.values())
+    assert torch.equal(sample_globals(TABLE, 5, KNOWN, seed=3), drawn[:5])
+    assert not torch.equal(sample_globals(TABLE, 12, KNOWN, seed=4), drawn)
+    assert len(sample_globals(TABLE, VOCAB - 3, KNOWN, seed=0)) == VOCAB - 3
+
+
+def test_rows_that_no_token_has_are_never_drawn():
+    padded = replace(KNOWN, tokenizer_size=20)  # a table is often wider than its tokenizer
+    drawn = sample_globals(TABLE, 17, padded, seed=3)
+    assert {int((row == TABLE).all(1).nonzero()) for row in drawn} == set(range(3, 20))
+    with pytest.raises(FarspanError, match="global_tokens is 18, but the token table has 17 rows"):
+        sample_globals(TABLE, 18, padded, seed=3)
 
 
 def test_more_tokens_than_words_are_refused():
     with pytest.raises(FarspanError, match="global_tokens is 29, but the token table has 28 rows"):
-        sample_globals(TABLE, 29, SPECIAL, seed=0)
+        sample_globals(TABLE, 29, KNOWN, seed=0)
 
 
 def adapted(pattern: Staggered):
@@ -66,7 +75,7 @@ def adapted(pattern: Staggered):
     state = {name: x + 0.1 * torch.randn_like(x) for name, x in short.state_dict().items()}
     short.load_state_dict(state)
     long = make_model(replace(SHORT, encoder=replace(SHORT.encoder, attention=pattern)), VOCAB).eval()
-    state["encoder.extra"] = sample_globals(state["tokens.weight"], EXTRA, SPECIAL, seed=0)
+    state["encoder.extra"] = sample_globals(state["tokens.weight"], EXTRA, KNOWN, seed=0)
     for name in long.state_dict().keys() - state.keys():
         state[name] = state[name.replace(".norm.extra.", ".norm.").replace(".norm.tokens.", ".norm.")]
     long.load_state_dict({name: state[name] for name in long.state_dict()})

@@ -75,12 +75,26 @@ class Stranger:
         ("config.json", json.dumps({"model_type": "bart", **SIZES, "d_model": "x"}).encode(), "describes no bart"),
         ("config.json", json.dumps({"model_type": "bart", **SIZES, "encoder_layers": 1}).encode(), "unexpected: model"),
         ("config.json", json.dumps({"model_type": "bart", **SIZES, "vocab_size": 9}).encode(), "tokenizer beside it"),
+        ("config.json", json.dumps({"model_type": "bart", **SIZES, "dropout": None}).encode(), "dropout is null"),
     ],
 )
 def test_a_damaged_folder_is_refused(bart, name, content, message):
     _, folder = bart
     (folder / name).write_bytes(content)
-    with pytest.raises(FarspanError, match=message):
+    with pytest.raises(FarspanError, match=message) as raised:
+        read_hugging_face(folder)
+    assert str(raised.value).count(str(folder)) == 1
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"", b"\x80\x02.", {"model.shared.weight": 3}, [torch.ones(2)]])
+def test_older_files_of_anything_else_are_refused(bart, content):
+    _, folder = bart
+    (folder / "model.safetensors").unlink()
+    if isinstance(content, bytes):
+        (folder / "pytorch_model.bin").write_bytes(content)
+    else:
+        torch.save(content, folder / "pytorch_model.bin")
+    with pytest.raises(FarspanError, match=r"pytorch_model.bin (is damaged or holds more|holds something else) than"):
         read_hugging_face(folder)
 
 
@@ -95,9 +109,10 @@ def test_no_object_is_unpickled(bart):
 def test_an_index_cannot_name_a_file_elsewhere(bart):
     _, folder = bart
     (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"x": "../model.safetensors"}}')
-    with pytest.raises(FarspanError, match="not in the folder"):
-        read_hugging_face(folder)
+    for stranger in ('"../model.safetensors"', "3", "null"):
+        (folder / "model.safetensors.index.json").write_text(f'{{"weight_map": {{"x": {stranger}}}}}')
+        with pytest.raises(FarspanError, match="not in the folder"):
+            read_hugging_face(folder)
 
 
 def exportable():

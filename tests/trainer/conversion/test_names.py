@@ -45,6 +45,17 @@ def test_everything_wrong_is_listed_at_once():
     assert "  shape: places (9, 3) makes positions (7, 3), not (3, 3)" in lines
 
 
+def test_numbers_that_are_no_weights_are_listed():
+    theirs = {**stored(), "k": torch.ones(2, 3, dtype=torch.int8)}
+    theirs["places"][3, 1], theirs["types"][0, 0] = torch.nan, torch.inf
+    with pytest.raises(FarspanError) as raised:
+        load_state(NAMES, theirs, SHAPES)
+    lines = str(raised.value).splitlines()
+    assert "  of type torch.int8: k" in lines
+    assert "  not finite: places" in lines
+    assert "  not finite: rows, types" in lines
+
+
 def test_parts_that_cannot_be_joined_are_named():
     with pytest.raises(FarspanError, match=r"cannot be joined into qkv: q \(2, 3\), k \(2, 5\), v \(2, 3\)"):
         load_state(NAMES, {**stored(), "k": torch.zeros(2, 5)})
