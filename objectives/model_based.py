@@ -191,13 +191,33 @@ class ModelBased:
             FarspanError: no scorer, or losses that are not finite.
         """
         scorer = self._scorer
-        means = self.mean_span_lengths
-        candidates = Span(density=self.candidate_density, mean_span_lengths=means).mask(batch, key)
-        shown = render_labels(batch, candidates, scorer.special, _known(scorer.special), mask=MASK)
+        candidates = self.candidates(batch, key)
+        shown = self.show(batch, candidates, scorer.special)
         assert shown.labels is not None
         losses = scorer.losses(shown.source_ids, shown.source_lengths, shown.labels)
-        # Labels stand in the order of the text, hence of the spans.
-        scores = span_losses(losses[shown.labels != IGNORED], candidates.span_lengths, self.aggregation)
+        return self.choose(batch, candidates, losses[shown.labels != IGNORED])
+
+    def candidates(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Draw spans of n rows, more than will stay hidden; all are flagged as hidden."""
+        return Span(density=self.candidate_density, mean_span_lengths=self.mean_span_lengths).mask(batch, key)
+
+    def show(
+        self, batch: SequenceBatch, candidates: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
+    ) -> Examples:
+        """What a masked language model that knows ``special`` sees, and is asked: every token of every candidate."""
+        return render_labels(batch, candidates, special, _known(special), mask=MASK, segment_ids=segment_ids)
+
+    def choose(self, batch: SequenceBatch, candidates: MaskBatch, losses: np.ndarray) -> MaskBatch:
+        """Hide the hardest candidates.
+
+        Args:
+            losses: ``(tokens,)`` float, of the tokens of all candidates as they stand in the text, row by row.
+
+        Raises:
+            FarspanError: losses that are not finite.
+        """
+        # Tokens stand in the order of the text, hence of the spans.
+        scores = span_losses(losses, candidates.span_lengths, self.aggregation)
         if not np.isfinite(scores.values).all():
             row = int(np.searchsorted(scores.offsets, np.flatnonzero(~np.isfinite(scores.values))[0], "right")) - 1
             raise FarspanError(
