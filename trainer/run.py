@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,11 +11,12 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from trainer.checkpoint import load_newest, save_checkpoint
+from trainer.checkpoint import Checkpoints
 from trainer.conversion.convert import initial_model
 from trainer.conversion.model_folder import weights_sha256
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.data import Loader, Source
+from trainer.distributed import Ranks
 from trainer.interruption import Interruption
 from trainer.loop import Trainer
 from trainer.masked_corpus import open_source
@@ -77,13 +78,18 @@ def train(
     vocabulary = vocabulary_of(source)
 
     display = Display(run.steps, recipe.metrics.log_every, console)
-    checkpoints = directory / "checkpoints"
-    found = load_newest(checkpoints, identity, display.say)
-    if found:
-        trainer.restore(found.step, found.model, found.optimizer)
-        display.say(f"going on after step {found.step} from {found.path}")
-    last = min(until or run.steps, run.steps)
-    with closing(open_metrics(recipe.metrics, directory, trainer.step)) as metrics, Interruption() as stop, display:
+    last, ranks = min(until or run.steps, run.steps), Ranks.alone(device)
+    with ExitStack() as stack:
+        checkpoints = stack.enter_context(
+            Checkpoints(directory / "checkpoints", recipe.checkpoint, ranks, identity, vocabulary, display.say)
+        )
+        found = checkpoints.restore(trainer.model, trainer.optimizer)
+        if found is not None:
+            trainer.step = found
+            display.say(f"going on after step {found}")
+        metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step)))
+        stop = stack.enter_context(Interruption())
+        stack.enter_context(display)
         while trainer.step < last and not stop.asked:
             record = trainer.update()
             metrics.write(record)
@@ -94,9 +100,9 @@ def train(
                 metrics.write({"step": step, "held_out_loss": loss})
                 display.say(f"step {step}  held-out loss {loss:.4f}")
             if ending or stop.asked or step % recipe.checkpoint.every == 0:
-                samples, kept = step * run.batch_size, recipe.checkpoint.keep
-                path = save_checkpoint(checkpoints, step, samples, identity, trainer.states(), kept, vocabulary)
+                path = checkpoints.save(step, step * run.batch_size, trainer.model, trainer.optimizer)
                 if stop.asked:
+                    checkpoints.finish()
                     display.say(f"stopped by {stop.asked} after step {step}; the same command goes on from {path}")
     return Outcome(trainer.step, trainer.step == run.steps)
 

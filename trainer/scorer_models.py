@@ -68,7 +68,7 @@ def _found_run(path: str) -> FoundModel:
         raise FarspanError(
             f"scorer {path}: the run's special tokens hold no {MASK}; give one of an objective that masks tokens"
         )
-    identity = [trained.weights_facts["sha256"], asdict(trained.config), trained.tokenizer_fingerprint]
+    identity = [trained.weights_sha256, asdict(trained.config), trained.tokenizer_fingerprint]
     return FoundModel(
         path,
         sha256(json.dumps([*identity, dict(trained.special.ids)], sort_keys=True).encode()).hexdigest(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,11 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from objectives.special_tokens import BEGIN, END, SpecialTokens
-from trainer.checkpoint import MANIFEST, DamagedError, check_file, load_state, newest_first, read_manifest
+from trainer.checkpoint_files import MANIFEST, MODEL, DamagedError, check_file, newest_first, read_manifest
 from trainer.data import Source
 from trainer.model.config import ModelConfig
 from trainer.settings import parse
-
-_WEIGHTS = "model.pt"
+from trainer.state import Tensors, load_tensors
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,33 @@ class TrainedModel:
         config: of the model.
         tokenizer_fingerprint: of the tokenizer whose ids it knows.
         special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where texts stood between them.
-        weights_facts: bytes and sha256 of the weights' file.
+        weights_files: name -> bytes and sha256 of the files that the weights lie in.
     """
 
     path: Path
     config: ModelConfig
     tokenizer_fingerprint: str
     special: SpecialTokens
-    weights_facts: Mapping[str, Any]
+    weights_files: Mapping[str, Mapping[str, Any]]
 
-    def weights(self) -> dict[str, Any]:
-        """The state dictionary, on the CPU.
+    @property
+    def weights_sha256(self) -> str:
+        """Of the files' hashes, in the order of their names."""
+        digests = [self.weights_files[name]["sha256"] for name in sorted(self.weights_files)]
+        return sha256("".join(digests).encode()).hexdigest()
+
+    def weights(self) -> Tensors:
+        """The state dictionary, on the CPU, whole however many processes trained it.
 
         Raises:
-            FarspanError: the file is damaged or holds more than tensors.
+            FarspanError: a file is damaged or holds something else than tensors.
         """
         try:
-            check_file(self.path / _WEIGHTS, self.weights_facts)
+            for name, facts in self.weights_files.items():
+                check_file(self.path / name, facts)
         except DamagedError as error:
             raise FarspanError(f"{self.path} is damaged ({error}); name another checkpoint of its run") from None
-        return load_state(self.path / _WEIGHTS)
+        return load_tensors(self.path / MODEL)
 
 
 def vocabulary_of(source: Source) -> dict[str, Any]:
@@ -96,7 +103,7 @@ def find_trained(path: Path) -> TrainedModel:
             parse(ModelConfig, _given(manifest["identity"]["model"]), str(checkpoint / MANIFEST), "identity.model"),
             vocabulary["tokenizer_fingerprint"],
             SpecialTokens(known, vocabulary["size"]),
-            manifest["files"][_WEIGHTS],
+            {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
         )
     raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
 

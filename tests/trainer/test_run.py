@@ -17,6 +17,7 @@ from trainer.__main__ import main
 from trainer.model.config import ModelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
+from trainer.state import load_tensors
 
 
 def run(recipe, **options):
@@ -36,8 +37,8 @@ def losses(metrics):
 
 
 def weights(recipe):
-    newest = max((Path(recipe.run.directory) / "checkpoints").iterdir())
-    return torch.load(newest / "model.pt", weights_only=True)
+    newest = max((Path(recipe.run.directory) / "checkpoints").glob("step-*"))
+    return load_tensors(newest / "model")
 
 
 def test_sixty_steps_are_thirty_and_thirty(tmp_path):
@@ -63,7 +64,7 @@ def test_a_damaged_checkpoint_costs_steps_not_the_run(tmp_path):
     recipe = toy_recipe(tmp_path, steps=20, checkpoint_every=5, log_every=100)
     whole = run(recipe)[2]
     for step in (20, 15):
-        path = tmp_path / f"checkpoints/step-000000{step}/model.pt"
+        (path,) = (tmp_path / f"checkpoints/step-000000{step}/model").iterdir()
         path.write_bytes(path.read_bytes()[:-1])
     _, said, again = run(recipe)
     assert said.count("is damaged") == 2

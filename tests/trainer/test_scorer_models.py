@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
@@ -28,6 +27,7 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.positions import Learned
 from trainer.run import train
 from trainer.scoring import load_scorer
+from trainer.state import load_tensors
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,7 @@ def test_a_trained_encoder_scores(tmp_path, framed, inside):
     assert scorer.room == (22 if framed else 24)
     rows = masked_rows(scorer.special, [0, 1, 22, 24, 25, 70], 24)
     model = MaskedLM(recipe.model, 25)
-    state = torch.load(tmp_path / "checkpoints/step-00000002/model.pt", weights_only=True)
-    model.load_state_dict(state)
+    model.load_state_dict(load_tensors(tmp_path / "checkpoints/step-00000002/model"))
     model.eval()
     expected = plain_losses(lambda ids: model.logits(model.encode(ids)), scorer.special, scorer.room, *rows)
     np.testing.assert_allclose(scorer.losses(*rows), expected, rtol=1e-4, atol=1e-4)
@@ -116,10 +115,10 @@ def test_the_newest_readable_checkpoint_is_taken_and_damaged_weights_are_refused
     assert newest == scorer_of(second).fingerprint
     (second / "checkpoint.json").write_text("{")
     assert scorer_of(tmp_path).fingerprint == scorer_of(first).fingerprint != newest
-    weights = (first / "model.pt").read_bytes()
-    (first / "model.pt").write_bytes(weights[:-1])
+    (weights,) = (first / "model").iterdir()
+    weights.write_bytes(weights.read_bytes()[:-1])
     scorer = scorer_of(tmp_path)
-    with pytest.raises(FarspanError, match=r"step-00000001 is damaged \(model.pt has"):
+    with pytest.raises(FarspanError, match=r"step-00000001 is damaged \(shard-.* has"):
         scorer.losses(*masked_rows(scorer.special, [9], 24))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles, temporary_name, write_bytes
-from trainer.checkpoint import DamagedError, check_file
+from trainer.checkpoint_files import DamagedError, check_file
 from trainer.conversion.differences import given
 from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary

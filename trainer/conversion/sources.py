@@ -6,7 +6,7 @@ from pathlib import Path
 
 from corpora.errors import FarspanError
 from objectives.special_tokens import END, SpecialTokens
-from trainer.checkpoint import read_manifest
+from trainer.checkpoint_files import read_manifest
 from trainer.conversion.hugging_face import is_hugging_face_folder, read_hugging_face
 from trainer.conversion.model_folder import Model, is_model_folder, read_model_folder
 from trainer.conversion.vocabulary import Vocabulary
@@ -41,7 +41,7 @@ def _read_run(path: Path) -> Model:
         "kind": "farspan.checkpoint",
         "name": trained.path.name,
         "step": manifest["step"],
-        "weights_sha256": trained.weights_facts["sha256"],
+        "weights_sha256": trained.weights_sha256,
     }
     vocabulary = Vocabulary.of(special, trained.tokenizer_fingerprint, start)
     return Model(trained.config, vocabulary, trained.weights(), parent=parent)

@@ -1,0 +1,163 @@
+"""The state of a model and its optimiser as named tensors, whole or shared out over ranks, and the files they lie in.
+
+Tensors travel through ``torch.distributed.checkpoint`` in its safetensors form: every rank writes what it alone holds
+(or its share of what all hold), every rank reads what it needs, whoever wrote it. Nothing in the files is ever
+executed. What is no tensor (learning rates, betas) comes from the recipe and is not stored.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+from corpora.errors import FarspanError
+
+Tensors = dict[str, Tensor]
+
+warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process alone is no mistake
+
+
+def model_tensors(model: nn.Module) -> Tensors:
+    """Weights and buffers by name, as the bare model names them; the model may be wrapped (DDP) or sharded (FSDP2)."""
+    return cast(Tensors, get_model_state_dict(model))
+
+
+def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> Tensors:
+    """``<parameter>.<quantity>`` -> tensor; none before the optimiser's first step."""
+    if not optimizer.state:  # asking PyTorch would make a step of nothing, which counts as one
+        return {}
+    return _flat(_state_of(model, optimizer)["state"])
+
+
+def restore_optimizer(model: nn.Module, optimizer: Optimizer, folder: Path, group: ProcessGroup | None) -> None:
+    """Give a new optimiser the state that ``folder`` holds.
+
+    Raises:
+        FarspanError: it holds the state of another kind of optimiser or of other parameters.
+    """
+    stored = stored_tensors(folder)
+    if not stored:
+        return
+    found = _state_of(model, optimizer)  # of an optimiser without state, PyTorch makes one to be filled
+    read_tensors(folder, {name: value for name, value in _flat(found["state"]).items() if name in stored}, group)
+    # A parameter that never had a gradient has no state, in the run as in what is stored.
+    kept = {name: of for name, of in found["state"].items() if all(f"{name}.{key}" in stored for key in of)}
+    set_optimizer_state_dict(model, optimizer, {**found, "state": kept}, options=StateDictOptions(strict=False))
+
+
+def copied(tensors: Tensors) -> Tensors:
+    """A copy in CPU memory, which no later update changes; shared-out tensors stay shared out."""
+    with torch.no_grad():
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+def not_finite(tensors: Tensors) -> list[str]:
+    """Names of tensors of which this rank holds a NaN or an infinite value."""
+    local = {name: value.to_local() if isinstance(value, DTensor) else value for name, value in tensors.items()}
+    floating = {name: value for name, value in local.items() if value.is_floating_point() and value.numel()}
+    # The extremes of a tensor with a NaN are NaN. All are asked for before the first answer is waited for.
+    finite = [torch.stack(value.aminmax()).isfinite().all() for value in floating.values()]
+    return [name for name, good in zip(floating, finite, strict=True) if not good]
+
+
+def write_tensors(folder: Path, tensors: Tensors, group: ProcessGroup | None) -> None:
+    """Write ``shard-<rank>-*.safetensors`` into ``folder``, all ranks together; None for one process alone.
+
+    Raises:
+        OSError: a rank could not write; all ranks raise it.
+    """
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    try:
+        dcp.save(tensors, storage_writer=writer, process_group=group, no_dist=group is None)
+    except CheckpointException as error:
+        on_disk = all(isinstance(one, OSError) for one, _ in error.failures.values())
+        raise (OSError if on_disk else RuntimeError)(_reasons(error)) from error
+
+
+def shards_of(folder: Path, rank: int) -> list[Path]:
+    """The files that a rank has written there."""
+    return sorted(folder.glob(f"shard-{rank + 1:05d}-*.safetensors"))
+
+
+def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> None:
+    """Read every tensor of ``folder`` in place, however many processes wrote it and read it now.
+
+    Raises:
+        FarspanError: the files hold other tensors, or other shapes.
+    """
+    stored = stored_tensors(folder)
+    odd = sorted(stored.keys() ^ into.keys()) + [
+        f"{name} of shape {list(stored[name].shape)}, not {list(into[name].shape)}"
+        for name in sorted(stored.keys() & into.keys())
+        if stored[name].shape != into[name].shape
+    ]
+    if odd:
+        raise FarspanError(
+            f"{folder} does not fit what the recipe builds: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}; use "
+            "the farspan that wrote it"
+        )
+    try:
+        reader = HuggingFaceStorageReader(str(folder))
+        dcp.load(dict(into), storage_reader=reader, process_group=group, no_dist=group is None)
+    except CheckpointException as error:
+        raise FarspanError(f"{folder} cannot be read: {_reasons(error)}") from error
+
+
+def stored_tensors(folder: Path) -> Tensors:
+    """Name -> tensor without content (device ``meta``); none where there are no files.
+
+    Raises:
+        FarspanError: a file that is no safetensors file.
+    """
+    if not folder.is_dir():
+        return {}
+    try:
+        metadata = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FarspanError(f"{folder} holds no tensors that farspan wrote ({error}); restore it") from None
+    return {
+        name: torch.empty(tensor.size, dtype=tensor.properties.dtype, device="meta")  # type: ignore[union-attr]
+        for name, tensor in metadata.items()
+    }
+
+
+def load_tensors(folder: Path) -> Tensors:
+    """Every tensor of ``folder``, whole, on the CPU, by this process alone.
+
+    Raises:
+        FarspanError: a file that is no safetensors file.
+    """
+    tensors = {name: torch.empty_like(tensor, device="cpu") for name, tensor in stored_tensors(folder).items()}
+    read_tensors(folder, tensors, None)
+    return tensors
+
+
+def _flat(state: Mapping[str, Mapping[str, Any]]) -> Tensors:
+    return {f"{name}.{key}": value for name, of in state.items() for key, value in of.items()}
+
+
+def _state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    return cast(dict[str, Any], get_optimizer_state_dict(model, optimizer))
+
+
+def _reasons(error: CheckpointException) -> str:
+    """What went wrong on each rank, without the stacks."""
+    return "; ".join(sorted({f"{type(one).__name__}: {one}" for one, _ in error.failures.values()}))
