@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,7 +34,7 @@ class NormConfig:
         eps: added to the variance.
 
     Raises:
-        FarspanError: ``eps`` not above 0.
+        FarspanError: ``eps`` not above 0, or infinite.
     """
 
     placement: Literal["post", "pre"] = "post"
@@ -41,8 +42,8 @@ class NormConfig:
     eps: float = 1e-5
 
     def __post_init__(self) -> None:
-        if self.eps <= 0:
-            raise FarspanError(f"model.norm.eps is {self.eps}; it must be above 0 (BART's is 1e-5)")
+        if not 0 < self.eps < math.inf:
+            raise FarspanError(f"model.norm.eps is {self.eps}; it must be above 0 and finite (BART's is 1e-5)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +111,7 @@ class EncoderConfig:
 
     layers: int
     positions: Learned | Sinusoidal | Buckets | Rotary
-    attention: Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full = field(
-        default_factory=Block
-    )
+    attention: AnyPattern = field(default_factory=Block)
     pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
@@ -121,6 +120,11 @@ class EncoderConfig:
             raise FarspanError(
                 f"model.encoder.attention.size has {len(self.attention.sizes)} sizes, but model.encoder.layers is "
                 f"{self.layers}; give one size, or one for each layer"
+            )
+        if isinstance(self.attention, Staggered) and self.attention.shifted:
+            raise FarspanError(
+                "model.encoder.attention.shifted is true; every layer says that of itself: leave it out, and set "
+                "staggered = true for shifts in every other layer"
             )
         if self.pooling and self.pooling.layers > self.layers:
             raise FarspanError(
@@ -222,8 +226,8 @@ class ModelConfig:
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise FarspanError(f"model.{name} is {getattr(self, name)}; a probability in [0, 1) is needed")
-        if self.init_std <= 0:
-            raise FarspanError(f"model.init_std is {self.init_std}; it must be above 0 (BART's is 0.02)")
+        if not 0 < self.init_std < math.inf:
+            raise FarspanError(f"model.init_std is {self.init_std}; it must be above 0 and finite (BART's is 0.02)")
         self._check_positions()
 
     def _check_positions(self) -> None:

@@ -1,14 +1,21 @@
+"""What a configuration refuses; what a forward pass costs by formula."""
+
 from __future__ import annotations
+
+import math
 
 import pytest
 
 from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
 from trainer.model.flops import forward_flops
 from trainer.model.patterns.block import Block
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.window import Window
 from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned
+from trainer.model.positions import Learned, Sinusoidal
+from trainer.model.relative import Buckets
 
 ENCODER = EncoderConfig(layers=2, positions=Learned(8))
 
@@ -21,6 +28,15 @@ ENCODER = EncoderConfig(layers=2, positions=Learned(8))
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"attention_dropout": -0.1}, "model.attention_dropout"),
         ({"init_std": 0.0}, "model.init_std"),
+        ({"init_std": math.inf}, "model.init_std is inf"),
+        (
+            {"width": 9, "heads": HeadsConfig(count=3), "encoder": EncoderConfig(layers=1, positions=Sinusoidal())},
+            "model.encoder.positions are sinusoidal, half sines, half cosines, but model.width is 9",
+        ),
+        (
+            {"decoder": DecoderConfig(layers=1, positions=Learned(8), cross_attends_globals=True)},
+            "cross_attends_globals is set, but the encoder's pattern 'block' has no learned tokens",
+        ),
     ],
 )
 def test_bad_models_are_refused(options, said):
@@ -36,11 +52,32 @@ def test_bad_models_are_refused(options, said):
         )
 
 
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: HeadsConfig(count=0), "model.heads.count is 0"),
+        (lambda: HeadsConfig(count=2, width=0), "model.heads.width is 0"),
+        (lambda: FeedForwardConfig(width=0), "model.feed_forward.width is 0"),
+        (lambda: NormConfig(eps=0.0), "model.norm.eps is 0.0"),
+        (lambda: NormConfig(eps=math.nan), "model.norm.eps is nan"),
+    ],
+)
+def test_bad_parts_are_refused(make, said):
+    with pytest.raises(FarspanError, match=said):
+        make()
+
+
 def test_bad_stacks_are_refused():
     with pytest.raises(FarspanError, match=r"learned positions: count is 0"):
         EncoderConfig(layers=2, positions=Learned(0))
     with pytest.raises(FarspanError, match=r"pooling.layers is 4, but model.encoder.layers is 2"):
         EncoderConfig(layers=2, positions=Learned(8), pooling=Pooling())
+    with pytest.raises(FarspanError, match=r"pooling stands beside the pattern 'staggered'"):
+        EncoderConfig(layers=4, positions=Learned(8), attention=Staggered(), pooling=Pooling())
+    with pytest.raises(FarspanError, match=r"positions are relative, which the pattern 'window' does not know"):
+        EncoderConfig(layers=2, positions=Buckets(), attention=Window())
+    with pytest.raises(FarspanError, match=r"attention.shifted is true.*leave it out"):
+        EncoderConfig(layers=2, positions=Learned(8), attention=Staggered(shifted=True))
     with pytest.raises(FarspanError, match=r"model.decoder.layers is 0"):
         DecoderConfig(layers=0, positions=Learned(8))
 

@@ -2,19 +2,18 @@
 
 Learned biases cost a CPU its fast attention kernel, and the kernel that is left keeps every score, several times over.
 Here one chunk of queries after another meets its keys, small enough for a cache; the backward pass makes the scores
-again. All is computed in float32, or float64 where the inputs are. It is an operator, which a compiler takes as it is.
+again (``chunks.py``). It is an operator, which a compiler takes as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainer.model.context import Context
+from trainer.model.patterns.chunks import Inputs, sum_diagonals
 
 NOBODY = -2
 """The document of a key that no query sees."""
@@ -116,7 +115,7 @@ def banded_attention(
     Returns:
         ``(B, L, H, D)``; zeros where a query sees no key.
     """
-    inputs = _Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
+    inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     with torch.autocast(q.device.type, enabled=False):
         for chunk in inputs.chunks():
@@ -145,7 +144,7 @@ def banded_attention_backward(
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of q, k, v, near and far from that of the result, ``upstream``."""
-    inputs = _Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
+    inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
     length, sides, kind = inputs.length, inputs.sides, inputs.kind
     dq, dk, dv, dnear, dfar = (torch.zeros(x.shape, dtype=kind, device=q.device) for x in (q, k, v, near, far))
     dband = torch.zeros(len(near), inputs.size, inputs.size + 2 * inputs.radius, dtype=kind, device=q.device)
@@ -167,7 +166,7 @@ def banded_attention_backward(
             for number, start in enumerate(chunk.far_starts):
                 of_block = dscores[:, number * block : (number + 1) * block, width:]
                 dfar[:, start : start + sides] += of_block.sum(1)
-    dnear = _sum_diagonals(dband, near.shape[1])
+    dnear = sum_diagonals(dband, near.shape[1])
     return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dnear.to(near.dtype), dfar.to(far.dtype)
 
 
@@ -186,140 +185,3 @@ def _gradients(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
 
 
 banded_attention.register_autograd(_gradients, setup_context=_save)
-
-
-class _Chunk(NamedTuple):
-    """C queries of one row and the W + G keys that they meet.
-
-    Attributes:
-        row: of the batch.
-        queries, keys: places of the C and of the W.
-        q, k, v: ``(H, C, D)``, scaled, and ``(H, W + G, D)`` twice.
-        weights: ``(H, C, W + G)`` softmax of the scores; zeros where a query sees no key.
-        kept: ``(H, C, W + G)``, what dropout multiplies the weights by; None where there is none.
-        skipped: keys that the band would begin with, had the sequence begun earlier.
-        far_starts: for each block of queries, its first column of the far biases.
-    """
-
-    row: int
-    queries: slice
-    keys: slice
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    weights: Tensor
-    kept: Tensor | None
-    skipped: int
-    far_starts: list[int]
-
-    def dropped(self) -> Tensor:
-        """``(H, C, W + G)`` weights after dropout."""
-        return self.weights if self.kept is None else self.weights * self.kept
-
-
-class _Inputs(NamedTuple):
-    """Of ``banded_attention``."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    near: Tensor
-    far: Tensor
-    query_documents: Tensor | None
-    key_documents: Tensor | None
-    seed: Tensor | None
-    block: int
-    scale: float
-    dropout: float
-
-    @property
-    def length(self) -> int:
-        """L."""
-        return self.q.shape[1]
-
-    @property
-    def sides(self) -> int:
-        """G."""
-        return self.k.shape[1] - self.q.shape[1]
-
-    @property
-    def radius(self) -> int:
-        """r."""
-        return self.near.shape[1] // 2
-
-    @property
-    def size(self) -> int:
-        """C, of whole blocks, so that each block of queries is in one chunk."""
-        return min(-(-(self.radius + 1) // self.block) * self.block, self.length)
-
-    @property
-    def kind(self) -> torch.dtype:
-        """What all is computed in."""
-        return torch.promote_types(self.q.dtype, torch.float32)
-
-    def chunks(self) -> Iterator[_Chunk]:
-        """Chunk after chunk of each row; the same ones, dropout included, whenever asked."""
-        length, radius, kind = self.length, self.radius, self.kind
-        band, far = _band(self.near.to(kind), self.size), self.far.to(kind)
-        generator = None
-        if self.seed is not None:
-            generator = torch.Generator(self.q.device).manual_seed(int(self.seed))
-        for row in range(len(self.q)):
-            whole = self._whole_blocks(row)
-            for start in range(0, length, self.size):
-                stop = min(start + self.size, length)
-                queries, keys = slice(start, stop), slice(max(0, start - radius), min(length, stop + radius))
-                width, skipped = keys.stop - keys.start, keys.start - (start - radius)
-                q = self.q[row, queries].transpose(0, 1).to(kind) * self.scale
-                k, v = (_with_sides(x[row], keys, length).transpose(0, 1).to(kind) for x in (self.k, self.v))
-                scores = q @ k.mT  # (H, C, W + G)
-                scores[..., :width] += band[:, : stop - start, skipped : skipped + width]
-                far_starts = [
-                    self.sides - 1 - min(at // self.block, whole - 1) for at in range(start, stop, self.block)
-                ]
-                far_starts = far_starts if whole else []
-                for number, first in enumerate(far_starts):
-                    of_block = scores[:, number * self.block : (number + 1) * self.block, width:]
-                    of_block += far[:, None, first : first + self.sides]
-                weights = self._softmax(scores, row, queries, keys)
-                kept = None
-                if generator is not None:
-                    kept = torch.empty_like(weights).bernoulli_(1 - self.dropout, generator=generator)
-                    kept.div_(1 - self.dropout)
-                yield _Chunk(row, queries, keys, q, k, v, weights, kept, skipped, far_starts)
-
-    def _whole_blocks(self, row: int) -> int:
-        """How many blocks of the row have a side key."""
-        if self.key_documents is None or not self.sides:
-            return self.sides
-        there = (self.key_documents[row, self.length :] >= 0).nonzero()
-        return int(there[-1]) + 1 if len(there) else 0
-
-    def _softmax(self, scores: Tensor, row: int, queries: slice, keys: slice) -> Tensor:
-        if self.query_documents is None or self.key_documents is None:
-            return scores.softmax(-1)
-        documents = _with_sides(self.key_documents[row], keys, self.length)  # (W + G,)
-        hidden = self.query_documents[row, queries, None] != documents  # (C, W + G)
-        scores.masked_fill_(hidden, float("-inf"))
-        nothing = scores.amax(-1, keepdim=True) == float("-inf")  # (H, C, 1)
-        return scores.softmax(-1).masked_fill_(nothing, 0.0)  # instead of NaN
-
-
-def _with_sides(x: Tensor, keys: slice, length: int) -> Tensor:
-    """``(L + G, ...)`` -> ``(W + G, ...)``."""
-    return x[keys] if len(x) == length else torch.cat([x[keys], x[length:]])
-
-
-def _band(near: Tensor, size: int) -> Tensor:
-    """``(H, 2 r + 1)`` by offset -> ``(H, C, C + 2 r)`` by query and key, -inf outside the band."""
-    count = near.shape[1]
-    places = torch.arange(size + count - 1, device=near.device) - torch.arange(size, device=near.device)[:, None]
-    outside = (places < 0) | (places >= count)
-    return near[:, places.clamp(0, count - 1)].masked_fill_(outside, float("-inf"))
-
-
-def _sum_diagonals(band: Tensor, count: int) -> Tensor:
-    """The transpose of ``_band``: ``(H, C, C + 2 r)`` -> ``(H, 2 r + 1)``."""
-    size = band.shape[1]
-    # Cut into rows longer by one, row i begins i numbers later: diagonals become columns.
-    return F.pad(band.flatten(1), (0, size)).unflatten(1, (size, -1))[..., :count].sum(1)
