@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from trainer.model.config import ModelConfig
 from trainer.model.patterns.full import Causal
+from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns.window import Window
 
 
-def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int) -> int:
+def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int, global_positions: int = 0) -> int:
     """Matrix-multiply operations (2 a multiply-add) of one sequence's forward pass; a training step costs 3 times that.
 
     Args:
@@ -14,6 +16,7 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
         vocab_size: rows of the output layer.
         source: encoder positions.
         target: decoder positions; for a masked language model, positions that are asked.
+        global_positions: how many source positions the task makes global; only the pattern ``window`` knows them.
     """
     d, encoder, decoder = config.width, config.encoder, config.decoder
     inner = config.heads.count * config.head_width  # H * D
@@ -22,6 +25,7 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     extra = encoder.attention.extra_tokens
     total = encoder.layers * (4 * projection + feed_forward) * (extra + source)
     total += sum(encoder.attention.at(layer).flops(source, inner) for layer in range(encoder.layers))
+    total += encoder.layers * _beside(config, source, global_positions)
     if encoder.pooling:
         total += encoder.pooling.layers * encoder.pooling.flops(source, d, inner)
     if decoder is None:
@@ -32,3 +36,15 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     # q and out of the target, k and v of the memory; scores and mixing
     total += crossing * (2 * projection * (target + memory) + 4 * memory * target * inner)
     return total + 2 * d * vocab_size * target
+
+
+def _beside(config: ModelConfig, source: int, global_positions: int) -> int:
+    """What one encoder layer projects, and attends to, besides ``source`` positions and the pattern's own tokens."""
+    pattern, inner = config.encoder.attention, config.heads.count * config.head_width
+    projection = 2 * config.width * inner
+    if isinstance(pattern, TGlobal):
+        return 2 * projection * (source // pattern.block)  # keys and values of the summaries
+    if isinstance(pattern, Window) and global_positions:
+        # their queries, and everybody's keys and values for them; they see, and are seen by, all positions
+        return projection * (global_positions + 2 * source) + 8 * global_positions * source * inner
+    return 0

@@ -93,7 +93,6 @@ class TGlobal:
         return (key >= length) | ((query - key).abs() <= self.radius)
 
     def flops(self, length: int, width: int) -> int:
-        # without the projections of the summaries
         return 4 * (band_pairs(length, self.radius) + length * (length // self.block)) * width
 
     def kept(self, length: int, width: int, heads: int) -> int:
