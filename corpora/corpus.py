@@ -15,8 +15,8 @@ from corpora.shards import ShardedRows
 class Corpus(ShardedRows):
     """Rows 0 .. len-1 of a ``farspan.corpus`` folder."""
 
-    def __init__(self, folder: str, format: str = "farspan.corpus") -> None:
-        super().__init__(folder, format)
+    def __init__(self, folder: str, format: str = "farspan.corpus", verify: bool = False) -> None:
+        super().__init__(folder, format, verify)
         self._view = lru_cache(maxsize=1 << 16)(lambda shard, batch: SequenceBatch.from_arrow(self.batch(shard, batch)))
         self._table = lru_cache(maxsize=None)(self._token_table)
 

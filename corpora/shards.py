@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,7 +128,7 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: str, error: Exception) -> FarspanError:
+def _unreadable(path: str, error: Exception | str) -> FarspanError:
     return FarspanError(
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
         "copy it again from its source, or run the job that made it into an empty folder"
@@ -140,8 +141,15 @@ class ShardedRows:
     Opening costs one manifest; shards are mapped when first touched and their record batches are kept as views.
     """
 
-    def __init__(self, folder: str, format: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, format: str, verify: bool = False) -> None:
+        """
+        Args:
+            verify: compare each shard with its checksum when it is first touched.
+
+        Raises:
+            FarspanError: no finished artefact of this format.
+        """
+        self.folder, self.verify = folder, verify
         self.manifest: Manifest = read_manifest(LocalFiles(), folder, format)
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
@@ -152,7 +160,7 @@ class ShardedRows:
         return int(self.starts[-1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": self.folder, "format": self.manifest.format}
+        return {"folder": self.folder, "format": self.manifest.format, "verify": self.verify}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -165,6 +173,28 @@ class ShardedRows:
 
     def path(self, shard: int) -> str:
         return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)
+
+    def check_files(self) -> None:
+        """Look at the size of every shard, which costs no reading.
+
+        Raises:
+            FarspanError: a shard that is missing, truncated or another one.
+        """
+        for shard, info in enumerate(self.manifest.shards):
+            try:
+                size = os.path.getsize(self.path(shard))
+            except OSError as error:
+                raise _unreadable(self.path(shard), error) from error
+            if size != info.bytes:
+                raise _unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
+
+    def check_shard(self, shard: int) -> None:
+        """Compare a shard with its checksum.
+
+        Raises:
+            FarspanError: missing, or other bytes.
+        """
+        self._check_bytes(shard, map_shard(self.path(shard))[0])
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Shard, record batch in the shard and row in the batch of each of the given ``(n,)`` rows.
@@ -184,6 +214,8 @@ class ShardedRows:
 
     def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         buffer, reader = map_shard(self.path(shard))
+        if self.verify:
+            self._check_bytes(shard, buffer)
         expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
         if reader.num_record_batches != expected:
             raise FarspanError(
@@ -191,6 +223,11 @@ class ShardedRows:
                 "the shard belongs to another artefact: copy the right one"
             )
         return buffer, reader
+
+    def _check_bytes(self, shard: int, buffer: pa.Buffer) -> None:
+        found, expected = hashlib.sha256(buffer).hexdigest(), self.manifest.shards[shard].sha256
+        if found != expected:
+            raise _unreadable(self.path(shard), f"sha256 {found} where the manifest says {expected}")
 
     def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
         return self.shard(shard)[1].get_batch(batch)

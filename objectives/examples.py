@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+
+from corpora.errors import FarspanError
 
 IGNORED = -100
 
@@ -46,3 +50,52 @@ class Examples:
     def target_mask(self) -> np.ndarray:
         """``(B, T)`` bool, True at real positions."""
         return np.arange(self.target_ids.shape[1]) < self.target_lengths[:, None]
+
+    def take(self, rows: np.ndarray) -> Examples:
+        """Copy the given ``(n,)`` rows, in the given order."""
+        columns = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
+        return Examples(**taken)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Examples], pad: int) -> Examples:
+        """The rows of all ``parts``, in order, as wide as the widest; at least one.
+
+        Args:
+            parts: of one kind; where only some have global positions, the others' rows have none.
+            pad: the pad id.
+
+        Raises:
+            FarspanError: labels in some only, or numbered documents in some only.
+        """
+        for name, what in (("labels", "labels in place of a target"), ("segment_ids", "numbers of documents")):
+            if len({getattr(part, name) is None for part in parts}) > 1:
+                raise FarspanError(f"examples with and without {what} cannot be in one batch; train on one kind")
+
+        def widened(name: str, like: str, filler: int) -> np.ndarray | None:
+            columns = [getattr(part, name) for part in parts]
+            given = [column for column in columns if column is not None]
+            if not given:
+                return None
+            width = max(getattr(part, like).shape[1] for part in parts)
+            out = np.full((sum(map(len, parts)), width), filler, given[0].dtype)
+            first = 0
+            for part, column in zip(parts, columns, strict=True):
+                if column is not None:
+                    out[first : first + len(part), : column.shape[1]] = column
+                first += len(part)
+            return out
+
+        sources, targets = widened("source_ids", "source_ids", pad), widened("target_ids", "target_ids", pad)
+        assert sources is not None
+        assert targets is not None
+        return cls(
+            sequence_ids=np.concatenate([part.sequence_ids for part in parts]),
+            source_ids=sources,
+            source_lengths=np.concatenate([part.source_lengths for part in parts]),
+            target_ids=targets,
+            target_lengths=np.concatenate([part.target_lengths for part in parts]),
+            labels=widened("labels", "source_ids", IGNORED),
+            segment_ids=widened("segment_ids", "source_ids", -1),
+            global_positions=widened("global_positions", "source_ids", 0),
+        )

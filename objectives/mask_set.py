@@ -28,16 +28,17 @@ class MaskSet(ShardedRows):
         adjusted: whether some options differ from those that the masks were made with.
     """
 
-    def __init__(self, folder: str, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, folder: str, options: Mapping[str, Any] | None = None, verify: bool = False) -> None:
         """
         Args:
             options: over those of the manifest: of the objective's ``adjustable`` ones, those that choose anew among
                 what is stored.
+            verify: compare each shard with its checksum when it is first touched.
 
         Raises:
             FarspanError: no finished mask set, an objective that is not installed, an option that cannot be adjusted.
         """
-        super().__init__(folder, "farspan.masks")
+        super().__init__(folder, "farspan.masks", verify)
         config = self.manifest.config
         chosen = {**config["options"], **(options or {})}
         self.objective: Objective = load_objective(config["objective"], options=chosen)

@@ -16,7 +16,7 @@ NONE = -1  # no such token
 PARTS, PLACES, BORDER, CONTRADICTION, UNALIGNED = 1, 2, 3, 4, 5  # faults of a row
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts: np.ndarray) -> None:
     """What each row needs, without what stands around its text.
 
@@ -64,7 +64,7 @@ def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts
         counts[3, row], counts[4, row], counts[5, row] = hidden, hidden_markers, replaced
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def fill(
     tokens: tuple,
     documents: tuple,
@@ -159,7 +159,7 @@ def fill(
             segments[row, at - row_start :] = -1
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def hide_tokens(
     offsets: np.ndarray, spans: tuple, replacements: np.ndarray, mask: int, shown: np.ndarray, labels: np.ndarray
 ) -> None:

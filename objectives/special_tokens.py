@@ -9,13 +9,20 @@ from typing import Literal
 
 import numpy as np
 
+from corpora.errors import FarspanError
+
 PAD, BEGIN, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
 DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END = "<doc-sep>", "<doc-s>", "</doc-s>"
 MASK, SENTENCE_MASK = "<mask>", "<sent-mask>"
+_SENTINEL = "<sentinel-"
 
 
 def sentinel(index: int) -> str:
-    return f"<sentinel-{index}>"
+    return f"{_SENTINEL}{index}>"
+
+
+def is_sentinel(name: str) -> bool:
+    return name.startswith(_SENTINEL)
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class SpecialTokens:
     @cached_property
     def sentinels(self) -> np.ndarray:
         """``(count,)`` int32, not to be written: the id of sentinel 0, 1, ..."""
-        count = sum(name.startswith("<sentinel-") for name in self.ids)
+        count = sum(map(is_sentinel, self.ids))
         numbers = np.array([self.ids[sentinel(index)] for index in range(count)], np.int32)
         numbers.flags.writeable = False
         return numbers
@@ -68,3 +75,27 @@ class SpecialTokens:
         numbers = range(first, first + sentinels)
         ids |= {sentinel(i): n for i, n in enumerate(numbers if order == "ascending" else reversed(numbers))}
         return cls(ids, first + sentinels)
+
+    @classmethod
+    def merge(cls, tables: Sequence[SpecialTokens], tokenizer_size: int) -> SpecialTokens:
+        """One table for what several tables render: the tokens of the first keep their ids, those that only later ones
+        have are numbered behind them.
+
+        Args:
+            tables: all over the ids of one tokenizer; at least one.
+            tokenizer_size: one more than the tokenizer's largest id; lower ids are its own and stay.
+
+        Raises:
+            FarspanError: two tables that give one of the tokenizer's ids to a token in two ways.
+        """
+        ids, size = dict(tables[0].ids), tables[0].vocab_size
+        for table in tables[1:]:
+            for name, number in table.ids.items():
+                if number < tokenizer_size and ids.setdefault(name, number) != number:
+                    raise FarspanError(
+                        f"special token {name} has id {ids[name]} for one objective, the tokenizer's {number} for "
+                        "another; make both mask sets from corpora of one tokenizer"
+                    )
+                if name not in ids:
+                    ids[name], size = size, size + 1
+        return cls(ids, size)

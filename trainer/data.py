@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -22,17 +23,27 @@ class Source(Protocol):
     Attributes:
         fingerprint: equal for two sources exactly if they render the same examples; checked on resume.
         special: the special tokens, and the vocabulary that the model needs.
-        tokenizer_fingerprint: of the tokenizer whose ids the examples hold.
+        tokenizer_fingerprint, tokenizer_size: of the tokenizer whose ids the examples hold, and one more than its
+            largest id.
+
+    It may offer more, and is then asked for it:
+
+    - ``origin(index) -> str``: where a sequence lies, for readers.
+    - ``check_shards(share, shares)``: compare its files, or one of several shares of them, with their checksums.
     """
 
     fingerprint: str
     special: SpecialTokens
     tokenizer_fingerprint: str
+    tokenizer_size: int
 
     def __len__(self) -> int: ...
 
     def examples(self, indices: np.ndarray) -> Examples:
         """Render the sequences at ``(n,)`` int64 ``indices``, in that order."""
+
+    def with_special(self, special: SpecialTokens) -> Source:
+        """The same examples with the ids of another table, which has every token that they need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +196,17 @@ class Batch:
         return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
 
     def to(self, device: torch.device) -> Batch:
-        moved: dict[str, Any] = {name: None if x is None else x.to(device) for name, x in self.inputs.items()}
-        return replace(self, **moved)
+        """On ``device``; from pinned memory the copy runs beside what the device is doing."""
+        return self.map(lambda x: x.to(device, non_blocking=True))
+
+    def map(self, change: Callable[[Any], Any]) -> Batch:
+        """With ``change`` of each tensor."""
+        changed: dict[str, Any] = {name: None if x is None else change(x) for name, x in self.inputs.items()}
+        return replace(self, **changed)
+
+    def asking_nothing(self) -> Batch:
+        """The same shapes without a label: what a rank passes that has no micro-batch left while others have."""
+        return replace(self, labels=torch.full_like(self.labels, IGNORED), source_tokens=0, target_tokens=0)
 
 
 def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -13,16 +13,18 @@ import numpy as np
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
-from corpora.manifest import Manifest
-from corpora.sequences import SequenceBatch
+from corpora.shards import ShardedRows
 from corpora.tokenizers import load_tokenizer
-from objectives.base import CorpusFacts, Objective, equip, load_objective, mask_key
+from objectives.base import CorpusFacts, Objective, equip, load_objective, mask_key, objective_factory
 from objectives.examples import Examples
 from objectives.mask_set import MaskSet
-from objectives.masks import MaskBatch
-from objectives.special_tokens import SpecialTokens
+from objectives.special_tokens import SpecialTokens, is_sentinel
 from objectives.tools import Tools
-from trainer.data import DataConfig, ObjectiveConfig
+from trainer.data import DataConfig, ObjectiveConfig, SourceConfig, collate
+from trainer.mixture import Mixture, Part, one_vocabulary
+from trainer.stages import Stage
+
+_SAMPLE = 4  # rows of each source that are rendered when it is opened
 
 
 class MaskedCorpus:
@@ -31,7 +33,7 @@ class MaskedCorpus:
     Attributes:
         fingerprint: sha256 of what determines the examples.
         special: the special tokens that rendering emits.
-        tokenizer_fingerprint: of the corpus's tokenizer.
+        tokenizer_fingerprint, tokenizer_size: of the corpus's tokenizer, and one more than its largest id.
     """
 
     def __init__(
@@ -39,10 +41,17 @@ class MaskedCorpus:
         corpus: Corpus,
         objective: Objective,
         special: SpecialTokens,
-        masks: Callable[[SequenceBatch, np.ndarray], MaskBatch],
-        masks_identity: Any,
+        masks: MaskSet | bytes,
         segment_ids: bool = False,
     ) -> None:
+        """
+        Args:
+            masks: read from a mask set, or drawn by a key of ``mask_key``.
+            segment_ids: number the document of each position.
+
+        Raises:
+            FarspanError: an objective that cannot number documents where it should.
+        """
         self._corpus, self._objective, self._masks = corpus, objective, masks
         if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
             raise FarspanError(
@@ -52,11 +61,11 @@ class MaskedCorpus:
         self._rendering: dict[str, Any] = {"segment_ids": True} if segment_ids else {}
         self.special = special
         self.tokenizer_fingerprint: str = corpus.manifest.tokenizer["fingerprint"]
-        shards = [shard.sha256 for shard in corpus.manifest.shards]
+        self.tokenizer_size: int = corpus.manifest.tokenizer["vocab_size"]
+        identity = masks.hex() if isinstance(masks, bytes) else _checksums(masks)
         tools = dict(getattr(objective, "tools", {}))
-        facts = [shards, objective.name, dict(objective.options), dict(special.ids), tools, masks_identity]
-        facts += [self._rendering] if self._rendering else []
-        self.fingerprint = sha256(json.dumps(facts).encode()).hexdigest()
+        facts = [_checksums(corpus), objective.name, dict(objective.options), dict(special.ids), tools, identity]
+        self.fingerprint = sha256(json.dumps([*facts, self._rendering]).encode()).hexdigest()
 
     @classmethod
     def stored(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
@@ -66,8 +75,7 @@ class MaskedCorpus:
             FarspanError: masks of another corpus, or an objective that cannot number documents where it should.
         """
         masks.check_parent(corpus)
-        identity = [shard.sha256 for shard in masks.manifest.shards]
-        return cls(corpus, masks.objective, masks.special_tokens, masks.masks, identity, segment_ids)
+        return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
 
     @classmethod
     def drawn(cls, corpus: Corpus, objective: Objective, seed: int, *, segment_ids: bool = False) -> MaskedCorpus:
@@ -76,48 +84,123 @@ class MaskedCorpus:
         Raises:
             FarspanError: an objective that cannot work on this corpus, or cannot number documents where it should.
         """
-        key = mask_key(seed, objective)
         special = objective.validate(CorpusFacts.of(corpus.manifest))
-        identity = {"seed": seed}
-        return cls(corpus, objective, special, lambda batch, _: objective.mask(batch, key), identity, segment_ids)
+        return cls(corpus, objective, special, mask_key(seed, objective), segment_ids)
 
     def __len__(self) -> int:
         return len(self._corpus)
 
     def examples(self, indices: np.ndarray) -> Examples:
         """Render the rows at ``(n,)`` int64 ``indices``, in that order."""
-        batch = self._corpus.take(indices)
-        return self._objective.render(batch, self._masks(batch, indices), self.special, **self._rendering)
+        batch, masks = self._corpus.take(indices), self._masks
+        hidden = self._objective.mask(batch, masks) if isinstance(masks, bytes) else masks.masks(batch, indices)
+        return self._objective.render(batch, hidden, self.special, **self._rendering)
+
+    def with_special(self, special: SpecialTokens) -> MaskedCorpus:
+        """The same examples with the ids of another table.
+
+        Sentinels may be fewer, where the objective would reserve them for longer rows than there are.
+
+        Raises:
+            FarspanError: a table without a token that the objective may emit.
+        """
+        lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
+        if lacking:
+            raise FarspanError(
+                f"{self._corpus.folder}: objective {self._objective.name} needs special tokens {', '.join(lacking)}, "
+                "which the model does not know; use the objectives of its training"
+            )
+        return type(self)(self._corpus, self._objective, special, self._masks, bool(self._rendering))
+
+    def origin(self, index: int) -> str:
+        """The shard and the row in it of sequence ``index``."""
+        shard = int(np.searchsorted(self._corpus.starts, index, side="right")) - 1
+        return f"{self._corpus.path(shard)} row {index - self._corpus.starts[shard]}"
+
+    def check_shards(self, share: int = 0, shares: int = 1) -> None:
+        """Compare every shard with its checksum, or one of several shares of them.
+
+        Raises:
+            FarspanError: a damaged one.
+        """
+        for rows in (self._corpus, *([] if isinstance(self._masks, bytes) else [self._masks])):
+            for shard in range(share, len(rows.manifest.shards), shares):
+                rows.check_shard(shard)
 
 
-def open_source(data: DataConfig, seed: int) -> MaskedCorpus:
+def _checksums(rows: ShardedRows) -> list[str]:
+    return [shard.sha256 for shard in rows.manifest.shards]
+
+
+def open_source(data: DataConfig, seed: int, *, verify: bool = False) -> Mixture:
     """Open what a data section names.
 
+    Args:
+        seed: of masks that are drawn.
+        verify: compare each shard with its checksum when it is first touched; whether all are there and as long as they
+            should be is looked at in any case.
+
     Raises:
-        FarspanError: no corpus, neither or both of masks and objective, masks of another corpus, targets longer than
-            ``data.target_length``.
+        FarspanError: no corpus, neither masks nor an objective, masks of another corpus or objective, shards that are
+            missing or truncated, sources that do not go together, rows that are known to be longer than ``data`` says.
     """
-    if not data.corpus:
-        raise FarspanError("data.corpus is not set; name the folder of a corpus: --set data.corpus=FOLDER")
-    if (data.masks is None) == (data.objective is None):
+    parts = []
+    for config in data.sources:
+        where = f"source {config.name!r} of data.mixture" if data.mixture else "data"
+        try:
+            source = _opened(config, data, seed, verify)
+        except FarspanError as error:
+            raise FarspanError(f"{where}: {error}") from error
+        parts.append(Part(config.name, source, config.weight))
+    mixture = Mixture(parts)
+    _check_sample(mixture, data)
+    return mixture
+
+
+def open_stages(stages: Sequence[Stage], seed: int, *, verify: bool = False) -> list[Mixture]:
+    """What each stage is trained on, all with the special tokens of all; stages with the same sources share them.
+
+    Args:
+        seed, verify: as in ``open_source``.
+
+    Raises:
+        FarspanError: as ``open_source``, or stages that do not go together.
+    """
+    opened: list[tuple[DataConfig, Mixture]] = []
+    for stage in stages:
+        if not any(data == stage.data for data, _ in opened):
+            opened.append((stage.data, open_source(stage.data, seed, verify=verify)))
+    mixtures = one_vocabulary([mixture for _, mixture in opened])
+    datas = [data for data, _ in opened]
+    return [mixtures[datas.index(stage.data)] for stage in stages]
+
+
+def _opened(config: SourceConfig, data: DataConfig, seed: int, verify: bool) -> MaskedCorpus:
+    if not config.corpus:
+        raise FarspanError("corpus is not set; name the folder of a corpus: --set data.corpus=FOLDER")
+    if config.masks is None and config.objective is None:
         raise FarspanError(
-            f"data.masks is {data.masks!r} and data.objective is {data.objective and data.objective.name!r}; "
-            "set one of them: a mask set to read, or an objective to draw masks on the fly"
+            "neither masks nor objective is set; set one of them: a mask set to read, or an objective to draw masks on "
+            "the fly"
         )
-    if data.masks is None and data.masks_options:
+    if config.masks is None and config.masks_options:
         raise FarspanError(
-            f"data.masks_options is {dict(data.masks_options)!r}, but data.masks names no mask set; give them as "
-            "data.objective.options"
+            f"masks_options is {dict(config.masks_options)!r}, but masks names no mask set; give them as "
+            "objective.options"
         )
-    corpus = Corpus(data.corpus)
-    if data.masks is not None:
-        masks = MaskSet(data.masks, data.masks_options)
-        if not masks.adjusted:  # else the lengths of no row are known before it is read
-            _check_lengths(masks.manifest, data)
-        return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
-    assert data.objective is not None
-    objective = _equipped(data.objective, corpus)
-    return MaskedCorpus.drawn(corpus, objective, seed, segment_ids=not data.across_documents)
+    corpus = Corpus(config.corpus, verify=verify)
+    corpus.check_files()
+    if config.masks is None:
+        assert config.objective is not None
+        objective = _equipped(config.objective, corpus)
+        return MaskedCorpus.drawn(corpus, objective, seed, segment_ids=not data.across_documents)
+    masks = MaskSet(config.masks, config.masks_options, verify)
+    masks.check_files()
+    if config.objective is not None:
+        _check_objective(masks, config.objective)
+    if not masks.adjusted:  # else the lengths of no row are known before it is read
+        _check_lengths(masks, data)
+    return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
 
 
 def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
@@ -130,17 +213,47 @@ def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
         objective = equip(objective, Tools(load_tokenizer(os.path.join(corpus.folder, "tokenizer")), scorer))
     if config.scorer and "scorer" not in getattr(objective, "tools", {}):
         raise FarspanError(
-            f"data.objective.scorer is {config.scorer!r}, but objective {config.name} asks no model; leave it out"
+            f"objective.scorer is {config.scorer!r}, but objective {config.name} asks no model; leave it out"
         )
     return objective
 
 
-def _check_lengths(masks: Manifest, data: DataConfig) -> None:
+def _check_objective(masks: MaskSet, wanted: ObjectiveConfig) -> None:
+    """A recipe that names an objective beside a mask set wants masks of just that kind."""
+    made = masks.objective
+    if made.name != wanted.name:
+        raise FarspanError(
+            f"{masks.folder} holds masks of objective {made.name}, the recipe asks for {wanted.name}; give a mask set "
+            "made with it, or leave out masks to draw them on the fly"
+        )
+    asked = load_objective(wanted.name, wanted.preset, wanted.options).options
+    presets = getattr(objective_factory(wanted.name), "presets", {})
+    for name in {**presets.get(wanted.preset, {}), **wanted.options}:
+        if asked.get(name) != made.options.get(name):
+            raise FarspanError(
+                f"{masks.folder} holds masks of objective {made.name} with {name} {made.options.get(name)!r}, the "
+                f"recipe asks for {asked.get(name)!r}; give another mask set, or leave out masks to draw them on the "
+                "fly"
+            )
+
+
+def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
     """Say before the first step what would stop the run at a later one."""
     for side in ("source", "target"):
-        longest, limit = masks.totals.get(f"max_{side}_length", 0), getattr(data, f"{side}_length")
+        longest, limit = masks.manifest.totals.get(f"max_{side}_length", 0), getattr(data, f"{side}_length")
         if longest > limit:
             raise FarspanError(
-                f"{data.masks}: its longest {side} has {longest} positions, data.{side}_length is {limit}; raise it "
+                f"{masks.folder}: its longest {side} has {longest} positions, data.{side}_length is {limit}; raise it "
                 "(and the model's positions), or make the mask set with shorter limits"
             )
+
+
+def _check_sample(mixture: Mixture, data: DataConfig) -> None:
+    """Render a few rows of each part: where no manifest knows the lengths, most corpora that are too long are so in
+    most of their rows."""
+    for part in mixture.parts:
+        rows = np.unique(np.linspace(0, len(part.source) - 1, _SAMPLE).astype(np.int64))
+        try:
+            collate(part.source.examples(rows), rows, data, mixture.special)
+        except FarspanError as error:
+            raise FarspanError(f"source {part.name!r}: {error}") from error

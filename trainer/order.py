@@ -1,12 +1,42 @@
-"""Which sequence is sample n of the run: a formula, so there is no shuffle buffer to save or to lose."""
+"""Which sequence is sample n of the run: a formula, so there is no shuffle buffer to save or to lose.
+
+Sample n -> the source it comes from and its number among that source's samples -> epoch and place in the epoch -> the
+sequence that a permutation of that epoch has there.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from corpora.keyed import id_keys, make_key
 
 _ROUNDS = 16  # below that, ranges of a few positions are visibly uneven
+_UNIT = 1 << 30  # weights are whole multiples of 1 / _UNIT, so that counts are exact for any sample number
+
+
+class Share(NamedTuple):
+    """What the order knows of a source.
+
+    Attributes:
+        name: keys its permutations, so that sources of one size differ.
+        size: its sequences, at least 1.
+        weight: its share of the samples relative to the others' weights, above 0.
+    """
+
+    name: str
+    size: int
+    weight: float = 1.0
+
+
+class Places(NamedTuple):
+    """Where samples come from, ``(n,)`` int64 each: which source, which of its epochs, which of its sequences."""
+
+    sources: np.ndarray
+    epochs: np.ndarray
+    indices: np.ndarray
 
 
 def permute(positions: np.ndarray, size: int, key: bytes) -> np.ndarray:
@@ -56,6 +86,75 @@ def _mix(x: np.ndarray) -> np.ndarray:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Spread samples over sources by error diffusion: every stretch of samples holds the sources by their weights.
+
+    Of the first n samples, the heaviest source has ``n * weight`` rounded to the nearest number; the others share the
+    rest in the same way, heavier ones first. So of any first n samples a source has ``n * weight`` up to half a sample
+    where there are two sources, one sample where there are three, and ``(2 + 1/2 + ... + 1/(k - 2)) / 2`` where there
+    are k.
+
+    Args:
+        samples: ``(n,)`` sample numbers, counted from 0.
+        weights: of the sources, above 0.
+
+    Returns:
+        ``(n,)`` int64 sources, and ``(n,)`` int64 numbers of the samples among those of their source.
+    """
+    scaled = np.asarray(weights, np.float64) / np.sum(weights)
+    parts = np.maximum(np.rint(scaled * _UNIT), 1).astype(np.int64)
+    sources, numbers = np.empty((2, len(samples)), np.int64)
+    # (m,) each: places in the result that have no source yet, and their numbers among the samples of the sources left
+    places, left, rest = np.arange(len(samples)), np.array(samples, np.int64), int(parts.sum())
+    for source in np.argsort(-parts, kind="stable").tolist():
+        part = int(parts[source])
+        before = _rounded_share(left, part, rest)
+        own = _rounded_share(left + 1, part, rest) > before
+        sources[places[own]], numbers[places[own]] = source, before[own]
+        places, left, rest = places[~own], (left - before)[~own], rest - part
+    return sources, numbers
+
+
+def _rounded_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
+    """``counts * part / whole``, halves rounded up, without leaving 64 bits."""
+    wholes, over = np.divmod(counts, whole)
+    return wholes * part + (2 * over * part + whole) // (2 * whole)
+
+
+def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Places:
+    """Where samples come from; every epoch of every source is a permutation of its own.
+
+    Args:
+        samples: ``(n,)`` sample numbers, counted from 0 over the whole run.
+        shares: the sources.
+        seed: of the run.
+    """
+    sources, numbers = mix(samples, [share.weight for share in shares])
+    epochs, positions = np.divmod(numbers, np.array([share.size for share in shares], np.int64)[sources])
+    indices = np.empty_like(positions)
+    for source, epoch in np.unique(np.stack([sources, epochs], 1), axis=0).tolist():
+        chosen = (sources == source) & (epochs == epoch)
+        key = make_key(seed, "order", {"source": shares[source].name, "epoch": epoch})
+        indices[chosen] = permute(positions[chosen], shares[source].size, key)
+    return Places(sources, epochs, indices)
+
+
+def dealt(batch_size: int, micro_batch_size: int, rank: int, world_size: int) -> list[slice | None]:
+    """The micro-batches of a rank, as stretches of the samples of a step.
+
+    They are cut from the global batch, so that what is in one depends on neither rank nor number of ranks, and dealt
+    whole, neighbours to one rank. Ranks pass forward and backward together: where they do not come out even, the last
+    one of a rank is None.
+
+    Returns:
+        As many for every rank, ``ceil(ceil(batch_size / micro_batch_size) / world_size)``.
+    """
+    count = -(-batch_size // micro_batch_size)
+    first, last = (count * share // world_size for share in (rank, rank + 1))
+    cuts = [slice(k * micro_batch_size, min((k + 1) * micro_batch_size, batch_size)) for k in range(first, last)]
+    return [*cuts, *[None] * (-(-count // world_size) - len(cuts))]
 
 
 def sample_indices(samples: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,69 @@
+"""The batches of each step of a run, through all its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+
+from trainer.data import Batch, collate
+from trainer.mixture import Mixture
+from trainer.order import dealt
+from trainer.stages import Stage
+
+
+@dataclass(frozen=True)
+class Loader:
+    """One rank's batches. It has no state: a run stands where its number of finished steps says.
+
+    Attributes:
+        stages: of the run.
+        mixtures: what each of them is trained on.
+        seed: of the order.
+        rank, world_size: whose share of each step; neither decides what is in a step or in a micro-batch.
+    """
+
+    stages: Sequence[Stage]
+    mixtures: Sequence[Mixture]
+    seed: int
+    rank: int = 0
+    world_size: int = 1
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for two loaders exactly if all their stages have the same examples."""
+        return sha256("".join(mixture.fingerprint for mixture in self.mixtures).encode()).hexdigest()
+
+    def step(self, step: int) -> list[Batch]:
+        """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's.
+
+        A micro-batch is made of neighbouring samples of the step. Where ranks do not come out even, one asks for
+        nothing in its last.
+
+        Raises:
+            FarspanError: data that is damaged or does not fit the widths.
+        """
+        number, samples = self._samples(step)
+        stage, mixture = self.stages[number], self.mixtures[number]
+        rows = mixture.sequences(samples, self.seed)
+
+        def made(cut: slice) -> Batch:
+            return collate(mixture.examples(rows[cut]), samples[cut], stage.data, mixture.special)
+
+        shares = dealt(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
+        batches = [made(cut) for cut in shares if cut is not None]
+        first = batches[0] if batches else made(slice(0, stage.micro_batch_size))
+        return batches + [first.asking_nothing()] * (len(shares) - len(batches))
+
+    def origins(self, step: int, samples: np.ndarray) -> list[str]:
+        """Source, file and row of each of the ``(n,)`` samples of a batch of ``step``, for readers."""
+        mixture = self.mixtures[self._samples(step)[0]]
+        return mixture.origins(mixture.sequences(samples, self.seed))
+
+    def _samples(self, step: int) -> tuple[int, np.ndarray]:
+        """The number of the step's stage, and its ``(batch_size,)`` samples."""
+        last = len(self.stages) - 1
+        number = next((n for n, stage in enumerate(self.stages) if step < stage.last_step), last)
+        return number, np.asarray(self.stages[number].samples(step), np.int64)
