@@ -8,8 +8,12 @@ import pytest
 import torch
 import transformers
 
+from trainer.conversion.differences import TRAINING, differences
+from trainer.conversion.families import family_of
 from trainer.model.build import make_model
+from trainer.model.config import ModelConfig
 from trainer.recipe import RECIPES, load_recipe
+from trainer.schedule import learning_rate_factor
 
 BART = 50_265  # also LED's, RoBERTa's and Longformer's
 
@@ -78,6 +82,15 @@ def test_cdlm():
     assert ours("cdlm", BART + 2) == released_count - unread - token_types
 
 
+def test_generator_of_bart_ls():
+    """RoBERTa with six layers. Ours has longer positions, none of the two rows that no real position reads, and no
+    token type; <doc-s>, </doc-s> and <mask> are rows of the vocabulary in both."""
+    released_count = released(
+        "RobertaForMaskedLM", vocab_size=BART, num_hidden_layers=6, max_position_embeddings=514, type_vocab_size=1
+    )
+    assert ours("bart_ls_generator", BART) == released_count + (16_384 - 514 - 1) * 768
+
+
 @pytest.mark.parametrize(
     ("size", "sizes", "published"),
     [("base", stacks(768, 3072, 12, 12), 272e6), ("large", stacks(1024, 4096, 16, 16), 568e6)],
@@ -119,6 +132,59 @@ def test_bart_ls():
     pooled = 4 * 4 * (768 * 768 + 768)  # q, k, v and out with biases, in 4 layers
     assert ours("bart_ls_base", BART) == ours("bart_ls_block", BART) + pooled
     assert ours("bart_ls_large", BART) == pytest.approx(440e6, rel=0.02)  # table 4
+
+
+@pytest.mark.parametrize("name", ["longt5_local_base", "longt5_tglobal_large", "pegasus_x_base"])
+def test_steps_of_adafactor_are_those_of_t5(name):
+    recipe = load_recipe(name)
+    assert recipe.optimizer.name == "adafactor"
+    for step in (0, 500, 9_999, 10_000, 40_000):
+        rate = recipe.optimizer.learning_rate * learning_rate_factor(step, recipe.run.steps, recipe.schedule)
+        assert min(rate, (step + 1) ** -0.5) == pytest.approx(max(step + 1, 10_000) ** -0.5)
+
+
+def parts(kind: str, **config: object) -> ModelConfig:
+    """The released configuration ``kind`` as it is read, activations, norms and scales included."""
+    values = getattr(transformers, kind)(**config).to_dict()
+    return family_of(values["model_type"]).read_config(values)
+
+
+PEGASUS_X = {"activation_function": "relu", "scale_embedding": True, "num_global_tokens": 128, "block_size": 512}
+LONGT5 = {"feed_forward_proj": "gated-gelu", "d_kv": 64, "tie_word_embeddings": False, "scale_decoder_outputs": False}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind", "config"),
+    [
+        ("led_base", "LEDConfig", {"attention_window": 1024, **BASE}),
+        ("led_large", "LEDConfig", {"attention_window": 1024, **LARGE}),
+        ("primera", "LEDConfig", {"attention_window": 512, "max_encoder_position_embeddings": 4096, **LARGE}),
+        ("cdlm", "LongformerConfig", {"max_position_embeddings": 4098, "layer_norm_eps": 1e-5, "pad_token_id": 1}),
+        ("pegasus_x_base", "PegasusXConfig", {**PEGASUS_X, **stacks(768, 3072, 12, 12)}),
+        ("pegasus_x_large", "PegasusXConfig", {**PEGASUS_X, **stacks(1024, 4096, 16, 16)}),
+        (
+            "longt5_local_base",
+            "LongT5Config",
+            {**LONGT5, "d_model": 768, "d_ff": 2048, "num_layers": 12, "num_heads": 12},
+        ),
+        (
+            "longt5_tglobal_large",
+            "LongT5Config",
+            {
+                **LONGT5, "d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_heads": 16,
+                "encoder_attention_type": "transient-global",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_every_part_is_that_of_the_released_model(recipe, kind, config):
+    assert differences(load_recipe(recipe).model, parts(kind, **config)) == []
+
+
+@pytest.mark.parametrize(("recipe", "sizes"), [("bart_ls_base", BASE), ("bart_ls_large", LARGE)])
+def test_every_part_of_bart_ls_but_its_attention_is_that_of_bart(recipe, sizes):
+    new = ("encoder.attention.*", "encoder.pooling.*", "encoder.positions.count", *TRAINING)
+    assert differences(load_recipe(recipe).model, parts("BartConfig", **sizes), new) == []
 
 
 def test_data_fits_the_pattern():
