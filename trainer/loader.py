@@ -45,8 +45,8 @@ class Loader:
         Raises:
             FarspanError: data that is damaged or does not fit the widths.
         """
-        number, samples = self._samples(step)
-        stage, mixture = self.stages[number], self.mixtures[number]
+        stage, mixture = self.at(step)
+        samples = np.asarray(stage.samples(step), np.int64)
         rows = mixture.sequences(samples, self.seed)
 
         def made(cut: slice) -> Batch:
@@ -59,11 +59,11 @@ class Loader:
 
     def origins(self, step: int, samples: np.ndarray) -> list[str]:
         """Source, file and row of each of the ``(n,)`` samples of a batch of ``step``, for readers."""
-        mixture = self.mixtures[self._samples(step)[0]]
+        _, mixture = self.at(step)
         return mixture.origins(mixture.sequences(samples, self.seed))
 
-    def _samples(self, step: int) -> tuple[int, np.ndarray]:
-        """The number of the step's stage, and its ``(batch_size,)`` samples."""
+    def at(self, step: int) -> tuple[Stage, Mixture]:
+        """The stage of ``step``, and what it is trained on."""
         last = len(self.stages) - 1
         number = next((n for n, stage in enumerate(self.stages) if step < stage.last_step), last)
-        return number, np.asarray(self.stages[number].samples(step), np.int64)
+        return self.stages[number], self.mixtures[number]
