@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGe
 
 from objectives.mask_set import MaskSet
 from tests.artefacts import make_corpus, small_tokenizer
+from tests.trainer.conversion.models import tokenizer_files
 from tests.trainer.conversion.oracle import disturbed
 from trainer.conversion.model_folder import read_model_folder
 from trainer.recipe import load_recipe
@@ -59,6 +61,36 @@ def test_there_and_back_is_the_same_model(run, bart, tmp_path):
     with torch.no_grad():
         assert torch.equal(*(model(input_ids=ids, decoder_input_ids=ids).logits for model in (first, second)))
     assert "auto_map" not in json.loads((tmp_path / "theirs" / "config.json").read_text())
+
+
+def test_a_tokenizer_can_be_given_and_must_be_the_models(run, bart, masks, tmp_path):
+    stripped = tmp_path / "stripped"
+    stripped.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (stripped / name).write_bytes((bart / name).read_bytes())
+    small_tokenizer().save(str(tmp_path / "own"))
+    assert run("convert", stripped, tmp_path / "ours", "--tokenizer", tmp_path / "own")[0] == 0
+    assert read_model_folder(tmp_path / "ours").vocabulary.tokenizer_fingerprint == small_tokenizer().fingerprint
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "tokenizer.json").write_bytes(tokenizer_files()["tokenizer.json"])
+    for source in (bart, tmp_path / "ours"):
+        status, _, err = run("convert", source, tmp_path / "wrong", "--tokenizer", tmp_path / "other")
+        assert status == 1
+        assert "give the tokenizer that its data was made with" in err
+    wrong = tmp_path / "known"
+    assert run("convert", stripped, wrong, "--tokenizer", tmp_path / "other")[0] == 0  # nothing known says no
+    status, _, err = run("convert", wrong, tmp_path / "out", "--masks", masks)
+    assert status == 1
+    assert "make the corpus with the model's tokenizer" in err
+
+
+def test_what_a_decoder_begins_with_outlives_a_change_of_rows(run, bart, masks, tmp_path):
+    folder = tmp_path / "pegasus-like"
+    shutil.copytree(bart, folder)
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, "decoder_start_token_id": values["pad_token_id"]}))
+    assert run("convert", folder, tmp_path / "ours", "--masks", masks)[0] == 0
+    assert read_model_folder(tmp_path / "ours").vocabulary.decoder_start == "<pad>"
 
 
 def test_fields_can_be_set_without_a_recipe(run, bart, tmp_path):

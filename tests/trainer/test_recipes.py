@@ -145,7 +145,7 @@ def test_steps_of_adafactor_are_those_of_t5(name):
 
 def parts(kind: str, **config: object) -> ModelConfig:
     """The released configuration ``kind`` as it is read, activations, norms and scales included."""
-    values = getattr(transformers, kind)(**config).to_dict()
+    values = getattr(transformers, kind)(**config).to_dict() | config  # T5's says of all that their tables are tied
     return family_of(values["model_type"]).read_config(values)
 
 
