@@ -16,6 +16,7 @@ from torch import nn
 from corpora.errors import FarspanError
 from corpora.tokenizers import load_tokenizer
 from objectives.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from trainer.conversion.model_folder import is_model_folder
 from trainer.encoder_files import find_encoder
 from trainer.model.masked_lm import MaskedLM
 from trainer.pretrained import load_framing
@@ -55,6 +56,11 @@ def find_model(path: str) -> FoundModel:
     Raises:
         FarspanError: nothing is there, it is no masked language model, or it has no ``<mask>``.
     """
+    if is_model_folder(Path(path)):
+        raise FarspanError(
+            f"scorer {path}: a model folder of `farspan convert` does not say between which tokens texts stood when "
+            "the model was trained; give what it was made from, a folder of Hugging Face or a run, or train on from it"
+        )
     return _found_run(path) if checkpoints_in(Path(path)) else _found_pretrained(path)
 
 

@@ -20,8 +20,10 @@ from objectives.tools import Tools
 from tests.artefacts import make_corpus
 from tests.tiny_encoder import make_encoder
 from tests.tiny_masked_lm import make_masked_lm
+from tests.trainer.conversion.models import tiny_config, tiny_model
 from tests.trainer.masked_lm_runs import MaskedSource, encoder_recipe, masked_rows, plain_losses, scorer_of
 from tests.trainer.toy import ToySource, toy_recipe
+from trainer.conversion.model_folder import write_model_folder
 from trainer.data import DataConfig, ObjectiveConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.positions import Learned
@@ -52,6 +54,12 @@ def test_a_scorer_is_loaded_once_a_process_and_travels_by_its_path(bert):
 def test_the_fingerprint_follows_the_weights(bert, tmp_path):
     other = make_masked_lm(str(tmp_path), seed=1)
     assert scorer_of(bert).fingerprint != scorer_of(other).fingerprint
+
+
+def test_a_converted_model_is_refused_by_what_it_does_not_say(tmp_path):
+    write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "model")
+    with pytest.raises(FarspanError, match=r"does not say between which tokens.*give what it was made from"):
+        scorer_of(str(tmp_path / "model"))
 
 
 @pytest.mark.parametrize("framed", [True, False])
