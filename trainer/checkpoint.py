@@ -151,8 +151,9 @@ class Checkpoints:
             )
         if path is None:
             return None
-        read_tensors(path / MODEL, model_tensors(model), self._ranks.control)
+        # The optimiser first, for making its state to be filled takes a step, if one of length zero.
         restore_optimizer(model, optimizer, path / OPTIMIZER, self._ranks.control)
+        read_tensors(path / MODEL, model_tensors(model), self._ranks.control)
         return read_manifest(path)["step"]
 
     def save(self, step: int, samples: int, model: nn.Module, optimizer: Optimizer) -> Path:
