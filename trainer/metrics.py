@@ -73,13 +73,14 @@ class Counts:
     def _of_one(cls, batch: Batch, model: ModelConfig, vocab_size: int) -> Counts:
         rows, source = batch.source_ids.shape
         # The head of a masked language model runs on asked positions alone.
+        shown = 0 if batch.global_positions is None else int(batch.global_positions.sum())
         asked = batch.labels.shape[1] if model.decoder else batch.target_tokens // rows
         return cls(
             source_tokens=batch.source_tokens,
             source_positions=rows * source,
             target_tokens=batch.target_tokens,
             target_positions=batch.labels.numel(),
-            flops=3 * rows * forward_flops(model, vocab_size, source, asked),
+            flops=3 * rows * forward_flops(model, vocab_size, source, asked, shown // rows),
         )
 
     def __add__(self, other: Counts) -> Counts:

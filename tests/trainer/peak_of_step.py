@@ -1,0 +1,58 @@
+"""Print the memory of a recipe's step, measured in a process of its own and by formula, as JSON."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+
+from trainer.dry_run import largest_batch
+from trainer.memory import Setting, step_memory
+from trainer.model.build import build_model
+from trainer.optimizer import build_optimizer
+from trainer.parallel import apply_activation_checkpointing
+from trainer.recipe import Recipe, load_recipe
+
+
+def status(field: str) -> int:
+    """Bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) << 10
+
+
+def run(recipe: Recipe, vocab_size: int) -> None:
+    """Two steps: the first makes the optimiser's state."""
+    model = build_model(recipe.model, vocab_size, seed=0).train()
+    apply_activation_checkpointing(model, recipe.run.activation_checkpointing)
+    optimizer = build_optimizer(model, recipe.optimizer)
+    (stage,) = recipe.all_stages
+    batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
+    precision = torch.autocast("cpu", torch.bfloat16) if recipe.run.precision == "bf16" else nullcontext()
+    for _ in range(2):
+        for _ in range(stage.batch_size // stage.micro_batch_size):
+            with precision:
+                loss = model(**batch.inputs).minimised
+            loss.backward()
+            del loss
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def main(name: str, vocab_size: int, *changes: str) -> None:
+    short = ["data.source_length=256", "data.source_multiple=1", "data.target_length=32", "data.target_multiple=1"]
+    run(load_recipe("tiny", short), vocab_size)  # loads all code
+    gc.collect()
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
+    recipe = load_recipe(name, changes)
+    run(recipe, vocab_size)
+    estimate = step_memory(recipe, vocab_size, Setting(device="cpu")).total
+    print(json.dumps({"measured": status("VmHWM") - before, "estimated": estimate}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

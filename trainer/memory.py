@@ -1,0 +1,208 @@
+"""The memory of a training step by formula: what would fit, before anything is tried.
+
+Counted is what lives at once at the worst moment of a step of several micro-batches, when the last of them begins its
+way back: weights, gradients, optimiser state, what autograd keeps, and what is worked on. Libraries, the context of a
+CUDA device and what allocators lose between tensors are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, replace
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import nn
+
+from trainer.activations import Checkpointing, Sizes, activations
+from trainer.model.build import make_model
+from trainer.model.config import ModelConfig
+from trainer.model.loss import CHUNK
+from trainer.parallel import ParallelConfig, _layers
+from trainer.recipe import Recipe
+from trainer.stages import Stage
+
+_LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one process.
+
+    Attributes:
+        weights: in float32, and what is gathered or copied of them to compute with.
+        gradients: between micro-batches.
+        optimizer: its state.
+        activations: what autograd keeps of one micro-batch.
+        working: what is computed at the worst moment, and given up at once.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    working: int
+
+    @property
+    def total(self) -> int:
+        return sum(astuple(self))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides over the memory of a recipe's step and nothing else.
+
+    Attributes:
+        micro_batch_size: of all stages; None takes the recipe's.
+        checkpointing: of activations; None takes the recipe's.
+        mode: of sharing; None takes the recipe's.
+        world_size: processes, one a device.
+        local_size: of these, on one machine.
+        device: ``cuda`` or ``cpu``.
+    """
+
+    micro_batch_size: int | None = None
+    checkpointing: Checkpointing | None = None
+    mode: Literal["ddp", "fsdp", "hybrid"] | None = None
+    world_size: int = 1
+    local_size: int = 8
+    device: str = "cuda"
+
+
+def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None) -> Memory:
+    """The memory of the largest step, of the widest batches, of all stages.
+
+    Args:
+        recipe: model, lengths, precision and optimiser.
+        vocab_size: rows of the token table.
+        setting: what may be changed to make it fit.
+    """
+    setting = setting or Setting()
+    model = _parameters(recipe.model, vocab_size, recipe.optimizer.name)
+    found = (_stage_memory(recipe, stage, model, setting, vocab_size) for stage in recipe.all_stages)
+    return max(found, key=lambda memory: memory.total)
+
+
+def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting | None = None) -> int:
+    """The most sequences a forward pass, up to the recipe's batch size, with which a step fits into ``capacity`` bytes;
+    0 where not even one does."""
+    setting = setting or Setting()
+    fitting, too_many = 0, max(stage.batch_size for stage in recipe.all_stages) + 1
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        if step_memory(recipe, vocab_size, replace(setting, micro_batch_size=middle)).total <= capacity:
+            fitting = middle
+        else:
+            too_many = middle
+    return fitting
+
+
+def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> list[list[str]]:
+    """Settings with which a step would fit into ``capacity`` bytes, as ``--set`` takes them, the cheapest first.
+
+    Args:
+        setting: that of the run; more processes than it has are not thought of.
+    """
+    modes = [setting.mode or recipe.parallel.mode]
+    modes += ["fsdp"] if setting.world_size > 1 and modes[0] != "fsdp" else []
+    present = setting.checkpointing or recipe.run.activation_checkpointing
+    largest = setting.micro_batch_size or max(stage.micro_batch_size for stage in recipe.all_stages)
+    found = []
+    for mode in modes:
+        for checkpointing in _LEVELS[_LEVELS.index(present) :]:
+            tried = replace(setting, mode=mode, checkpointing=checkpointing)
+            size = min(largest, largest_micro_batch(recipe, vocab_size, capacity, tried))
+            parts = [f"run.micro_batch_size={size}"] * (size != largest)
+            parts += [f"run.activation_checkpointing={checkpointing}"] * (checkpointing != present)
+            parts += [f"parallel.mode={mode}"] * (mode != modes[0])
+            if size and parts:
+                found.append(parts)
+    return found
+
+
+def memory_rows(
+    recipe: Recipe, vocab_size: int, *, world_sizes: tuple[int, ...] = (1, 8), device: str = "cuda"
+) -> Iterator[tuple[Setting, Memory]]:
+    """The recipe's step in each way of sharing and each activation checkpointing, for a table."""
+    for size in world_sizes:
+        for mode in ("ddp", "fsdp") if size > 1 else ("ddp",):
+            for checkpointing in _LEVELS:
+                setting = Setting(checkpointing=checkpointing, mode=mode, world_size=size, device=device)
+                yield setting, step_memory(recipe, vocab_size, setting)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """Numbers in the model's parameters.
+
+    Attributes:
+        all: of them.
+        layer: those of the largest layer.
+        ends: those of no layer.
+        optimizer: numbers of the optimiser's state.
+    """
+
+    all: int
+    layer: int
+    ends: int
+    optimizer: int
+
+
+@cache
+def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parameters:
+    with torch.device("meta"):
+        model = make_model(config, vocab_size)
+    layers = [_numbers(layer) for layer in _layers(model)]
+    every = _numbers(model)
+    state = 2 * every  # two moments
+    if optimizer == "adafactor":  # of a matrix, its rows and columns
+        state = sum(p.numel() if p.dim() < 2 else sum(p.shape) for p in model.parameters())
+    return _Parameters(every, max(layers), every - sum(layers), state)
+
+
+def _numbers(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _stage_memory(recipe: Recipe, stage: Stage, model: _Parameters, setting: Setting, vocab_size: int) -> Memory:
+    run, config = recipe.run, replace(recipe.model, encoder=replace(recipe.model.encoder, attention=stage.attention))
+    shards = _shards(recipe.parallel, setting)
+    size = setting.micro_batch_size or stage.micro_batch_size
+    sizes = Sizes.of(run.precision, setting.device, sharded=shards > 1)
+    mode = setting.checkpointing or run.activation_checkpointing
+    # A masked language model is asked about a part of its source; a quarter is more than any objective hides.
+    target = stage.data.target_length if config.decoder else stage.data.source_length // 4
+    kept = activations(config, stage.data.source_length, target, sizes)
+    weights, gradients = 4 * model.all, 4 * model.all
+    if shards > 1:
+        # the ends and two layers are gathered; gradients are shared out with the last micro-batch only
+        gathered = model.ends + 2 * model.layer
+        weights = weights // shards + gathered * sizes.narrow
+        if stage.batch_size <= size * setting.world_size:
+            gradients = gradients // shards + gathered * 4
+    elif sizes.casts:
+        weights += 2 * model.all  # autocast keeps the copies that it makes
+    return Memory(
+        weights=weights,
+        gradients=gradients,
+        optimizer=4 * model.optimizer // shards,
+        activations=size * kept.kept(mode),
+        working=max(size * kept.working(mode), _loss_working(size * target, config.width, vocab_size, sizes)),
+    )
+
+
+def _shards(config: ParallelConfig, setting: Setting) -> int:
+    mode = setting.mode or config.mode
+    if mode == "ddp":
+        return 1
+    if mode == "fsdp":
+        return setting.world_size
+    return min(config.shard_size or setting.local_size, setting.world_size)
+
+
+def _loss_working(asked: int, width: int, vocab_size: int, sizes: Sizes) -> int:
+    """Of one chunk: logits, as log-probabilities, and the gradients of both, beside the bfloat16 ones if these are
+    used; and the gradient of the output layer."""
+    logit = 4 * 4 + (2 * sizes.narrow if sizes.narrow < 4 else 0)
+    return min(CHUNK, asked) * vocab_size * logit + vocab_size * width * sizes.narrow
