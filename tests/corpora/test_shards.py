@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -111,6 +113,40 @@ def test_rows_outside_are_refused(corpus):
 def test_a_reader_can_go_to_another_process(corpus):
     there = pickle.loads(pickle.dumps(Corpus(corpus)))
     assert np.array_equal(there.tokens(1), Corpus(corpus).tokens(1))
+
+
+def copied(corpus, tmp_path, change) -> tuple[str, str]:
+    """A copy of the corpus with the bytes of its second shard changed; the shard too."""
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    shard = sorted((folder / "shards").iterdir())[1]
+    shard.write_bytes(change(shard.read_bytes()))
+    return str(folder), str(shard)
+
+
+def test_shards_that_are_missing_or_cut_short_are_named_without_reading(corpus, tmp_path):
+    Corpus(corpus).check_files()
+    folder, shard = copied(corpus, tmp_path, lambda data: data[:-8])
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \([\d,]+ bytes where the manifest says"):
+        Corpus(folder).check_files()
+    os.remove(shard)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard .*No such file"):
+        Corpus(folder).check_files()
+
+
+def test_checksums_are_compared_when_asked_or_at_the_first_touch(corpus, tmp_path):
+    flipped = copied(corpus, tmp_path, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:])
+    trusting, careful = Corpus(flipped[0]), Corpus(flipped[0], verify=True)
+    trusting.check_files()
+    trusting.check_shard(0)
+    with pytest.raises(FarspanError, match=rf"{flipped[1]}: .*sha256 \w+ where the manifest says"):
+        trusting.check_shard(1)
+    first, second = np.array([0]), trusting.starts[1:2]
+    careful.take(first)
+    for reader in (careful, pickle.loads(pickle.dumps(careful))):
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.take(second)
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.gather_tokens(second, np.zeros((1, 5), np.int64))
 
 
 def receipt(index):

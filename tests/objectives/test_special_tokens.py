@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpora.errors import FarspanError
 from objectives.special_tokens import DOCUMENT_SEPARATOR, MASK, SpecialTokens
 
 ROLES = ["<pad>", "<bos>", "<eos>", "<unk>", MASK]
@@ -52,3 +53,22 @@ def test_sentinels_are_not_to_be_written():
     special = SpecialTokens.append(10, {}, sentinels=2)
     with pytest.raises(ValueError, match="read-only"):
         special.sentinels[0] = 1
+
+
+def test_merged_tables_keep_the_first_ones_ids_and_the_tokenizers():
+    one = SpecialTokens.append(100, {"<pad>": 0, "<eos>": 2}, [MASK], sentinels=2, order="descending")
+    other = SpecialTokens.append(100, {"<pad>": 0, "<eos>": 2, "<unk>": 0}, ["<unk>", DOCUMENT_SEPARATOR], sentinels=4)
+    merged = SpecialTokens.merge([one, other], 100)
+    assert dict(merged.ids) == {
+        **one.ids, "<unk>": 0, "<doc-sep>": 104, "<sentinel-2>": 105, "<sentinel-3>": 106,
+    }  # fmt: skip
+    assert merged.vocab_size == 107
+    assert SpecialTokens.merge([merged, one, other], 100) == merged
+    assert SpecialTokens.merge([one], 100) == one
+    assert merged.sentinels.tolist() == [103, 102, 105, 106]
+
+
+def test_tables_of_two_tokenizers_are_not_merged():
+    one, other = (SpecialTokens.append(100, {"<eos>": number}) for number in (1, 2))
+    with pytest.raises(FarspanError, match=r"<eos> has id 1 for one objective, the tokenizer's 2 for another"):
+        SpecialTokens.merge([one, other], 100)
