@@ -1,7 +1,8 @@
 """All benchmarks of docs/benchmarks.md, one after the other: ``python -m benchmarks``.
 
-Options go to no script; run a script by itself to change sizes, or to have datatrove beside it. ``scale.py`` and
-``growth.py``, which docs/scale.md is made of, take longer and are run alone.
+Options go to no script; run a script by itself to change sizes, or to have datatrove beside it. Run alone are
+``random_rows.py``, whose peers live in an environment of their own, ``train_step.py``, which needs accelerate,
+``gpu_step.py``, and ``scale.py`` and ``growth.py``, which docs/scale.md is made of and which take longer.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import sys
 
 SCRIPTS = (
     "reading.py",
+    "loader.py",
     "span_masking.py",
     "sentence_scores.py",
     "principal_sentences.py",
     "entity_pyramid.py",
     "model_based.py",
     "attention_models.py",
+    "checkpoint_stall.py",
     "documents.py",
     "memory.py",
     "chain_building.py",
