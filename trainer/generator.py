@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from corpora.errors import FarspanError
-from trainer.data import DataConfig, ObjectiveConfig
+from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.model.config import ModelConfig
 
 OBJECTIVE = "model_based"
@@ -56,10 +57,13 @@ def with_scorer(data: DataConfig, scorer: str) -> DataConfig:
 
     A mask set beside the objective is left as it is: it has its choice already.
     """
-    mixture = tuple(
-        replace(source, objective=_asking(source.objective, source.masks, scorer)) for source in data.mixture
-    )
-    return replace(data, objective=_asking(data.objective, data.masks, scorer), mixture=mixture)
+    objective = _asking(data.objective, data.masks, scorer)
+    return replace(data, objective=objective, mixture=sources_with_scorer(data.mixture, scorer))
+
+
+def sources_with_scorer(sources: Sequence[SourceConfig], scorer: str) -> tuple[SourceConfig, ...]:
+    """The sources of a mixture, as ``with_scorer``."""
+    return tuple(replace(source, objective=_asking(source.objective, source.masks, scorer)) for source in sources)
 
 
 def _asking(objective: ObjectiveConfig | None, masks: str | None, scorer: str) -> ObjectiveConfig | None:

@@ -7,13 +7,15 @@ for the encoder-decoder. Given the weights, that is what a mask set made with th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import register_fsdp_forward_method
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
@@ -27,10 +29,12 @@ from trainer.distributed import Ranks
 from trainer.generator import OBJECTIVE, GeneratorConfig
 from trainer.loader import Loader
 from trainer.masked_corpus import MaskedCorpus
+from trainer.mixture import Mixture, one_vocabulary
 from trainer.model.build import build_model
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer_models import find_model
+from trainer.stages import Stage
 
 
 class Batches(Protocol):
@@ -151,6 +155,25 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
     return Generator(model, found.special, found.positions, found.fingerprint)
 
 
+def open_joint(
+    stages: Sequence[Stage], config: GeneratorConfig, seed: int, *, verify: bool = False
+) -> tuple[list[Mixture], Generator]:
+    """What each stage is trained on, all with the special tokens of all, and the generator; as ``open_stages``.
+
+    Raises:
+        FarspanError: as ``open_generator`` and ``open_candidates``.
+    """
+    generator = open_generator(config, Corpus(stages[0].data.corpus), seed)
+    opened: list[tuple[DataConfig, Mixture]] = []
+    for stage in stages:
+        if not any(data == stage.data for data, _ in opened):
+            candidates = open_candidates(stage.data, generator, seed, verify=verify)
+            opened.append((stage.data, Mixture.of(candidates)))
+    mixtures = one_vocabulary([mixture for _, mixture in opened])
+    datas = [data for data, _ in opened]
+    return [mixtures[datas.index(stage.data)] for stage in stages], generator
+
+
 def open_candidates(data: DataConfig, generator: Generator, seed: int, *, verify: bool = False) -> Candidates:
     """Open what a data section of joint training names.
 
@@ -207,7 +230,7 @@ class JointBatch(Batch):
 class JointBatches:
     """Between the loader and the loop: has the candidates of each step scored, and makes the second view.
 
-    All ranks score a step together, as often as they train on it.
+    All ranks ask for a step, or none does: they score it together.
 
     Attributes:
         generator_loss: mean cross-entropy a candidate token in the last step, of all ranks, without dropout.
@@ -262,13 +285,18 @@ class JointBatches:
             for made, batch in zip(chosen, shown, strict=True)
         ]
 
+    @cached_property
+    def _score(self) -> Callable[..., Tensor]:
+        register_fsdp_forward_method(self._model, "score")  # which then begins by gathering what is sharded
+        return self._model.score
+
     def _scores(self, shown: Sequence[Batch]) -> list[np.ndarray]:
         """``(B, C)`` float32 of each batch."""
         device = self._ranks.device
         self._model.eval()
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             scores = [
-                self._model.score(batch.source_ids, batch.source_real, batch.labels)
+                self._score(batch.source_ids, batch.source_real, batch.labels)
                 for batch in (batch.to(device) for batch in shown)
             ]
         # A loss that is not finite chooses nothing here; it comes back in training, where its update is left out.

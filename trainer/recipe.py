@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from corpora.errors import FarspanError
 from trainer.checkpoint import CheckpointConfig
 from trainer.data import DataConfig, SourceConfig
+from trainer.generator import GeneratorConfig, sources_with_scorer, with_scorer
 from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
@@ -117,8 +118,10 @@ class Recipe:
     loading: LoadingConfig = field(default_factory=LoadingConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     stages: tuple[StageConfig, ...] = ()
+    generator: GeneratorConfig | None = None
 
     def __post_init__(self) -> None:
+        self._ask_generator()
         positions = {"source": self.model.encoder.positions.limit}
         if self.model.decoder:
             positions["target"] = self.model.decoder.positions.limit
@@ -142,6 +145,34 @@ class Recipe:
             raise FarspanError(
                 f"the stages have {staged} steps together, but run.steps is {self.run.steps}; make them equal"
             )
+
+    def _ask_generator(self) -> None:
+        """A frozen generator is the scorer of every objective that names none; a trained one is not known here."""
+        if self.generator is None:
+            return
+        if not self.model.decoder:
+            raise FarspanError(
+                "generator chooses what a decoder has to say, but the model has none; add a model.decoder section, or "
+                "remove the generator's"
+            )
+        if self.generator.mode == "joint":
+            return
+        scorer = self.generator.initial
+        assert scorer is not None
+        data = with_scorer(self.data, scorer)
+        stages = tuple(replace(stage, data=stage.data and with_scorer(stage.data, scorer)) for stage in self.stages)
+        sections = [data, *(stage.data for stage in stages if stage.data)]
+        objectives = [source.objective for section in sections for source in section.sources]
+        if not any(objective and objective.scorer == scorer for objective in objectives):
+            raise FarspanError(
+                "generator.mode is 'frozen', but no objective in the data asks it: set data.objective to model_based "
+                "without a scorer, or remove the generator section"
+            )
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "stages", stages)
+        if self.evaluation:
+            mixture = sources_with_scorer(self.evaluation.mixture, scorer)
+            object.__setattr__(self, "evaluation", replace(self.evaluation, mixture=mixture))
 
     @property
     def all_stages(self) -> tuple[Stage, ...]:
@@ -180,11 +211,13 @@ class Recipe:
         """
         sections = asdict(self)
         run = ("steps", "batch_size", "seed", "precision")
+        joint = self.generator is not None and self.generator.mode == "joint"
         return {
             **{name: sections[name] for name in ("model", "optimizer", "schedule", "loss")},
             "data": _widths(sections["data"]),
             "stages": [{**stage, "data": stage["data"] and _widths(stage["data"])} for stage in sections["stages"]],
             "run": {name: sections["run"][name] for name in run},
+            **({"generator": {name: sections["generator"][name] for name in ("model", "weight")}} if joint else {}),
         }
 
 

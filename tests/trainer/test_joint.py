@@ -46,7 +46,7 @@ def data_of(corpus: str, **options: object) -> DataConfig:
 
 
 def small_model(vocab_size: int, seed: int = 0, decoder: bool = False):
-    config = toy_recipe("unused", dropout=0.1).model
+    config = toy_recipe("unused", dropout=0.0).model
     encoder = EncoderConfig(layers=1, positions=Learned(LENGTH), attention=Full())
     sides = config.decoder and replace(config.decoder, positions=Learned(64))
     config = replace(config, encoder=encoder, decoder=sides if decoder else None, init_std=0.3)

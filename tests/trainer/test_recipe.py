@@ -212,3 +212,40 @@ def test_the_identity_of_stages_is_not_where_their_data_lies():
 def test_stages_that_cannot_be_are_refused(stages, said):
     with pytest.raises(FarspanError, match=said):
         staged(*stages)
+
+
+ASKING = 'data.objective={name="model_based", preset="bart_ls"}'
+
+
+def test_a_frozen_generator_is_the_scorer_of_what_asks_for_one():
+    mixture = '[{name="a", corpus="A", objective={name="model_based"}}, {name="b", corpus="B", masks="M"}]'
+    recipe = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"evaluation.mixture={mixture}"])
+    plain = load_recipe("tiny", [ASKING, "data.objective.scorer=RUN"])
+    assert recipe.data == plain.data
+    assert recipe.identity() == plain.identity()
+    assert [source.objective and source.objective.scorer for source in recipe.evaluation.mixture] == ["RUN", None]
+    assert replace(recipe, generator=recipe.generator) == recipe
+    staged = "[{steps=20, data={source_length=512}}, {steps=40}]"
+    first, second = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"stages={staged}"]).all_stages
+    assert first.data.objective == second.data.objective == recipe.data.objective
+
+
+def test_a_trained_generator_is_part_of_the_run():
+    joint = [ASKING, "generator.mode=joint", "generator.initial=RUN"]
+    recipe = load_recipe("tiny", joint)
+    assert recipe.data.objective.scorer is None
+    assert recipe.identity()["generator"] == {"model": None, "weight": 1.0}
+    assert load_recipe("tiny", [*joint, "generator.weight=0.5"]).identity() != recipe.identity()
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (["generator.initial=RUN"], "no objective in the data asks it"),
+        ([ASKING, "generator.initial=RUN", "data.objective.scorer=OTHER"], "no objective in the data asks it"),
+        ([ASKING, "generator.initial=RUN", "model.decoder=none"], "the model has none"),
+    ],
+)
+def test_a_generator_that_nobody_asks_is_refused(assignments, message):
+    with pytest.raises(FarspanError, match=message):
+        load_recipe("tiny", assignments)
