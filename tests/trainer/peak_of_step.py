@@ -43,8 +43,8 @@ def run(recipe: Recipe, vocab_size: int) -> None:
 
 
 def main(name: str, vocab_size: int, *changes: str) -> None:
-    short = ["data.source_length=256", "data.source_multiple=1", "data.target_length=32", "data.target_multiple=1"]
-    run(load_recipe("tiny", short), vocab_size)  # loads all code
+    small = ["model.width=32", "data.source_length=256", "data.source_multiple=1", "data.target_length=64"]
+    run(load_recipe("tiny", small), 100)  # loads all code
     gc.collect()
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
