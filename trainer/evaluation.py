@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from objectives.examples import IGNORED
 from trainer.data import Batch, DataConfig, Source, collate
 from trainer.distributed import Ranks
 from trainer.metrics import perplexity
@@ -45,7 +44,7 @@ class HeldOut:
             first = min(number, numbers[-1]) * size
             rows = np.arange(first, min(first + size, count))
             batch = collate(self.source.examples(rows), rows, self.data, self.source.special)
-            yield batch if number in numbers else _asking_nothing(batch)
+            yield batch if number in numbers else batch.asking_nothing()
 
 
 def evaluate(
@@ -102,7 +101,3 @@ def _summed(loss: Callable[[Batch], Tensor], batches: Iterator[Batch]) -> tuple[
 
 def _mean(total: float, tokens: float) -> float | None:
     return total / max(tokens, 1) if math.isfinite(total) else None
-
-
-def _asking_nothing(batch: Batch) -> Batch:
-    return replace(batch, labels=torch.full_like(batch.labels, IGNORED), source_tokens=0, target_tokens=0)
