@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from corpora.errors import FarspanError
@@ -11,7 +12,7 @@ from trainer.run import train
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 when the run is finished, 1 when it was interrupted, 2 for what the user can cure."""
+    """Exit status: 0 when the run is finished or was interrupted, with a checkpoint; 2 for what the user can cure."""
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
     parser.add_argument("recipe", help="a packaged recipe (bart_ls_base, bart_ls_large, tiny) or a path to a TOML file")
     parser.add_argument(
@@ -19,11 +20,16 @@ def main(arguments: list[str] | None = None) -> int:
     )
     given = parser.parse_args(arguments)
     try:
-        return 0 if train(load_recipe(given.recipe, given.set)).finished else 1
+        train(load_recipe(given.recipe, given.set))
     except FarspanError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # After an error, threads and devices may wait for other processes that will never answer.
+    os._exit(status) if status else sys.exit()

@@ -106,6 +106,10 @@ class Ranks:
         dist.all_reduce(together, group=self.control)
         return tuple(together.tolist())
 
+    def any(self, wish: bool) -> bool:
+        """Whether any rank wishes it."""
+        return bool(self.sum(wish)[0])
+
     def sum_on_device(self, value: Tensor) -> Tensor:
         """A tensor of this rank's device summed over all ranks, in place; nothing waits for the device."""
         if self.control is not None:

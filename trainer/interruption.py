@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Any
 
+ECHO = 3.0
+"""Seconds in which another signal is the same wish: of Ctrl-C or a scheduler's notice, processes often hear twice, once
+by themselves and once from the launcher that passes it on."""
+
 
 class Interruption:
-    """While entered, the first SIGINT or SIGTERM sets ``asked`` to its name; the next one acts as ever.
+    """While entered, the first SIGINT or SIGTERM sets ``asked`` to its name; one that comes ``ECHO`` seconds later acts
+    as ever.
 
     Outside the main thread, where Python lets nobody handle signals, it does nothing.
     """
 
     def __init__(self) -> None:
         self.asked: str | None = None
+        self._asked_at = 0.0
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interruption:
@@ -29,8 +36,11 @@ class Interruption:
         self._restore()
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = signal.Signals(number).name
-        self._restore()
+        if self.asked is None:
+            self.asked, self._asked_at = signal.Signals(number).name, time.monotonic()
+        elif time.monotonic() - self._asked_at >= ECHO:
+            self._restore()
+            signal.raise_signal(number)
 
     def _restore(self) -> None:
         while self._before:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from types import MethodType
 from typing import Any, Literal
 
 import torch
 import torch.fx.experimental._config
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from corpora.errors import FarspanError
+from trainer.distributed import Ranks
+from trainer.model.attention import Pattern
 from trainer.model.masked_lm import MaskedLM
+from trainer.model.patterns.window import WindowAttention
 from trainer.model.seq2seq import Seq2Seq
 
 
@@ -41,19 +49,44 @@ class ParallelConfig:
 
 
 def apply_activation_checkpointing(model: Seq2Seq | MaskedLM, mode: Literal["none", "selective", "layer"]) -> None:
-    """Trade time for memory: with ``layer``, only each layer's input is kept and the backward pass runs it again.
+    """Trade time for memory: with ``layer``, only each layer's input is kept and the backward pass runs it again; with
+    ``selective``, the results of its matrix products and of fused attention are kept too, and the rest runs again.
 
     Parameter names, hence checkpoints, stay the same.
     """
     if mode == "none":
         return
     for layer in _layers(model):
-        layer.forward = MethodType(_checkpointed, layer)  # type: ignore[method-assign]
+        run = _checkpointed if mode == "layer" else _selectively_checkpointed
+        layer.forward = MethodType(run, layer)  # type: ignore[method-assign]
 
 
 def _checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
     # A function of our own rather than a partial of PyTorch's, because its compiler starts at no code of PyTorch's.
     return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False)
+
+
+def _selectively_checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
+    return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False, context_fn=_KEEP_DEAR)
+
+
+_DEAR = {
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+}
+"""What costs more to compute again than to keep. Products in a batch are not here: those are attention's scores."""
+
+
+def _choose(context: Any, operation: Any, *arguments: Any, **named: Any) -> CheckpointPolicy:
+    dear = operation in _DEAR or str(operation).startswith("torch_attn._varlen_attn")
+    return CheckpointPolicy.MUST_SAVE if dear else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+_KEEP_DEAR = partial(create_selective_checkpoint_contexts, _choose)
 
 
 def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:
@@ -77,6 +110,76 @@ def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     for layer in _layers(model):
         layer.compile(backend=backend, fullgraph=True, dynamic=True)
+
+
+def apply_attention(model: Seq2Seq | MaskedLM, pattern: Pattern) -> None:
+    """Let the encoder attend by another pattern, one with the same weights."""
+    model.encoder.pattern = pattern
+    for index, layer in enumerate(model.encoder.layers):
+        layer.attention.pattern = pattern.at(index)  # type: ignore[union-attr, assignment]
+
+
+def apply_parallel(
+    model: Seq2Seq | MaskedLM, config: ParallelConfig, ranks: Ranks, precision: Literal["bf16", "fp32"]
+) -> nn.Module:
+    """Share ``model`` with the other ranks, after activation checkpointing and compilation.
+
+    Every rank comes with the same weights. Gradients are the *mean* over ranks.
+
+    Args:
+        model: on this rank's device; with ``fsdp`` and ``hybrid`` it is changed in place.
+        config: how.
+        ranks: that share it.
+        precision: with ``bf16``, FSDP gathers and computes in bfloat16, keeps and reduces in float32.
+
+    Returns:
+        What is to be called instead of the model.
+
+    Raises:
+        FarspanError: ranks that do not fall into groups of ``shard_size``.
+    """
+    if ranks.size == 1:
+        return model
+    if config.mode == "ddp":
+        # Projections of global positions are used only in batches that have some.
+        sometimes = any(isinstance(module, WindowAttention) for module in model.modules())
+        return DistributedDataParallel(
+            model, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=sometimes,
+            device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
+        )  # fmt: skip
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    options: dict[str, Any] = {"mesh": _mesh(config, ranks)}
+    if precision == "bf16":
+        options["mp_policy"] = policy
+    for layer in _layers(model):
+        fully_shard(layer, **options)
+    # Else ranks whose batches leave a parameter out would reduce fewer gradients than the others, and hang.
+    fully_shard(model, **options).set_reduce_scatter_unused_params(True)
+    return model
+
+
+def _mesh(config: ParallelConfig, ranks: Ranks) -> DeviceMesh:
+    """One dimension, over which weights are shards; with ``hybrid`` one before it, over which they are copies."""
+    if config.mode == "fsdp":
+        return init_device_mesh(ranks.device.type, (ranks.size,), mesh_dim_names=("shard",))
+    shards = config.shard_size or ranks.local_size
+    if ranks.size % shards:
+        raise FarspanError(
+            f"parallel.shard_size is {shards} with {ranks.size} processes; start a multiple of it, or change it"
+        )
+    return init_device_mesh(ranks.device.type, (ranks.size // shards, shards), mesh_dim_names=("copies", "shard"))
+
+
+def reducing(model: nn.Module, last: bool) -> AbstractContextManager[Any]:
+    """Around forward and backward of a micro-batch: gradients are reduced over ranks with the ``last`` of a step only.
+
+    Args:
+        model: that ``apply_parallel`` returned.
+        last: whether this micro-batch is the last one.
+    """
+    if isinstance(model, FSDPModule):
+        model.set_requires_gradient_sync(last)
+    return model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
 
 
 def _layers(model: Seq2Seq | MaskedLM) -> list[nn.Module]:

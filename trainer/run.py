@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import torch
+import numpy as np
 from rich.console import Console
 
-from corpora.errors import FarspanError
 from trainer.checkpoint import Checkpoints
-from trainer.conversion.convert import initial_model
-from trainer.conversion.model_folder import weights_sha256
-from trainer.conversion.vocabulary import Vocabulary
-from trainer.data import Loader, Source
-from trainer.distributed import Ranks
+from trainer.data import Source
+from trainer.device import peak_tflops
+from trainer.distributed import Ranks, explained
+from trainer.dry_run import dry_run
+from trainer.evaluation import HeldOut, describe, evaluate
 from trainer.interruption import Interruption
-from trainer.loop import Trainer
-from trainer.masked_corpus import open_source
-from trainer.metrics import Display, open_metrics
-from trainer.model.build import build_model
-from trainer.model.masked_lm import MaskedLM
-from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel import apply_activation_checkpointing, apply_compile
-from trainer.recipe import EvaluationConfig, Recipe
+from trainer.joint import JointBatches
+from trainer.loader import Loader
+from trainer.loop import Trainer, Update
+from trainer.metrics import Display, Together, open_metrics
+from trainer.model.joint import JointModel
+from trainer.opening import begin_model, check_shards, open_held_out, open_training, run_identity
+from trainer.prefetch import Batches, prefetched
+from trainer.recipe import Recipe
 from trainer.trained_model import vocabulary_of
 
 
@@ -44,42 +44,54 @@ def train(
     held_out: Source | None = None,
     until: int | None = None,
     console: Console | None = None,
+    ranks: Ranks | None = None,
 ) -> Outcome:
-    """Train, or go on with the run that ``run.directory`` holds.
+    """Train, or go on with the run that ``run.directory`` holds; all processes of a run call this together.
 
-    On SIGINT (Ctrl-C) or SIGTERM the update in progress is finished, a checkpoint is written, and the run returns;
-    a second signal ends it at once.
+    On SIGINT (Ctrl-C) or SIGTERM to any of them the update in progress is finished, a checkpoint is written, and all
+    return; a second signal, seconds later, ends its process at once.
 
     Args:
         recipe: everything about the run.
-        source: what to train on; None opens what the recipe's data section names.
+        source: what to train on; None opens what the recipe names.
         held_out: what the recipe's evaluation section, if there is one, evaluates on; None opens what it names.
         until: stop after this update, with a checkpoint, though the recipe asks for more.
-        console: where progress is shown.
+        console: where progress is shown, by rank 0.
+        ranks: this process among others; None asks the environment.
 
     Raises:
-        FarspanError: data that cannot be read or does not fit the model, a directory that holds another run.
+        FarspanError: data that cannot be read or does not fit the model, a directory that holds another run, too little
+            memory, updates that are not finite, another process that was lost.
     """
-    _require_one_process()
-    run, evaluation, directory = recipe.run, recipe.evaluation, Path(recipe.run.directory)
-    device = _device(run.device)
-    source = open_source(recipe.data, run.seed) if source is None else source
-    loader = _loader(source, recipe)
-    if evaluation:
-        evaluated = _loader(_open_held_out(recipe, evaluation) if held_out is None else held_out, recipe)
-    model = _begun_model(recipe, source)
-    apply_activation_checkpointing(model, run.activation_checkpointing)
-    if run.compile:
-        apply_compile(model)
-    trainer = Trainer(model, loader, recipe, device)
-    identity = {**recipe.identity(), "corpus": {"fingerprint": source.fingerprint, "sequences": len(source)}}
-    if run.initial_model:
-        identity["initial_model"] = weights_sha256(Path(run.initial_model))
-    vocabulary = vocabulary_of(source)
+    joined = ranks or Ranks.from_environment(recipe.run.device)
+    with explained(joined), Interruption() as stop:
+        outcome = _train(recipe, joined, source, held_out, until, console, stop)
+        if ranks is None:
+            joined.close()
+    return outcome
 
-    display = Display(run.steps, recipe.metrics.log_every, console)
-    last, ranks = min(until or run.steps, run.steps), Ranks.alone(device)
+
+def _train(
+    recipe: Recipe,
+    ranks: Ranks,
+    source: Source | None,
+    held_out: Source | None,
+    until: int | None,
+    console: Console | None,
+    stop: Interruption,
+) -> Outcome:
+    run, directory = recipe.run, Path(recipe.run.directory)
+    trained = open_training(recipe, source)
+    measured = open_held_out(recipe, trained, held_out)
+    if recipe.loading.verify == "start":
+        check_shards(trained.mixtures, ranks)
+    loader = Loader(recipe.all_stages, trained.mixtures, run.seed, ranks.rank, ranks.size)
+    reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
+    identity, vocabulary = run_identity(recipe, trained), vocabulary_of(trained.mixtures[0])
+    peak = peak_tflops(recipe.metrics.peak_tflops, ranks.device, run.precision)
+    trainer = Trainer(begin_model(recipe, trained), recipe, ranks, peak)
     with ExitStack() as stack:
+        display = Display(run.steps, recipe.metrics.log_every, console if ranks.first else Console(quiet=True))
         checkpoints = stack.enter_context(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, ranks, identity, vocabulary, display.say)
         )
@@ -87,74 +99,88 @@ def train(
         if found is not None:
             trainer.step = found
             display.say(f"going on after step {found}")
-        metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step)))
-        stop = stack.enter_context(Interruption())
+        if run.dry_run and trainer.step < run.steps:
+            dry_run(trainer.gradients, trainer.optimizer, recipe, trainer.vocab_size, ranks)
+        batches: Batches = stack.enter_context(
+            prefetched(loader, recipe.loading, run.steps, reopen=reopen, pinned=ranks.device.type == "cuda")
+        )
+        if isinstance(trainer.model, JointModel):
+            batches = JointBatches(loader, batches, trainer.model, ranks, run.precision)
+        metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, ranks.rank)))
         stack.enter_context(display)
-        while trainer.step < last and not stop.asked:
-            record = trainer.update()
-            metrics.write(record)
-            display.update(record)
-            step, ending = trainer.step, trainer.step == last or bool(stop.asked)
-            if evaluation and not stop.asked and (ending or step % evaluation.every == 0):
-                loss = trainer.evaluate(evaluated.first(evaluation.sequences))
-                metrics.write({"step": step, "held_out_loss": loss})
-                display.say(f"step {step}  held-out loss {loss:.4f}")
-            if ending or stop.asked or step % recipe.checkpoint.every == 0:
-                path = checkpoints.save(step, step * run.batch_size, trainer.model, trainer.optimizer)
-                if stop.asked:
-                    checkpoints.finish()
-                    display.say(f"stopped by {stop.asked} after step {step}; the same command goes on from {path}")
+        going = _Run(trainer, batches, loader, checkpoints, measured, metrics, display)
+        stopped = going.until(min(until or run.steps, run.steps), lambda: bool(stop.asked))
+        checkpoints.finish()
+        if stopped:
+            signal = stop.asked or "a signal to another process"
+            display.say(f"stopped by {signal} after step {trainer.step}; the same command goes on from there")
     return Outcome(trainer.step, trainer.step == run.steps)
 
 
-def _begun_model(recipe: Recipe, source: Source) -> Seq2Seq | MaskedLM:
-    """The model before the first update: its weights drawn, or those of ``run.initial_model``."""
-    model = build_model(recipe.model, source.special.vocab_size, recipe.run.seed)
-    if recipe.run.initial_model:
-        vocabulary = Vocabulary.of(source.special, source.tokenizer_fingerprint, recipe.data.decoder_start)
-        model.load_state_dict(initial_model(Path(recipe.run.initial_model), recipe.model, vocabulary).state)
-    return model
+class _Run:
+    """The updates of a run, and what is done between them."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        batches: Batches,
+        loader: Loader,
+        checkpoints: Checkpoints,
+        held_out: Sequence[HeldOut],
+        metrics: Together,
+        display: Display,
+    ) -> None:
+        self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
+        self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
+        self._unread: Update | None = None
+        self._saved = trainer.step
+
+    def until(self, last: int, asked: Callable[[], bool]) -> bool:
+        """Make updates until ``last``, with a checkpoint at the end; whether a rank asked to stop before."""
+        trainer, evaluation = self._trainer, self._recipe.evaluation
+        while trainer.step < last:
+            update = trainer.update(self._batches, stop=asked())
+            self._read()  # of the update before, while the device makes this one
+            if update is None:
+                self._save()
+                return True
+            self._unread = update
+            ending = trainer.step == last
+            if evaluation and (ending or trainer.step % evaluation.every == 0) and not trainer.ranks.any(asked()):
+                self._read()
+                self._evaluate()
+            if ending or trainer.step % self._recipe.checkpoint.every == 0:
+                self._read()
+                self._save()
+        return False
+
+    def _read(self) -> None:
+        """Report the update that has not been."""
+        update, self._unread = self._unread, None
+        if update is not None:
+            record = self._trainer.record(update)
+            if skipped := record.get("skipped"):
+                numbers = np.array([sample["number"] for sample in skipped])
+                for sample, origin in zip(skipped, self._loader.origins(update.step - 1, numbers), strict=True):
+                    sample["origin"] = origin
+            self._metrics.write(record)
+            self._display.update(record)
+            self._trainer.count_skipped(record)
+
+    def _evaluate(self) -> None:
+        trainer = self._trainer
+        record = evaluate(trainer.model, trainer.loss, self._held_out, trainer.ranks)
+        self._metrics.write({"step": trainer.step, **record})
+        self._display.say(f"step {trainer.step}  {describe(record)}")
+
+    def _save(self) -> None:
+        trainer = self._trainer
+        if self._saved < trainer.step:
+            samples = self._recipe.stage_at(trainer.step - 1).samples(trainer.step - 1).stop
+            self._checkpoints.save(trainer.step, samples, trainer.model, trainer.optimizer)
+            self._saved = trainer.step
 
 
-def _open_held_out(recipe: Recipe, evaluation: EvaluationConfig) -> Source:
-    objective = None if evaluation.masks else recipe.data.objective
-    data = replace(recipe.data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective)
-    return open_source(data, recipe.run.seed)
-
-
-def _loader(source: Source, recipe: Recipe) -> Loader:
-    """A loader over ``source`` once it is known to suit the model."""
-    if not len(source):
-        raise FarspanError("the data holds no sequence; check data.corpus (and evaluation.corpus)")
-    data = recipe.data
-    if recipe.model.decoder and data.decoder_start not in source.special.ids:
-        raise FarspanError(
-            f"data.decoder_start is {data.decoder_start!r}, but the special tokens are "
-            f"{', '.join(name for name in source.special.ids if 'sentinel' not in name)}; choose one of them"
-        )
-    loader = Loader(source, data, recipe.run.batch_size, recipe.run.micro_batch_size, recipe.run.seed)
-    encoder_only = loader.first(1)[0].decoder_ids is None
-    if encoder_only and recipe.model.decoder:
-        raise FarspanError(
-            "the objective asks for masked tokens in place; remove the recipe's model.decoder section, as --set "
-            "model.decoder=none does"
-        )
-    if not encoder_only and not recipe.model.decoder:
-        raise FarspanError("the objective asks for a target text; add a model.decoder section to the recipe")
-    return loader
-
-
-def _device(name: str) -> torch.device:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise FarspanError("run.device is 'cuda', but PyTorch finds no CUDA device; set it to 'cpu' or 'auto'")
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
-
-
-def _require_one_process() -> None:
-    size = os.environ.get("WORLD_SIZE", "1")
-    if size != "1":
-        raise FarspanError(
-            f"WORLD_SIZE is {size}: training runs in one process; start it with --nproc-per-node 1 or without torchrun"
-        )
+def _reopened(recipe: Recipe, rank: int, size: int) -> Loader:
+    """The loader of a rank, opened anew in another process."""
+    return Loader(recipe.all_stages, open_training(recipe).mixtures, recipe.run.seed, rank, size)

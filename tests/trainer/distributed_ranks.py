@@ -15,7 +15,7 @@ import torch
 
 from trainer.distributed import Ranks
 
-TIMEOUT = 90.0
+TIMEOUT = 300.0
 
 
 def start_ranks(size: int, work: Callable[..., Any], *arguments: Any) -> tuple[list[BaseProcess], Any]:

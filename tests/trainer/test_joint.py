@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
@@ -212,3 +217,45 @@ def test_candidates_are_a_source(corpus, generator):
     assert len({source.fingerprint, other.fingerprint}) == 2
     assert source.origin(0).endswith("row 0")
     source.check_shards()
+
+
+def _sharded(rank: int, size: int, path: str, corpus: str, generator: Generator) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
+    ranks = Ranks(rank, size, rank, size, torch.device("cpu"), dist.group.WORLD)
+    data = data_of(corpus)
+    source = open_candidates(data, generator, SEED)
+    model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
+    fully_shard(model, mesh=init_device_mesh("cpu", (size,))).set_reduce_scatter_unused_params(True)
+    loader = loader_of(source, data, batch_size=3, micro=1, world_size=size, rank=rank)
+    batches = JointBatches(loader, loader, model, ranks, "fp32").step(0)
+    for batch in batches:
+        (model(**batch.inputs).minimised * size / batch.asked[0]).backward()
+    # Some ranks hold nothing of a small parameter, but all have to gather it.
+    shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
+    gradients = {name: share.full_tensor() for name, share in shares.items()}
+    torch.save((gradients, [(batch.samples, batch.inputs) for batch in batches]), f"{path}.{rank}")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def test_ranks_that_share_the_weights_choose_and_learn_the_same(corpus, generator, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    whole = Generator(copy.deepcopy(generator.model), generator.special, LENGTH, None)
+    joint = joint_batches(whole, data_of(corpus), batch_size=3, micro=1)
+    model = joint._model
+    model.weight = 0.5
+    expected = joint.step(0)
+    for batch in expected:
+        (model(**batch.inputs).minimised / batch.asked[0]).backward()
+    path = str(tmp_path / "meeting")
+    torch.multiprocessing.spawn(_sharded, (2, path, corpus, generator), nprocs=2)
+    found = [torch.load(f"{path}.{rank}", weights_only=False) for rank in range(2)]
+    inputs = {int(samples[0]): batch for _, batches in found for samples, batch in batches if batch["labels"].max() > 0}
+    assert len(inputs) == 3
+    for batch in expected:
+        torch.testing.assert_close(inputs[int(batch.samples[0])], batch.inputs)
+    gradients, _ = found[0]
+    for name, parameter in model.named_parameters():
+        expected_gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        torch.testing.assert_close(gradients[name].detach(), expected_gradient.detach(), rtol=1e-3, atol=1e-5)

@@ -7,40 +7,59 @@ import torch
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
-from trainer.data import Loader
-from trainer.loop import MAX_SKIPPED, Trainer
+from trainer.distributed import Ranks
+from trainer.loader import Loader
+from trainer.loop import Trainer
+from trainer.mixture import Mixture
 from trainer.model.build import build_model
+from trainer.model.loss import LossConfig
+from trainer.model.patterns.block import Block
+from trainer.stages import StageConfig
 
 
-def make_trainer(recipe, source=None) -> Trainer:
-    run = recipe.run
-    model = build_model(recipe.model, SPECIAL.vocab_size, run.seed)
-    loader = Loader(source or ToySource(), recipe.data, run.batch_size, run.micro_batch_size, run.seed)
-    return Trainer(model, loader, recipe, torch.device("cpu"))
+def make_trainer(recipe) -> Trainer:
+    return Trainer(build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed), recipe, Ranks.alone())
+
+
+def batches_of(recipe, source=None) -> Loader:
+    stages = recipe.all_stages
+    return Loader(stages, [Mixture.of(source or ToySource())] * len(stages), recipe.run.seed)
+
+
+def updated(trainer: Trainer, count: int = 1) -> list[dict]:
+    records, batches = [], batches_of(trainer.recipe)
+    for _ in range(count):
+        records.append(trainer.record(trainer.update(batches)))
+        trainer.count_skipped(records[-1])
+    return records
+
+
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in trainer.model.parameters()]
 
 
 def test_micro_batches_change_nothing_though_their_targets_are_uneven():
-    weights = []
+    found = []
     for micro in (6, 4, 1):
         trainer = make_trainer(toy_recipe("unused", dropout=0.0, micro_batch_size=micro))
-        records = [trainer.update() for _ in range(3)]
-        weights.append((torch.nn.utils.parameters_to_vector(trainer.model.parameters()), records))
-    for other, records in weights[1:]:
-        torch.testing.assert_close(other, weights[0][0], atol=1e-5, rtol=1e-4)
+        records = updated(trainer, 3)
+        found.append((torch.nn.utils.parameters_to_vector(trainer.model.parameters()), records))
+    for other, records in found[1:]:
+        torch.testing.assert_close(other, found[0][0], atol=1e-5, rtol=1e-4)
         for name in ("loss", "grad_norm", "source_tokens", "target_tokens"):
-            assert [r[name] for r in records] == pytest.approx([r[name] for r in weights[0][1]], rel=1e-4)
+            assert [r[name] for r in records] == pytest.approx([r[name] for r in found[0][1]], rel=1e-4)
 
 
 def test_a_step_is_adam_on_the_mean_over_the_targets_of_the_step():
     recipe = toy_recipe("unused", dropout=0.0)
     recipe = replace(recipe, optimizer=replace(recipe.optimizer, clip_norm=0.0, weight_decay=0.0))
     trainer, twin = make_trainer(recipe), make_trainer(recipe)
-    batches = twin.loader.step(0)
+    batches = batches_of(recipe).step(0)
     loss = sum(twin.model(**batch.inputs).minimised for batch in batches) / sum(
         batch.target_tokens for batch in batches
     )
     loss.backward()
-    record = trainer.update()
+    (record,) = updated(trainer)
     assert record["loss"] == pytest.approx(loss.item(), rel=1e-6)
     gradients = [p.grad for p in twin.model.parameters() if p.grad is not None]
     assert record["grad_norm"] == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
@@ -53,48 +72,104 @@ def test_a_step_is_adam_on_the_mean_over_the_targets_of_the_step():
 
 
 def test_loss_falls():
-    trainer = make_trainer(toy_recipe("unused", steps=60))
-    losses = [trainer.update()["loss"] for _ in range(60)]
+    losses = [record["loss"] for record in updated(make_trainer(toy_recipe("unused", steps=60)), 60)]
     assert sum(losses[-5:]) / 5 < 0.9 * sum(losses[:5]) / 5
+
+
+def test_smoothing_changes_what_is_minimised_and_not_what_is_reported():
+    plain = toy_recipe("unused", dropout=0.0)
+    smooth = replace(plain, loss=LossConfig(label_smoothing=0.2))
+    trainers = [make_trainer(recipe) for recipe in (plain, smooth)]
+    (one,), (other,) = (updated(trainer) for trainer in trainers)
+    assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
+    assert one["grad_norm"] != pytest.approx(other["grad_norm"], rel=1e-3)
 
 
 def test_bf16_computes_close_to_fp32_over_float32_weights():
     losses = []
     for precision in ("fp32", "bf16"):
         trainer = make_trainer(toy_recipe("unused", dropout=0.0, precision=precision))
-        losses.append([trainer.update()["loss"] for _ in range(3)])
+        losses.append([record["loss"] for record in updated(trainer, 3)])
         assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
     assert losses[0] != losses[1]
     assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
 
-def test_a_gradient_that_is_not_finite_is_skipped_named_and_not_endlessly():
-    trainer = make_trainer(toy_recipe("unused"))
-    trainer.update()
-    before = [p.clone() for p in trainer.model.parameters()]
+@pytest.mark.parametrize("name", ["adamw", "adafactor"])
+def test_a_gradient_that_is_not_finite_is_skipped_named_and_not_endlessly(name):
+    recipe = toy_recipe("unused", max_skipped=3)
+    trainer = make_trainer(replace(recipe, optimizer=replace(recipe.optimizer, name=name)))
+    updated(trainer)
+    before, moments = weights(trainer), _moments(trainer)
     poison = torch.tensor(float("nan"))
     with torch.no_grad():
         kept = trainer.model.tokens.weight[5].clone()
         trainer.model.tokens.weight[5] = poison  # one of the 24 text tokens, so nearly all micro-batches have it
-    record = trainer.update()
+    (record,) = updated(trainer)
     assert record["loss"] is record["grad_norm"] is None
-    assert set(record["skipped"]) <= {row.tobytes().hex() for b in trainer.loader.step(1) for row in b.sequence_ids}
+    step = batches_of(recipe).step(1)
+    known = {(int(n), row.tobytes().hex()) for b in step for n, row in zip(b.samples, b.sequence_ids, strict=True)}
+    assert {(sample["number"], sample["sequence_id"]) for sample in record["skipped"]} <= known
     with torch.no_grad():
         trainer.model.tokens.weight[5] = kept
-    assert all(torch.equal(old, new) for old, new in zip(before, trainer.model.parameters(), strict=True))
-    assert "skipped" not in trainer.update()
+    torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0)
+    torch.testing.assert_close(_moments(trainer), moments, rtol=0, atol=0)
+    assert "skipped" not in updated(trainer)[0]
     with torch.no_grad():
         trainer.model.tokens.weight[:] = poison
-    for _ in range(MAX_SKIPPED - 1):
-        trainer.update()
-    with pytest.raises(FarspanError, match="updates in a row"):
-        trainer.update()
+    updated(trainer, 2)
+    with pytest.raises(FarspanError, match="3 updates in a row, up to step 6"):
+        updated(trainer)
 
 
-def test_evaluation_has_no_dropout_and_no_order():
+def _moments(trainer: Trainer) -> list[torch.Tensor]:
+    return [x.clone() for state in trainer.optimizer.state.values() for x in state.values()]
+
+
+def test_a_recipe_can_ask_to_stop_at_the_first():
+    trainer = make_trainer(toy_recipe("unused", non_finite="abort"))
+    with torch.no_grad():
+        trainer.model.tokens.weight[:] = float("inf")
+    with pytest.raises(FarspanError, match=r"step 1: loss or gradient is not finite \(samples 0 [0-9a-f]{32}; 1 "):
+        updated(trainer)
+
+
+def test_a_wish_to_stop_leaves_everything_as_it_is():
+    trainer = make_trainer(toy_recipe("unused"))
+    before = weights(trainer)
+    assert trainer.update(batches_of(trainer.recipe), stop=True) is None
+    assert trainer.step == 0
+    torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0)
+
+
+def test_a_record_may_be_read_when_the_next_update_has_begun():
+    early, late = (make_trainer(toy_recipe("unused")) for _ in range(2))
+    expected = [record["loss"] for record in updated(early, 3)]
+    batches = batches_of(late.recipe)
+    updates = [late.update(batches) for _ in range(3)]
+    assert [late.record(update)["loss"] for update in updates] == expected
+
+
+def test_loss_of_a_batch_has_no_dropout():
     trainer = make_trainer(toy_recipe("unused", dropout=0.5))
-    batches = trainer.loader.first(7)
-    assert [len(batch.samples) for batch in batches] == [2, 2, 2, 1]
-    loss = trainer.evaluate(batches)
-    assert loss == trainer.evaluate(batches)
-    assert loss == pytest.approx(trainer.evaluate(batches[::-1]), rel=1e-6)
+    batches = batches_of(trainer.recipe).step(0)
+    trainer.model.eval()
+    first = [trainer.loss(batch).item() for batch in batches]
+    assert first == [trainer.loss(batch).item() for batch in batches]
+
+
+def test_stages_have_their_own_attention_and_learning_rate():
+    recipe = toy_recipe("unused", dropout=0.0, steps=6)
+    recipe = replace(recipe, model=replace(recipe.model, init_std=0.3))  # or attention does next to nothing
+    second = StageConfig(steps=4, attention=Block(4), learning_rate=3e-3)
+    staged = replace(recipe, stages=(StageConfig(steps=2), second))
+    plain, trainer = make_trainer(recipe), make_trainer(staged)
+    alike, changed = updated(plain, 3), updated(trainer, 3)
+    assert [r["loss"] for r in changed[:2]] == [r["loss"] for r in alike[:2]]
+    assert changed[2]["loss"] != alike[2]["loss"]
+    assert [layer.attention.pattern for layer in trainer.model.encoder.layers] == [Block(4)] * 2
+    factor = alike[2]["learning_rate"] / recipe.optimizer.learning_rate
+    assert changed[2]["learning_rate"] == pytest.approx(3e-3 * factor)
+    # what is computed in a stage is computed with its attention: fewer scores in smaller blocks
+    rate = "model_tflops_per_second"
+    assert changed[2][rate] * changed[2]["seconds"] < alike[2][rate] * alike[2]["seconds"]

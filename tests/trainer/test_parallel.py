@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import ToySource, toy_recipe
@@ -94,8 +95,42 @@ def test_every_pattern_is_traced_once(pattern):
     assert_compiled_is_plain(pattern, "eager")
 
 
-def test_decoder_pooling_and_checkpointing_are_traced_once():
-    assert_compiled_is_plain(Block(BLOCK), "eager", pooling=True, decoder=True, checkpointing="layer")
+@pytest.mark.parametrize("checkpointing", ["layer", "selective"])
+def test_decoder_pooling_and_checkpointing_are_traced_once(checkpointing):
+    assert_compiled_is_plain(Block(BLOCK), "eager", pooling=True, decoder=True, checkpointing=checkpointing)
+
+
+class Counted(TorchDispatchMode):
+    """How often operations whose names begin with a word run."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        self.words, self.counts = words, dict.fromkeys(words, 0)
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        for word in self.words:
+            self.counts[word] += function.__name__.startswith(word)
+        return function(*arguments, **(named or {}))
+
+
+def test_selective_checkpointing_computes_all_again_but_what_is_dear():
+    found, counts = {}, {}
+    attention = "_scaled_dot_product_flash_attention_for_cpu.default"
+    for mode in ("none", "selective", "layer"):
+        model = make(Block(BLOCK), pooling=True, decoder=True)
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.3
+        apply_activation_checkpointing(model, mode)
+        torch.manual_seed(0)
+        with Counted("addmm", attention, "gelu.") as counted:
+            found[mode] = loss_and_gradients(model, inputs(5 * BLOCK, False, True))
+        counts[mode] = counted.counts
+    for mode in ("selective", "layer"):
+        torch.testing.assert_close(found[mode], found["none"])
+    assert counts["selective"]["addmm"] == counts["none"]["addmm"] < counts["layer"]["addmm"]
+    assert counts["selective"][attention] == counts["none"][attention] == counts["layer"][attention] / 2
+    assert counts["selective"]["gelu."] == counts["layer"]["gelu."] == 2 * counts["none"]["gelu."]
 
 
 @needs_compiler

@@ -88,6 +88,8 @@ def processes() -> Iterator[Ahead]:
     """They take seconds to start: once for all."""
     with prefetched(Numbered(), LoadingConfig(ahead=0, processes=2), 40, reopen=Numbered) as batches:
         yield batches
+        workers = batches._make.__self__._processes
+    assert [worker.exitcode for worker in workers] == [0, 0]  # of their own accord
     assert not [child for child in multiprocessing.active_children() if child.name.startswith("batches")]
 
 

@@ -1,0 +1,202 @@
+"""What a run opens and checks before its first update: data of all stages, held-out data, the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from corpora.errors import FarspanError
+from objectives.special_tokens import SpecialTokens
+from trainer.conversion.convert import initial_model
+from trainer.conversion.model_folder import weights_sha256
+from trainer.conversion.vocabulary import Vocabulary
+from trainer.data import DataConfig, Source
+from trainer.distributed import Ranks
+from trainer.evaluation import HeldOut
+from trainer.joint import Generator, open_joint
+from trainer.masked_corpus import open_source, open_stages
+from trainer.mixture import Mixture
+from trainer.model.build import build_model, make_model
+from trainer.model.config import ModelConfig
+from trainer.model.joint import JointModel
+from trainer.model.masked_lm import MaskedLM
+from trainer.model.seq2seq import Seq2Seq
+from trainer.recipe import Recipe
+from trainer.stages import Stage
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a run is trained on.
+
+    Attributes:
+        mixtures: of each stage; all have the same special tokens.
+        generator: that is trained beside the model; None without joint training.
+    """
+
+    mixtures: Sequence[Mixture]
+    generator: Generator | None = None
+
+    @property
+    def special(self) -> SpecialTokens:
+        return self.mixtures[0].special
+
+    @property
+    def tokenizer_fingerprint(self) -> str:
+        return self.mixtures[0].tokenizer_fingerprint
+
+
+def open_training(recipe: Recipe, source: Source | None = None) -> Training:
+    """Open the data of all stages.
+
+    Args:
+        recipe: whose data is opened.
+        source: instead, for all stages.
+
+    Raises:
+        FarspanError: data that cannot be read or does not suit the model; attention of a stage for which the model has
+            not the weights.
+    """
+    stages, seed, verify = recipe.all_stages, recipe.run.seed, recipe.loading.verify == "lazily"
+    _check_attention(recipe.model, stages)
+    generator: Generator | None = None
+    if source is not None:
+        mixtures = [Mixture.of(source)] * len(stages)
+    elif recipe.generator and recipe.generator.mode == "joint":
+        mixtures, generator = open_joint(stages, recipe.generator, seed, verify=verify)
+    else:
+        mixtures = open_stages(stages, seed, verify=verify)
+    for stage, mixture in zip(stages, mixtures, strict=True):
+        _check_start(recipe.model, stage.data, mixture)
+        if generator is None:  # else the examples are the generator's, which has no decoder
+            _check_kind(recipe.model, mixture)
+    return Training(mixtures, generator)
+
+
+def open_held_out(recipe: Recipe, trained: Training, source: Source | None = None) -> list[HeldOut]:
+    """What the recipe's evaluation section measures; nothing where it has none.
+
+    Args:
+        recipe: whose held-out data is opened.
+        trained: whose special tokens the model knows.
+        source: instead.
+
+    Raises:
+        FarspanError: data that cannot be read, or that does not suit the model.
+    """
+    evaluation, data = recipe.evaluation, recipe.data
+    if evaluation is None:
+        return []
+    if evaluation.mixture:
+        data = replace(data, corpus="", masks=None, masks_options={}, objective=None, mixture=evaluation.mixture)
+    else:
+        objective = None if evaluation.masks else data.objective
+        data = replace(data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, mixture=())
+    opened = open_source(data, recipe.run.seed) if source is None else Mixture.of(source)
+    _check_start(recipe.model, data, opened)
+    _check_kind(recipe.model, opened)
+    if opened.tokenizer_fingerprint != trained.tokenizer_fingerprint:
+        raise FarspanError(
+            f"the held-out data has the tokenizer with fingerprint {opened.tokenizer_fingerprint}, the training data "
+            f"{trained.tokenizer_fingerprint}; make both with one tokenizer"
+        )
+    return [
+        HeldOut(part.name, part.source, data, evaluation.sequences, recipe.run.micro_batch_size)
+        for part in opened.with_special(trained.special).parts
+    ]
+
+
+def check_shards(mixtures: Sequence[Mixture], ranks: Ranks) -> None:
+    """Compare every shard with its checksum, each rank its share of them, before anything is read.
+
+    Raises:
+        FarspanError: one that is damaged.
+    """
+    checked: list[Mixture] = []
+    for mixture in mixtures:
+        if mixture not in checked:  # stages share them
+            mixture.check_shards(ranks.rank, ranks.size)
+            checked.append(mixture)
+
+
+def begin_model(recipe: Recipe, trained: Training) -> Seq2Seq | MaskedLM:
+    """The model before the first update: its weights drawn, or those of ``run.initial_model``; with its generator."""
+    model = build_model(recipe.model, trained.special.vocab_size, recipe.run.seed)
+    if recipe.run.initial_model:
+        vocabulary = Vocabulary.of(trained.special, trained.tokenizer_fingerprint, recipe.data.decoder_start)
+        model.load_state_dict(initial_model(Path(recipe.run.initial_model), recipe.model, vocabulary).state)
+    if trained.generator is None:
+        return model
+    assert recipe.generator is not None
+    assert isinstance(model, Seq2Seq)
+    return JointModel(model, trained.generator.model, recipe.generator.weight)
+
+
+def run_identity(recipe: Recipe, trained: Training) -> dict[str, Any]:
+    """What must be equal for a run to be continued: of the recipe, the data and the initial weights."""
+    identity = {
+        **recipe.identity(),
+        "corpus": {
+            part.name if len(trained.mixtures) == 1 else f"{number}.{part.name}": {
+                "fingerprint": part.source.fingerprint,
+                "sequences": len(part.source),
+                "weight": part.weight,
+            }
+            for number, mixture in enumerate(trained.mixtures)
+            for part in mixture.parts
+        },
+    }
+    if recipe.run.initial_model:
+        identity["initial_model"] = weights_sha256(Path(recipe.run.initial_model))
+    if trained.generator:
+        identity["initial_generator"] = trained.generator.identity
+    return identity
+
+
+def _check_start(model: ModelConfig, data: DataConfig, mixture: Mixture) -> None:
+    """Whether there is a token that the decoder can begin with."""
+    special = mixture.special
+    if model.decoder and data.decoder_start not in special.ids:
+        raise FarspanError(
+            f"data.decoder_start is {data.decoder_start!r}, but the special tokens are "
+            f"{', '.join(name for name in special.ids if 'sentinel' not in name)}; choose one of them"
+        )
+
+
+def _check_kind(model: ModelConfig, mixture: Mixture) -> None:
+    """Whether the model can answer what the examples ask."""
+    encoder_only = mixture.examples(np.zeros(1, np.int64)).labels is not None
+    if encoder_only and model.decoder:
+        raise FarspanError(
+            "the objective asks for masked tokens in place; remove the recipe's model.decoder section, as --set "
+            "model.decoder=none does"
+        )
+    if not encoder_only and not model.decoder:
+        raise FarspanError("the objective asks for a target text; add a model.decoder section to the recipe")
+
+
+def _check_attention(model: ModelConfig, stages: Sequence[Stage]) -> None:
+    """Whether the weights of the model serve the attention of every stage."""
+    known = _weights(model)
+    for number, stage in enumerate(stages):
+        if stage.attention == model.encoder.attention:
+            continue
+        asked = _weights(replace(model, encoder=replace(model.encoder, attention=stage.attention)))
+        if asked != known:
+            name = min(asked.symmetric_difference(known))[0]
+            raise FarspanError(
+                f"stages[{number}].attention is {stage.attention.pattern!r}, which differs from "
+                f"model.encoder.attention {model.encoder.attention.pattern!r} in weights ({name}); choose one with the "
+                "same weights"
+            )
+
+
+def _weights(model: ModelConfig) -> set[tuple[str, tuple[int, ...]]]:
+    """Names and shapes, for a vocabulary of one."""
+    with torch.device("meta"):
+        return {(name, tuple(value.shape)) for name, value in make_model(model, 1).state_dict().items()}
