@@ -226,6 +226,7 @@ def _sharded(rank: int, size: int, path: str, corpus: str, generator: Generator)
     data = data_of(corpus)
     source = open_candidates(data, generator, SEED)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
+    # As apply_parallel does: else a rank that holds nothing of a small parameter reduces fewer gradients, and hangs.
     fully_shard(model, mesh=init_device_mesh("cpu", (size,))).set_reduce_scatter_unused_params(True)
     loader = loader_of(source, data, batch_size=3, micro=1, world_size=size, rank=rank)
     batches = JointBatches(loader, loader, model, ranks, "fp32").step(0)
