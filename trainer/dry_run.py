@@ -14,6 +14,7 @@ from objectives.examples import IGNORED
 from trainer.data import Batch
 from trainer.device import memory_capacity
 from trainer.distributed import Ranks
+from trainer.joint import asking_generator
 from trainer.memory import Setting, cures, step_memory
 from trainer.recipe import Recipe
 from trainer.stages import Stage
@@ -52,6 +53,8 @@ def dry_run(
             with torch.random.fork_rng([ranks.device] if ranks.device.type == "cuda" else []):
                 held = _missing_state(optimizer, recipe)
                 batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
+                if recipe.generator and recipe.generator.mode == "joint":
+                    batch = asking_generator(batch)
                 several = stage.batch_size > stage.micro_batch_size * ranks.size
                 gradients(stage, [batch, batch] if several else [batch])
                 del held

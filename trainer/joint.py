@@ -8,7 +8,7 @@ for the encoder-decoder. Given the weights, that is what a mask set made with th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Literal, Protocol
 
@@ -220,11 +220,30 @@ class JointBatch(Batch):
     candidate_labels: Tensor | None = None
     asked: Tensor | None = None
 
+    @classmethod
+    def of(cls, batch: Batch, shown: Batch, asked: Tensor) -> JointBatch:
+        """Both views, ``shown`` that of the generator."""
+        return cls(
+            **{field.name: getattr(batch, field.name) for field in fields(Batch)},
+            candidate_ids=shown.source_ids,
+            candidate_real=shown.source_real,
+            candidate_labels=shown.labels,
+            asked=asked,
+        )
+
     @property
     def inputs(self) -> dict[str, Tensor | None]:
         """Keyword arguments of ``JointModel``."""
         names = ("candidate_ids", "candidate_real", "candidate_labels", "asked")
         return {**super().inputs, **{name: getattr(self, name) for name in names}}
+
+
+def asking_generator(batch: Batch) -> JointBatch:
+    """``batch`` with as many candidates beside it, every third position, as a step of joint training may have."""
+    ids = torch.zeros_like(batch.source_ids)  # in any vocabulary
+    labels = ids.masked_fill(torch.arange(ids.shape[1]) % 3 > 0, IGNORED)
+    shown = replace(batch, source_ids=ids, labels=labels)
+    return JointBatch.of(batch, shown, torch.tensor([batch.target_tokens, int((labels != IGNORED).sum())]))
 
 
 class JointBatches:
@@ -274,16 +293,7 @@ class JointBatches:
         )
         self.generator_loss = total / max(candidates, 1)
         asked = torch.tensor([targets, candidates], dtype=torch.int64)
-        return [
-            JointBatch(
-                **{field.name: getattr(made, field.name) for field in fields(Batch)},
-                candidate_ids=batch.source_ids,
-                candidate_real=batch.source_real,
-                candidate_labels=batch.labels,
-                asked=asked,
-            )
-            for made, batch in zip(chosen, shown, strict=True)
-        ]
+        return [JointBatch.of(made, batch, asked) for made, batch in zip(chosen, shown, strict=True)]
 
     @cached_property
     def _score(self) -> Callable[..., Tensor]:

@@ -10,7 +10,6 @@ from torch import nn
 
 from corpora.errors import FarspanError
 from trainer.adafactor import Adafactor
-from trainer.schedule import learning_rate_factor as learning_rate_factor
 
 
 @dataclass(frozen=True, kw_only=True)

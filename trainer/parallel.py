@@ -21,6 +21,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from corpora.errors import FarspanError
 from trainer.distributed import Ranks
 from trainer.model.attention import Pattern
+from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.window import WindowAttention
 from trainer.model.seq2seq import Seq2Seq
@@ -183,4 +184,6 @@ def reducing(model: nn.Module, last: bool) -> AbstractContextManager[Any]:
 
 
 def _layers(model: Seq2Seq | MaskedLM) -> list[nn.Module]:
-    return [*model.encoder.layers, *(model.decoder.layers if isinstance(model, Seq2Seq) else ())]
+    decoder = model.decoder.layers if isinstance(model, Seq2Seq) else ()
+    generator = model.generator.encoder.layers if isinstance(model, JointModel) else ()
+    return [*model.encoder.layers, *decoder, *generator]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
@@ -20,6 +17,7 @@ from objectives.examples import IGNORED
 from objectives.special_tokens import MASK, SpecialTokens
 from objectives.tools import Tools
 from tests.artefacts import make_corpus, small_tokenizer
+from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.distributed import Ranks
@@ -33,6 +31,8 @@ from trainer.model.config import EncoderConfig
 from trainer.model.joint import JointModel
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
+from trainer.parallel import ParallelConfig, apply_parallel, reducing
+from trainer.run import train
 from trainer.scorer_models import FoundModel
 from trainer.scoring import MaskedLMScorer
 from trainer.stages import Stage
@@ -219,44 +219,87 @@ def test_candidates_are_a_source(corpus, generator):
     source.check_shards()
 
 
-def _sharded(rank: int, size: int, path: str, corpus: str, generator: Generator) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
-    ranks = Ranks(rank, size, rank, size, torch.device("cpu"), dist.group.WORLD)
+def gradients_on_a_rank(ranks: Ranks, mode: str, corpus: str, generator: Generator):
+    """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
     source = open_candidates(data, generator, SEED)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
-    # As apply_parallel does: else a rank that holds nothing of a small parameter reduces fewer gradients, and hangs.
-    fully_shard(model, mesh=init_device_mesh("cpu", (size,))).set_reduce_scatter_unused_params(True)
-    loader = loader_of(source, data, batch_size=3, micro=1, world_size=size, rank=rank)
+    called = apply_parallel(model, ParallelConfig(mode=mode), ranks, "fp32")
+    loader = loader_of(source, data, batch_size=3, micro=1, world_size=ranks.size, rank=ranks.rank)
     batches = JointBatches(loader, loader, model, ranks, "fp32").step(0)
-    for batch in batches:
-        (model(**batch.inputs).minimised * size / batch.asked[0]).backward()
+    for number, batch in enumerate(batches):
+        with reducing(called, last=number == len(batches) - 1):
+            (called(**batch.inputs).minimised * ranks.size / batch.asked[0]).backward()
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
-    gradients = {name: share.full_tensor() for name, share in shares.items()}
-    torch.save((gradients, [(batch.samples, batch.inputs) for batch in batches]), f"{path}.{rank}")
-    dist.barrier()
-    dist.destroy_process_group()
+    whole = {
+        name: share.full_tensor() if mode == "fsdp" and ranks.size > 1 else share for name, share in shares.items()
+    }
+    seen = {int(batch.samples[0]): batch.inputs for batch in batches if batch.target_tokens}
+    return {name: gradient.detach().numpy() for name, gradient in whole.items()}, {
+        sample: {name: None if x is None else x.numpy() for name, x in inputs.items()}
+        for sample, inputs in seen.items()
+    }
 
 
-def test_ranks_that_share_the_weights_choose_and_learn_the_same(corpus, generator, tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    whole = Generator(copy.deepcopy(generator.model), generator.special, LENGTH, None)
-    joint = joint_batches(whole, data_of(corpus), batch_size=3, micro=1)
-    model = joint._model
-    model.weight = 0.5
-    expected = joint.step(0)
-    for batch in expected:
-        (model(**batch.inputs).minimised / batch.asked[0]).backward()
-    path = str(tmp_path / "meeting")
-    torch.multiprocessing.spawn(_sharded, (2, path, corpus, generator), nprocs=2)
-    found = [torch.load(f"{path}.{rank}", weights_only=False) for rank in range(2)]
-    inputs = {int(samples[0]): batch for _, batches in found for samples, batch in batches if batch["labels"].max() > 0}
-    assert len(inputs) == 3
-    for batch in expected:
-        torch.testing.assert_close(inputs[int(batch.samples[0])], batch.inputs)
-    gradients, _ = found[0]
-    for name, parameter in model.named_parameters():
-        expected_gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(gradients[name].detach(), expected_gradient.detach(), rtol=1e-3, atol=1e-5)
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_ranks_choose_and_learn_the_same(mode, corpus, generator):
+    """Three samples on two ranks: one of them asks nothing in its last micro-batch."""
+    arguments = mode, corpus, generator
+    ranks = on_ranks(2, gradients_on_a_rank, *arguments)
+    expected, samples = gradients_on_a_rank(Ranks.alone(), *arguments)
+    np.testing.assert_equal(ranks[0][1] | ranks[1][1], samples)
+    assert len(samples) == 3
+    for gradients, _ in ranks:
+        for name, gradient in gradients.items():
+            np.testing.assert_allclose(gradient, expected[name], rtol=1e-3, atol=1e-5)
+
+
+def joint_recipe(folder: object, corpus: str, mode: str = "ddp", **run: object):
+    recipe = toy_recipe(folder, **{"batch_size": 4, "micro_batch_size": 2, "steps": 6, **run})
+    decoder = replace(recipe.model.decoder, positions=Learned(64))
+    encoder = replace(recipe.model.encoder, positions=Learned(LENGTH))
+    sizes = replace(recipe.model, decoder=None, encoder=EncoderConfig(layers=1, positions=Learned(LENGTH),
+                    attention=Full()))  # fmt: skip
+    return replace(
+        recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data_of(corpus),
+        generator=GeneratorConfig(mode="joint", model=sizes, weight=2.0), parallel=ParallelConfig(mode=mode),
+        checkpoint=replace(recipe.checkpoint, every=1000),
+    )  # fmt: skip
+
+
+def losses_of(recipe) -> list[tuple[float, float]]:
+    records = [json.loads(line) for line in (Path(recipe.run.directory) / "metrics.jsonl").open()]
+    assert [record["step"] for record in records] == list(range(1, 7))
+    return [(record["loss"], record["generator_loss"]) for record in records]
+
+
+@pytest.fixture(scope="module")
+def straight(corpus, tmp_path_factory):
+    recipe = joint_recipe(tmp_path_factory.mktemp("straight"), corpus)
+    assert train(recipe).finished
+    return losses_of(recipe)
+
+
+def test_a_run_trains_both(straight):
+    (first, generated), *_, (last, generated_last) = straight
+    assert last < first
+    assert generated_last < generated
+
+
+def test_a_run_that_stopped_goes_on_with_both(straight, corpus, tmp_path):
+    recipe = joint_recipe(tmp_path, corpus)
+    assert train(recipe, until=3).step == 3
+    assert train(recipe).finished
+    assert losses_of(recipe) == straight
+
+
+def finished_run(ranks: Ranks, recipe) -> bool:
+    return train(recipe, ranks=ranks).finished
+
+
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_a_run_on_two_ranks_is_that_of_one(mode, straight, corpus, tmp_path):
+    recipe = joint_recipe(tmp_path, corpus, mode)
+    assert on_ranks(2, finished_run, recipe) == [True, True]
+    np.testing.assert_allclose(losses_of(recipe), straight, rtol=1e-3)
