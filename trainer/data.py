@@ -14,7 +14,6 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from objectives.examples import IGNORED, Examples
 from objectives.special_tokens import SpecialTokens
-from trainer.order import sample_indices, step_samples
 
 
 class Source(Protocol):
@@ -209,6 +208,13 @@ class Batch:
         return replace(self, labels=torch.full_like(self.labels, IGNORED), source_tokens=0, target_tokens=0)
 
 
+class Batches(Protocol):
+    """Where the batches of a run come from."""
+
+    def step(self, step: int) -> list[Batch]:
+        """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's."""
+
+
 def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:
     """Pad rendered rows to the configured widths and shift targets right.
 
@@ -284,43 +290,3 @@ def _padded(ids: np.ndarray, real: np.ndarray, width: int, filler: int) -> np.nd
     out = np.full((len(ids), width), filler, np.int64)
     np.copyto(out[:, :kept], ids[:, :kept], where=real[:, :kept])
     return out
-
-
-@dataclass(frozen=True)
-class Loader:
-    """The batches of each step. It has no state: a run stands where its number of finished steps says.
-
-    Attributes:
-        source: what to train on.
-        data: widths and decoder start.
-        batch_size: samples in a step, over all ranks.
-        micro_batch_size: samples in a forward pass; it changes no sample of any step.
-        seed: of the order.
-        rank, world_size: whose share of each step.
-    """
-
-    source: Source
-    data: DataConfig
-    batch_size: int
-    micro_batch_size: int
-    seed: int
-    rank: int = 0
-    world_size: int = 1
-
-    def step(self, step: int) -> list[Batch]:
-        """This rank's micro-batches of ``step``, counted from 0."""
-        samples = step_samples(step, self.batch_size, self.rank, self.world_size)
-        _, indices = sample_indices(samples, len(self.source), self.seed)
-        return self._batches(samples, indices)
-
-    def first(self, count: int) -> list[Batch]:
-        """The first ``count`` sequences (or all) in stored order, for evaluation."""
-        indices = np.arange(min(count, len(self.source)))
-        return self._batches(indices, indices)
-
-    def _batches(self, samples: np.ndarray, indices: np.ndarray) -> list[Batch]:
-        cuts = range(self.micro_batch_size, len(samples), self.micro_batch_size)
-        return [
-            collate(self.source.examples(rows), numbers, self.data, self.source.special)
-            for numbers, rows in zip(np.split(samples, cuts), np.split(indices, cuts), strict=True)
-        ]

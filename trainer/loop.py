@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -15,7 +15,8 @@ from torch.distributed.tensor import DTensor
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from trainer.data import Batch
+from trainer.data import Batch, Batches
+from trainer.device import memory_in_use
 from trainer.distributed import Ranks
 from trainer.metrics import Counts, derive
 from trainer.model.config import ModelConfig
@@ -33,13 +34,6 @@ from trainer.parallel import (
 from trainer.recipe import Recipe
 from trainer.schedule import learning_rate_factor
 from trainer.stages import Stage
-
-
-class Batches(Protocol):
-    """Where the batches of updates come from."""
-
-    def step(self, step: int) -> list[Batch]:
-        """This rank's micro-batches of update ``step``, counted from 0; as many as every other rank's."""
 
 
 class Sample(TypedDict):
@@ -191,6 +185,7 @@ class Trainer:
             **numbers,
             "learning_rate": update.learning_rate,
             "grad_norm": norm if finite else None,
+            "memory_gib": memory_in_use(self.ranks.device) / 2**30,  # of this rank
         }
         if update.generator_loss is not None:
             record["generator_loss"] = update.generator_loss

@@ -155,31 +155,3 @@ def dealt(batch_size: int, micro_batch_size: int, rank: int, world_size: int) ->
     first, last = (count * share // world_size for share in (rank, rank + 1))
     cuts = [slice(k * micro_batch_size, min((k + 1) * micro_batch_size, batch_size)) for k in range(first, last)]
     return [*cuts, *[None] * (-(-count // world_size) - len(cuts))]
-
-
-def sample_indices(samples: np.ndarray, size: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sample n of the run -> (epoch, index); every epoch is a permutation of its own.
-
-    Args:
-        samples: ``(n,)`` sample numbers, counted from 0 over the whole run.
-        size: sequences in the data.
-        seed: of the run.
-
-    Returns:
-        ``(n,)`` int64 epochs and ``(n,)`` int64 indices into the data.
-    """
-    epochs, positions = np.divmod(np.asarray(samples, np.int64), size)
-    indices = np.empty_like(positions)
-    for epoch in np.unique(epochs):
-        chosen = epochs == epoch
-        indices[chosen] = permute(positions[chosen], size, make_key(seed, "order", {"epoch": int(epoch)}))
-    return epochs, indices
-
-
-def step_samples(step: int, batch_size: int, rank: int = 0, world_size: int = 1) -> np.ndarray:
-    """The sample numbers of a step, counted from 0, that fall to ``rank``: ``(about batch_size / world_size,)`` int64.
-
-    The ranks' shares, one after the other, are ``[step * batch_size, (step + 1) * batch_size)``.
-    """
-    first, last = (batch_size * share // world_size for share in (rank, rank + 1))
-    return np.arange(step * batch_size + first, step * batch_size + last)

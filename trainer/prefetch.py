@@ -12,13 +12,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.data import Batch
+from trainer.data import Batch, Batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +43,6 @@ class LoadingConfig:
         for name in ("ahead", "processes"):
             if getattr(self, name) < 0:
                 raise FarspanError(f"loading.{name} is {getattr(self, name)}; it must be at least 0")
-
-
-class Batches(Protocol):
-    """The batches of each step."""
-
-    def step(self, step: int) -> list[Batch]: ...
 
 
 @contextmanager
@@ -195,6 +189,7 @@ def _serve(connection: Connection, reopen: Callable[[], Batches]) -> None:
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     loader = None
+    reply: tuple[list[Batch], Exception | None]
     with suppress(EOFError, OSError):  # the run has ended
         while True:
             step = connection.recv()

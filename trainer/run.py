@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from trainer.checkpoint import Checkpoints
-from trainer.data import Source
+from trainer.data import Batches, Source
 from trainer.device import peak_tflops
 from trainer.distributed import Ranks, explained
 from trainer.dry_run import dry_run
@@ -24,7 +24,7 @@ from trainer.loop import Trainer, Update
 from trainer.metrics import Display, Together, open_metrics
 from trainer.model.joint import JointModel
 from trainer.opening import begin_model, check_shards, open_held_out, open_training, run_identity
-from trainer.prefetch import Batches, prefetched
+from trainer.prefetch import prefetched
 from trainer.recipe import Recipe
 from trainer.trained_model import vocabulary_of
 

@@ -9,7 +9,7 @@ import torch
 from corpora.errors import FarspanError
 from objectives.examples import IGNORED
 from tests.trainer.toy import SPECIAL, ToySource
-from trainer.data import DataConfig, Loader, collate
+from trainer.data import DataConfig, collate
 
 DATA = DataConfig(source_length=24, target_length=12, source_multiple=8, target_multiple=4)
 
@@ -86,19 +86,12 @@ def test_lengths_are_multiples():
         replace(DATA, source_length=20)
 
 
-@pytest.mark.parametrize(("world_size", "micro"), [(1, 1), (1, 5), (2, 4), (3, 2)])
-def test_any_ranks_and_micro_batches_see_the_same_samples(world_size, micro):
-    straight = Loader(ToySource(), DATA, batch_size=12, micro_batch_size=12, seed=1)
-    for step in (0, 4, 5):  # 50 sequences: step 4 crosses into the second epoch
-        (whole,) = straight.step(step)
-        ranks = [Loader(ToySource(), DATA, 12, micro, 1, rank, world_size) for rank in range(world_size)]
-        batches = [batch for loader in ranks for batch in loader.step(step)]
-        assert max(len(batch.samples) for batch in batches) <= micro
-        assert np.array_equal(np.concatenate([batch.sequence_ids for batch in batches]), whole.sequence_ids)
-        assert np.concatenate([batch.samples for batch in batches]).tolist() == whole.samples.tolist()
-
-
-def test_an_epoch_shows_every_sequence_once():
-    loader = Loader(ToySource(), DATA, batch_size=10, micro_batch_size=10, seed=1)
-    seen = np.concatenate([batch.sequence_ids[:, -1] for step in range(5) for batch in loader.step(step)])
-    assert sorted(seen) == list(range(50))
+def test_a_batch_that_asks_nothing_has_the_same_shapes():
+    batch = collate(ToySource().examples(np.array([3, 9])), np.arange(2), DATA, SPECIAL)
+    empty = batch.asking_nothing()
+    assert {name: x.shape for name, x in empty.inputs.items() if x is not None} == {
+        name: x.shape for name, x in batch.inputs.items() if x is not None
+    }
+    assert (empty.labels == IGNORED).all()
+    assert (empty.source_tokens, empty.target_tokens) == (0, 0)
+    assert (batch.labels != IGNORED).any()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.keyed import make_key
-from trainer.order import Share, dealt, mix, permute, sample_places, step_samples
+from trainer.order import Share, dealt, mix, permute, sample_places
 
 KEY = make_key(0, "test")
 
@@ -121,10 +121,3 @@ def test_micro_batches_are_dealt_whole_and_evenly(batch, micro, world):
     cuts = [cut for share in shares for cut in share if cut is not None]
     assert np.concatenate([np.arange(batch)[cut] for cut in cuts]).tolist() == list(range(batch))
     assert all(cut.start % micro == 0 and cut.stop - cut.start <= micro for cut in cuts)
-
-
-@given(step=st.integers(0, 100), batch=st.integers(1, 40), world=st.integers(1, 7))
-def test_ranks_split_a_step_without_gap(step, batch, world):
-    shares = [step_samples(step, batch, rank, world) for rank in range(world)]
-    assert np.concatenate(shares).tolist() == list(range(step * batch, (step + 1) * batch))
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
