@@ -7,6 +7,7 @@ import os
 import sys
 
 from corpora.errors import FarspanError
+from trainer.memory import memory_table
 from trainer.recipe import load_recipe
 from trainer.run import train
 
@@ -18,9 +19,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override a value, e.g. run.steps=100"
     )
+    parser.add_argument("--estimate", type=int, metavar="VOCAB", help="print the memory that a step needs, and stop")
     given = parser.parse_args(arguments)
     try:
-        train(load_recipe(given.recipe, given.set))
+        recipe = load_recipe(given.recipe, given.set)
+        if given.estimate is None:
+            train(recipe)
+        else:
+            print(memory_table(recipe, given.estimate))
     except FarspanError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

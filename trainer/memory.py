@@ -8,7 +8,7 @@ CUDA device and what allocators lose between tensors are not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
 from typing import Literal
 
@@ -130,6 +130,20 @@ def memory_rows(
             for checkpointing in _LEVELS:
                 setting = Setting(checkpointing=checkpointing, mode=mode, world_size=size, device=device)
                 yield setting, step_memory(recipe, vocab_size, setting)
+
+
+def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> str:
+    """``memory_rows`` for people, in GiB of one process."""
+    lines = [
+        f"GiB of one process, {vocab_size:,} token rows, micro-batches as in the recipe",
+        f"{'processes':>9}  {'mode':6}{'checkpointing':>14}"
+        + "".join(f"{part.name:>13}" for part in fields(Memory))
+        + f"{'total':>13}",
+    ]
+    for setting, memory in memory_rows(recipe, vocab_size, device=device):
+        numbers = "".join(f"{part / 2**30:13.2f}" for part in (*astuple(memory), memory.total))
+        lines.append(f"{setting.world_size:9}  {setting.mode:6}{setting.checkpointing:>14}{numbers}")
+    return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,6 +146,7 @@ class Recipe:
             raise FarspanError(
                 f"the stages have {staged} steps together, but run.steps is {self.run.steps}; make them equal"
             )
+        _ = self.all_stages  # refuses what cannot be
 
     def _ask_generator(self) -> None:
         """A frozen generator is the scorer of every objective that names none; a trained one is not known here."""
@@ -174,7 +176,7 @@ class Recipe:
             mixture = sources_with_scorer(self.evaluation.mixture, scorer)
             object.__setattr__(self, "evaluation", replace(self.evaluation, mixture=mixture))
 
-    @property
+    @cached_property
     def all_stages(self) -> tuple[Stage, ...]:
         """What holds in which update; one stage where the recipe names none."""
         found: list[Stage] = []
@@ -182,13 +184,17 @@ class Recipe:
             before, data = found[-1] if found else None, stage.data or self.data
             first = before.last_step if before else 0
             goes_on = before is not None and before.data == data
+            try:  # the encoder knows which patterns it can have
+                encoder = replace(self.model.encoder, attention=stage.attention or self.model.encoder.attention)
+            except FarspanError as error:
+                raise FarspanError(f"stages[{len(found)}].attention: {error}") from None
             found.append(
                 Stage(
                     first_step=first,
                     last_step=first + stage.steps,
                     first_sample=before.samples(first).start if before and goes_on else 0,
                     data=data,
-                    attention=stage.attention or self.model.encoder.attention,
+                    attention=encoder.attention,
                     batch_size=stage.batch_size or self.run.batch_size,
                     micro_batch_size=stage.micro_batch_size or self.run.micro_batch_size,
                     learning_rate=stage.learning_rate or self.optimizer.learning_rate,

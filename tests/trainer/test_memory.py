@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.trainer.toy import toy_recipe
+from trainer.__main__ import main
 from trainer.memory import Setting, cures, largest_micro_batch, memory_rows, step_memory
 from trainer.model.build import build_model
 from trainer.optimizer import OptimizerConfig, build_optimizer
@@ -155,3 +156,18 @@ def test_a_step_of_bart_ls_base_is_as_large_as_said(mode):
     peak, estimate = measured("bart_ls_base", str(VOCAB), *changes)
     assert peak < (5 if mode == "layer" else 14) * GIB
     assert estimate == pytest.approx(peak, rel=0.2)
+
+
+def test_a_table_of_a_recipe_on_the_command_line(capsys):
+    assert main(["tiny", "--estimate", "8000"]) == 0
+    title, head, *rows = capsys.readouterr().out.splitlines()
+    assert "8,000 token rows" in title
+    assert head.split()[-1] == "total"
+    assert [row.split()[:3] for row in rows] == [
+        [size, mode, checkpointing]
+        for size, mode in (("1", "ddp"), ("8", "ddp"), ("8", "fsdp"))
+        for checkpointing in ("none", "selective", "layer")
+    ]
+    for row in rows:
+        *parts, total = map(float, row.split()[3:])
+        assert total == pytest.approx(sum(parts), abs=0.04)

@@ -204,6 +204,10 @@ def test_the_identity_of_stages_is_not_where_their_data_lies():
         (["{ steps = 60, learning_rate = 0.0 }"], r"stages: learning_rate is 0.0"),
         (["{ steps = 60, schedule = { warmup_steps = 61 } }"], r"stage of 60 steps; warm up for fewer"),
         (
+            ["{ steps = 60, attention = { pattern = 'window', size = [64, 64, 64] } }"],
+            r"stages\[0\].attention: model.encoder.attention.size has 3 sizes, but model.encoder.layers is 2",
+        ),
+        (
             ["{ steps = 60, data = { source_length = 8192 } }"],
             r"stages\[0\].data.source_length is 8192, but model.encoder.positions.count is 4096",
         ),
