@@ -18,7 +18,7 @@ from trainer.loop import Trainer
 from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
-from trainer.parallel import ParallelConfig
+from trainer.parallel import ParallelConfig, apply_activation_checkpointing, apply_compile, apply_parallel
 
 MODES = {
     "ddp": ParallelConfig(mode="ddp"),
@@ -100,6 +100,34 @@ def test_bf16_is_close_to_fp32_in_every_mode_and_weights_stay_float32():
             assert losses == pytest.approx(expected, rel=0.02)
             assert losses != expected
             assert dtypes == {torch.float32}
+
+
+def compiled(ranks: Ranks, recipe):
+    """Losses of two batches, and the norm of their gradients, with the layers compiled or not."""
+    losses = []
+    for compile in (False, True):
+        torch._dynamo.reset()
+        model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
+        apply_activation_checkpointing(model, "selective")
+        if compile:
+            apply_compile(model, "eager")
+        called = apply_parallel(model, recipe.parallel, ranks, "fp32")
+        loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, ranks.rank, ranks.size)
+        for batch in loader.step(0)[:2]:
+            loss = called(**batch.inputs)
+            loss.minimised.backward()
+            losses.append(loss.plain.item())
+        gradients = [parameter.grad for parameter in model.parameters()]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        losses.append((norm.full_tensor() if isinstance(norm, DTensor) else norm).item())
+    return losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+def test_compiled_layers_are_shared_too(mode):
+    for found in on_ranks(2, compiled, recipe_of(MODES[mode], dropout=0.0)):
+        assert found[3:] == pytest.approx(found[:3], rel=1e-5)
 
 
 def refused(ranks: Ranks, recipe):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from io import StringIO
@@ -23,6 +25,7 @@ from trainer.distributed import Ranks
 from trainer.loop import Trainer
 from trainer.model.positions import Learned
 from trainer.parallel import ParallelConfig
+from trainer.recipe import EvaluationConfig
 from trainer.run import train
 
 DDP, FSDP = ParallelConfig(mode="ddp"), ParallelConfig(mode="fsdp")
@@ -51,7 +54,7 @@ def mixed_recipe(directory, data: DataConfig, parallel=DDP, **run):
     return replace(recipe, model=model, data=data, parallel=parallel, checkpoint=replace(recipe.checkpoint, every=1000))
 
 
-def stopped_run(ranks: Ranks, recipe, at: int | None = None, source=None):
+def stopped_run(ranks: Ranks, recipe, at: int | None = None, source=None, held_out=None):
     """Run in float64; the last rank gets a SIGTERM during update ``at``. Outcome, and what rank 0 printed."""
     made, said = Trainer.update, StringIO()
 
@@ -63,7 +66,7 @@ def stopped_run(ranks: Ranks, recipe, at: int | None = None, source=None):
     Trainer.update = update
     torch.set_default_dtype(torch.float64)
     try:
-        outcome = train(recipe, ranks=ranks, source=source, console=Console(file=said, width=1000))
+        outcome = train(recipe, ranks=ranks, source=source, held_out=held_out, console=Console(file=said, width=1000))
     finally:
         Trainer.update = made
         torch.set_default_dtype(torch.float32)
@@ -72,7 +75,7 @@ def stopped_run(ranks: Ranks, recipe, at: int | None = None, source=None):
 
 def losses(recipe) -> list[float]:
     lines = (Path(recipe.run.directory) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]
+    return [value for line in lines for name, value in json.loads(line).items() if name in ("loss", "held_out_loss")]
 
 
 @pytest.mark.parametrize("steps", [16, pytest.param(100, marks=pytest.mark.slow)])
@@ -101,12 +104,18 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path):
 
 
 def test_sizes_that_do_not_come_out_even_never_hang(tmp_path):
-    """5 samples in micro-batches of 2 over 4 ranks, of a source of 7."""
-    options = {"batch_size": 5, "micro_batch_size": 2, "steps": 6}
-    alone = toy_recipe(tmp_path / "alone", **options)
-    stopped_run(Ranks.alone(), alone, None, ToySource(7))
-    shared = replace(toy_recipe(tmp_path / "shared", **options), parallel=FSDP)
-    on_ranks(4, stopped_run, shared, None, ToySource(7))
+    """5 samples in micro-batches of 2 over 4 ranks, of a source of 7; and 5 held-out ones."""
+    alone, shared = (
+        replace(
+            toy_recipe(tmp_path / name, batch_size=5, micro_batch_size=2, steps=6),
+            parallel=FSDP, evaluation=EvaluationConfig(every=4),
+        )
+        for name in ("alone", "shared")
+    )  # fmt: skip
+    sources = ToySource(7), ToySource(5)
+    stopped_run(Ranks.alone(), alone, None, *sources)
+    on_ranks(4, stopped_run, shared, None, *sources)
+    assert len(losses(alone)) == 8
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-9)
 
 
@@ -162,8 +171,43 @@ def test_a_killed_rank_ends_the_job_with_a_message_and_the_restart_is_exact(tmp_
     for process in processes:
         process.join(10)
         process.kill()
-    assert all("lost another process of the run" in message for _, message, _ in found)
+    for _, message, error in found:
+        assert "lost another process of the run" in message, error
     whole = toy_recipe(tmp_path / "whole", steps=12)
     train(whole, source=ToySource(), console=Console(file=StringIO()))
     train(recipe, source=ToySource(), console=Console(file=StringIO()))
     assert losses(recipe) == pytest.approx(losses(whole), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_under_torchrun_a_signal_is_a_checkpoint_and_the_same_command_goes_on(tmp_path, mixed):
+    """The signal goes to torchrun, which passes it on."""
+    recipe = tmp_path / "recipe.toml"
+    tables = "\n".join(
+        f"[[data.mixture]]\nname = {json.dumps(source.name)}\ncorpus = {json.dumps(source.corpus)}\n"
+        f"weight = {source.weight}\nobjective = {{ name = {json.dumps(source.objective.name)} }}"
+        for source in mixed.mixture
+    )
+    recipe.write_text(
+        f'extends = "tiny"\n[run]\ndirectory = {json.dumps(str(tmp_path / "run"))}\ndevice = "cpu"\nsteps = 100000\n'
+        f"[data]\nsource_length = 512\ntarget_length = 256\n{tables}\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "trainer", str(recipe)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    said = tmp_path / "said"
+    for start in range(2):
+        with said.open("w") as output:
+            running = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            try:
+                end = time.monotonic() + 300
+                while f"step {5 * start + 5}/" not in said.read_text():
+                    assert running.poll() is None, said.read_text()
+                    assert time.monotonic() < end
+                    time.sleep(0.2)
+                running.send_signal(signal.SIGTERM)
+                running.wait(60)
+            finally:
+                running.kill()
+        assert "stopped by SIGTERM after step" in said.read_text()
+        assert ("going on after step" in said.read_text()) == bool(start)
