@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from objectives.base import CorpusFacts, load_objective, mask_key
 from objectives.examples import IGNORED, Examples
 from objectives.model_based import ModelBased
 from objectives.special_tokens import DOCUMENT_SEPARATOR, MASK, SpecialTokens
-from trainer.data import Batch, DataConfig, collate
+from trainer.data import Batch, Batches, DataConfig, collate
 from trainer.distributed import Ranks
 from trainer.generator import OBJECTIVE, GeneratorConfig
 from trainer.loader import Loader
@@ -35,12 +35,6 @@ from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer_models import find_model
 from trainer.stages import Stage
-
-
-class Batches(Protocol):
-    """The batches of each step."""
-
-    def step(self, step: int) -> list[Batch]: ...
 
 
 class Candidates:
