@@ -3,9 +3,9 @@
 python benchmarks/peer_readers.py PEER FOLDER
 
 ``FOLDER`` holds ``settings.json``, the rows as flat arrays with offsets, and ``order.npy``. The peer writes them in its
-own format and opens that; then it does what it is told line by line and answers each with a line of JSON. Samples are
-uint16, as farspan stores them, so that nobody reads more bytes than needed. All peers make batches in the same way:
-int64 tensors of their full size, each sample assigned into its row.
+own format and opens that; then it does what it is told line by line and answers each with a line of JSON. Samples have
+the type of those arrays. All peers make batches in the same way: int64 tensors of their full size, each sample assigned
+into its row.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ WORKS = {"rows": ("tokens",), "ready": ("source", "target")}
 class MDS:
     distribution = "mosaicml-streaming"
 
-    def __init__(self, folder: str, columns: Sequence[str], samples: Iterable[Sample]) -> None:
+    def __init__(self, folder: str, columns: Sequence[str], dtype: str, samples: Iterable[Sample]) -> None:
         from streaming import MDSWriter, StreamingDataset
 
-        with MDSWriter(out=folder, columns=dict.fromkeys(columns, "ndarray:uint16")) as writer:
+        with MDSWriter(out=folder, columns=dict.fromkeys(columns, f"ndarray:{dtype}")) as writer:
             for sample in samples:
                 writer.write(dict(sample))
         self.dataset = StreamingDataset(local=folder, shuffle=False, batch_size=1)
@@ -48,7 +48,7 @@ class MDS:
 class LitData:
     distribution = "litdata"
 
-    def __init__(self, folder: str, columns: Sequence[str], samples: Iterable[Sample]) -> None:
+    def __init__(self, folder: str, columns: Sequence[str], dtype: str, samples: Iterable[Sample]) -> None:
         from litdata import StreamingDataset
         from litdata.streaming.writer import BinaryWriter
 
@@ -71,10 +71,10 @@ class LitData:
 class HuggingFace:
     distribution = "datasets"
 
-    def __init__(self, folder: str, columns: Sequence[str], samples: Iterable[Sample]) -> None:
+    def __init__(self, folder: str, columns: Sequence[str], dtype: str, samples: Iterable[Sample]) -> None:
         from datasets import Dataset, Features, List, Value, load_from_disk
 
-        features = Features({name: List(Value("uint16")) for name in columns})
+        features = Features({name: List(Value(dtype)) for name in columns})
         Dataset.from_list([dict(sample) for sample in samples], features).save_to_disk(folder)
         self.dataset = load_from_disk(folder).with_format("numpy")
 
@@ -109,11 +109,11 @@ def padded(samples: Sequence[Sample], name: str, width: int, filler: int) -> tor
     return batch
 
 
-def rows_batch(samples: Sequence[Sample], settings: Mapping[str, int]) -> dict[str, torch.Tensor]:
+def rows_batch(samples: Sequence[Sample], settings: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     return {"tokens": padded(samples, "tokens", settings["source_width"], settings["pad"])}
 
 
-def ready_batch(samples: Sequence[Sample], settings: Mapping[str, int]) -> dict[str, torch.Tensor]:
+def ready_batch(samples: Sequence[Sample], settings: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """What a model takes: source, which of it is real, labels, and the labels shifted right for the decoder."""
     source = padded(samples, "source", settings["source_width"], settings["pad"])
     lengths = torch.tensor([len(sample["source"]) for sample in samples])
@@ -160,7 +160,12 @@ def main(name: str, folder: str) -> None:
     order = np.load(os.path.join(folder, "order.npy")).tolist()
     batches = [order[i : i + settings["batch"]] for i in range(0, len(order), settings["batch"])]
     peers = {
-        work: PEERS[name](os.path.join(folder, f"{name}-{work}"), columns, stored_samples(folder, columns, len(order)))
+        work: PEERS[name](
+            os.path.join(folder, f"{name}-{work}"),
+            columns,
+            settings["dtype"],
+            stored_samples(folder, columns, len(order)),
+        )
         for work, columns in WORKS.items()
     }
     answers.write("{}\n")

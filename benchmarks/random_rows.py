@@ -1,6 +1,6 @@
 """Random rows and ready batches of long sequences against MosaicML Streaming, litData and Hugging Face datasets.
 
-All sides hold the same rows on local disk, uint16, in warm caches, read them in the same random order with one thread,
+All sides hold the same rows on local disk, in warm caches, read them in the same random order with one thread,
 and make the same int64 tensors, which are compared first. Rates are by the clock, and by the processor time of a side's
 threads, which hardly depends on what else the machine does.
 
@@ -56,11 +56,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8, help="sequences in a batch")
     parser.add_argument("--peers-python", metavar="PATH", required=True, help="a Python that has the peers")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
+    parser.add_argument("--peers-dtype", choices=("uint16", "int32"), default="uint16", help="of the tokens they store")
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="farspan-rows-") as folder, ExitStack() as stack:
         ours = Ours(folder, options.rows, options.length, options.target, options.batch)
-        ours.write_for_peers(folder)
+        ours.write_for_peers(folder, options.peers_dtype)
         expected = {work: digest(make(rows) for rows in ours.batches[:20]) for work, make in ours.make.items()}
         peers = {name: stack.enter_context(started(options.peers_python, name, folder)) for name in options.peers}
         runs: dict[Run, Callable[[], float]] = {}
@@ -88,7 +89,7 @@ def main() -> None:
     ]
     publish(
         f"Batches of {options.batch} from {len(ours.order):,} sequences of {options.length:,} and {options.target:,} "
-        "positions, one thread a side",
+        f"positions, one thread a side, peers store {options.peers_dtype}",
         HEADINGS,
         comparison_rows(compared),
         {**machine("numpy", "pyarrow", "numba", "torch"), **peer_versions(options.peers_python, options.peers)},
@@ -146,7 +147,7 @@ class Ours:
             self.make[work](rows)  # and drop it, as training does
         return time.process_time() - start
 
-    def write_for_peers(self, folder: str) -> None:
+    def write_for_peers(self, folder: str, dtype: str) -> None:
         """Stored tokens, and rendered sources and targets, with all that is needed to make batches of them."""
         rendered = [
             self.source.examples(rows) for rows in np.split(np.arange(len(self.order)), range(64, len(self.order), 64))
@@ -161,12 +162,13 @@ class Ours:
             ],
         }
         for name, rows in columns.items():
-            ragged = Ragged.from_rows(rows, np.uint16)
+            ragged = Ragged.from_rows(rows, np.dtype(dtype))
             np.save(os.path.join(folder, f"{name}.values.npy"), ragged.values)
             np.save(os.path.join(folder, f"{name}.offsets.npy"), ragged.offsets)
         np.save(os.path.join(folder, "order.npy"), self.order)
         special = self.source.special
         settings = {
+            "dtype": dtype,
             "batch": self.batch,
             "source_width": self.data.source_length,
             "target_width": self.data.target_length,
