@@ -42,6 +42,7 @@ from trainer.claim import Claim, read_record
 from trainer.distributed import PATIENCE, Ranks
 from trainer.state import (
     Tensors,
+    check_fit,
     copied,
     model_tensors,
     not_finite,
@@ -151,6 +152,7 @@ class Checkpoints:
             )
         if path is None:
             return None
+        check_fit(path / MODEL, model_tensors(model))
         # The optimiser first, for making its state to be filled takes a step, if one of length zero.
         restore_optimizer(model, optimizer, path / OPTIMIZER, self._ranks.control)
         read_tensors(path / MODEL, model_tensors(model), self._ranks.control)

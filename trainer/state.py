@@ -103,6 +103,20 @@ def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> Non
     Raises:
         FarspanError: the files hold other tensors, or other shapes.
     """
+    check_fit(folder, into)
+    try:
+        reader = HuggingFaceStorageReader(str(folder))
+        dcp.load(dict(into), storage_reader=reader, process_group=group, no_dist=group is None)
+    except CheckpointException as error:
+        raise FarspanError(f"{folder} cannot be read: {_reasons(error)}") from error
+
+
+def check_fit(folder: Path, into: Tensors) -> None:
+    """Compare names and shapes.
+
+    Raises:
+        FarspanError: the files of ``folder`` hold other tensors than ``into``, or other shapes.
+    """
     stored = stored_tensors(folder)
     odd = sorted(stored.keys() ^ into.keys()) + [
         f"{name} of shape {list(stored[name].shape)}, not {list(into[name].shape)}"
@@ -114,11 +128,6 @@ def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> Non
             f"{folder} does not fit what the recipe builds: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}; use "
             "the farspan that wrote it"
         )
-    try:
-        reader = HuggingFaceStorageReader(str(folder))
-        dcp.load(dict(into), storage_reader=reader, process_group=group, no_dist=group is None)
-    except CheckpointException as error:
-        raise FarspanError(f"{folder} cannot be read: {_reasons(error)}") from error
 
 
 def stored_tensors(folder: Path) -> Tensors:

@@ -9,6 +9,14 @@ from trainer import interruption
 from trainer.interruption import ECHO, Interruption
 
 
+@pytest.fixture(autouse=True)
+def usual_handlers():
+    """A shell's background job, as a test session may be, ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
