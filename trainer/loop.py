@@ -55,6 +55,7 @@ class Update:
     Attributes:
         step: finished updates, this one included.
         begun: when, by ``time.perf_counter``.
+        ended: when the device had made it; None where it may still be at it.
         waited: seconds for its batches.
         learning_rate: with which it is made.
         counts: of all ranks.
@@ -66,6 +67,7 @@ class Update:
 
     step: int
     begun: float
+    ended: float | None
     waited: float
     learning_rate: float
     counts: Counts
@@ -106,7 +108,7 @@ class Trainer:
         self.step = 0
         self._attention = recipe.model.encoder.attention
         self._skipped = 0
-        self._read_at = -math.inf
+        self._ended = -math.inf
 
     def update(self, batches: Batches, stop: bool = False) -> Update | None:
         """Begin the next update.
@@ -138,7 +140,8 @@ class Trainer:
         self.step += 1
         generator_loss = getattr(batches, "generator_loss", None)
         seen = [(_samples(batch), own_loss) for batch, own_loss in zip(made, losses, strict=True)]
-        return Update(self.step, begun, waited, rate, totals, loss, norm, generator_loss, seen)
+        ended = None if self.ranks.device.type == "cuda" else time.perf_counter()
+        return Update(self.step, begun, ended, waited, rate, totals, loss, norm, generator_loss, seen)
 
     def gradients(self, stage: Stage, batches: Sequence[Batch], targets: int = 1) -> list[Tensor]:
         """Pass micro-batches forward and backward as ``stage`` asks; gradients are those of the sum over all ranks.
@@ -172,9 +175,9 @@ class Trainer:
         One that was left out has no loss, and names its sequences as ``skipped``.
         """
         loss, norm = update.loss.item(), update.norm.item()
-        now = time.perf_counter()
-        # Where the one before was read late, this one began on the device when that one was read.
-        seconds, self._read_at = now - max(update.begun, self._read_at), now
+        ended = time.perf_counter() if update.ended is None else update.ended
+        # Where the device was still at the one before, this one began when that one ended.
+        seconds, self._ended = ended - max(update.begun, self._ended), ended
         finite = math.isfinite(loss) and math.isfinite(norm)
         numbers = derive(
             update.counts, loss=loss if finite else None, seconds=seconds, waited=update.waited,

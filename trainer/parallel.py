@@ -145,7 +145,7 @@ def apply_parallel(
         # Projections of global positions are used only in batches that have some.
         sometimes = any(isinstance(module, WindowAttention) for module in model.modules())
         return DistributedDataParallel(
-            model, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=sometimes,
+            model, forward_sync_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=sometimes,
             device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
         )  # fmt: skip
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

@@ -7,6 +7,7 @@ import torch
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
+from trainer import loop
 from trainer.distributed import Ranks
 from trainer.loader import Loader
 from trainer.loop import Trainer
@@ -173,3 +174,26 @@ def test_stages_have_their_own_attention_and_learning_rate():
     # what is computed in a stage is computed with its attention: fewer scores in smaller blocks
     rate = "model_tflops_per_second"
     assert changed[2][rate] * changed[2]["seconds"] < alike[2][rate] * alike[2]["seconds"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_update_has_its_own_seconds_whenever_it_is_read(monkeypatch, late):
+    now = [100.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    trainer = make_trainer(toy_recipe("unused"))
+    batches = batches_of(trainer.recipe)
+    change_weights = trainer._change_weights
+
+    def slow(*arguments):
+        now[0] += 2.0 ** (trainer.step + 1)
+        return change_weights(*arguments)
+
+    monkeypatch.setattr(trainer, "_change_weights", slow)
+    updates, records = [], []
+    for _ in range(3):
+        updates.append(trainer.update(batches))
+        now[0] += 100.0  # evaluation, checkpoints
+        if not late:
+            records.append(trainer.record(updates[-1]))
+    records = records or [trainer.record(update) for update in updates]
+    assert [record["seconds"] for record in records] == [2.0, 4.0, 8.0]
