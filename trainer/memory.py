@@ -19,7 +19,7 @@ from trainer.activations import Checkpointing, Sizes, activations
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import CHUNK
-from trainer.parallel import ParallelConfig, _layers
+from trainer.parallel import ParallelConfig, layers_of
 from trainer.recipe import Recipe
 from trainer.stages import Stage
 
@@ -167,7 +167,7 @@ class _Parameters:
 def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parameters:
     with torch.device("meta"):
         model = make_model(config, vocab_size)
-    layers = [_numbers(layer) for layer in _layers(model)]
+    layers = [_numbers(layer) for layer in layers_of(model)]
     every = _numbers(model)
     state = 2 * every  # two moments
     if optimizer == "adafactor":  # of a matrix, its rows and columns

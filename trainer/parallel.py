@@ -57,7 +57,7 @@ def apply_activation_checkpointing(model: Seq2Seq | MaskedLM, mode: Literal["non
     """
     if mode == "none":
         return
-    for layer in _layers(model):
+    for layer in layers_of(model):
         run = _checkpointed if mode == "layer" else _selectively_checkpointed
         layer.forward = MethodType(run, layer)  # type: ignore[method-assign]
 
@@ -109,7 +109,7 @@ def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:
     torch.fx.experimental._config.use_duck_shape = False
     # With and without padding, pooling, a shift and gradients, there are more kinds of layers than the default of 8.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-    for layer in _layers(model):
+    for layer in layers_of(model):
         layer.compile(backend=backend, fullgraph=True, dynamic=True)
 
 
@@ -152,7 +152,7 @@ def apply_parallel(
     options: dict[str, Any] = {"mesh": _mesh(config, ranks)}
     if precision == "bf16":
         options["mp_policy"] = policy
-    for layer in _layers(model):
+    for layer in layers_of(model):
         fully_shard(layer, **options)
     # Else ranks whose batches leave a parameter out would reduce fewer gradients than the others, and hang.
     fully_shard(model, **options).set_reduce_scatter_unused_params(True)
@@ -183,7 +183,8 @@ def reducing(model: nn.Module, last: bool) -> AbstractContextManager[Any]:
     return model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
 
 
-def _layers(model: Seq2Seq | MaskedLM) -> list[nn.Module]:
+def layers_of(model: Seq2Seq | MaskedLM) -> list[nn.Module]:
+    """What is checkpointed, compiled and sharded one by one: of encoder, decoder and generator."""
     decoder = model.decoder.layers if isinstance(model, Seq2Seq) else ()
     generator = model.generator.encoder.layers if isinstance(model, JointModel) else ()
     return [*model.encoder.layers, *decoder, *generator]
