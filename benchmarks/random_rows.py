@@ -37,7 +37,8 @@ from corpora.ragged import Ragged
 from objectives.base import load_objective
 from objectives.examples import IGNORED
 from objectives.special_tokens import PAD
-from trainer.data import DataConfig, collate
+from trainer.collation import collate
+from trainer.data import DataConfig
 from trainer.masked_corpus import open_source
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numba
 import numpy as np
 
+from corpora.gathering import Gatherable
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
@@ -17,18 +18,19 @@ class Corpus(ShardedRows):
 
     def __init__(self, folder: str, format: str = "farspan.corpus", verify: bool = False) -> None:
         super().__init__(folder, format, verify)
-        self._view = lru_cache(maxsize=1 << 16)(lambda shard, batch: SequenceBatch.from_arrow(self.batch(shard, batch)))
+        self._view = lru_cache(maxsize=1 << 16)(
+            lambda shard, batch: Gatherable.of(SequenceBatch.from_arrow(self.batch(shard, batch)))
+        )
         self._table = lru_cache(maxsize=None)(self._token_table)
 
     def take(self, rows: np.ndarray) -> SequenceBatch:
         """The given ``(n,)`` rows, in the given order."""
-        places = zip(*(column.tolist() for column in self.locate(rows)), strict=True)
-        return SequenceBatch.gather([(self._view(shard, batch), row) for shard, batch, row in places])
+        return self.gather(rows, self._view)
 
     def tokens(self, row: int) -> np.ndarray:
         """Zero-copy view of one row's ``(length,)`` tokens."""
         shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
-        return self._view(shard, batch).tokens[inside]
+        return self._view(shard, batch).block.tokens[inside]
 
     def gather_tokens(self, rows: np.ndarray, out: np.ndarray, pad: int | None = None) -> np.ndarray:
         """Copy rows into a padded batch, one compiled call for each shard that they touch.
@@ -59,7 +61,7 @@ class Corpus(ShardedRows):
         For an uncompressed shard the flat array is the mapped file itself, read as tokens; nothing is copied.
         """
         buffer, reader = self.shard(shard)
-        parts = [self._view(shard, batch).tokens for batch in range(reader.num_record_batches)]
+        parts = [self._view(shard, batch).block.tokens for batch in range(reader.num_record_batches)]
         if not parts:
             return np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64)
         kind = parts[0].values.dtype

@@ -98,25 +98,8 @@ def _copy_pieces(values: np.ndarray, starts: np.ndarray, out_offsets: np.ndarray
             out[out_offsets[i] + j] = values[starts[i] + j]
 
 
-def gather_rows(columns: Sequence[Any], rows: Sequence[int]) -> Any:
-    """Copy row ``rows[i]`` of ``columns[i]`` into row i.
-
-    Args:
-        columns: columns of typed blocks, all of one kind: arrays, ``Ragged``, Arrow arrays, or None for an absent one.
-    """
-    first = columns[0]
-    if first is None:
-        return None
-    pairs = zip(columns, rows, strict=True)
-    if isinstance(first, Ragged):
-        return Ragged.from_rows([column[row] for column, row in pairs], first.values.dtype)
-    if isinstance(first, pa.Array):
-        return pa.concat_arrays([column.slice(row, 1) for column, row in pairs])
-    return np.stack([column[row] for column, row in pairs])
-
-
 def concatenate_columns(parts: Sequence[Any]) -> Any:
-    """All rows of ``parts``, in order; of one kind, as in ``gather_rows``."""
+    """All rows of ``parts``, in order; of one kind: arrays, ``Ragged``, Arrow arrays, or None for an absent column."""
     first = parts[0]
     if first is None:
         return None

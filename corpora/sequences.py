@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from corpora.ragged import Ragged, concatenate_columns, gather_rows
+from corpora.gathering import Gatherable, gather
+from corpora.ragged import Ragged, concatenate_columns
 
 NO_CLUSTER = -1
 
@@ -109,21 +110,7 @@ class SequenceBatch:
 
     def take(self, rows: np.ndarray | Sequence[int]) -> SequenceBatch:
         """Copy the given rows, in the given order."""
-        return self.gather([(self, int(row)) for row in rows]) if len(rows) else self.empty_like()
-
-    def empty_like(self) -> SequenceBatch:
-        """No rows, the same types."""
-        empty = Ragged(self.tokens.values[:0], np.zeros(1, np.int64))
-        none = Ragged(np.empty(0, np.int32), np.zeros(1, np.int64))
-        return SequenceBatch(
-            self.sequence_ids[:0], empty, none, self.document_ids.slice(0, 0), none, none, none, self.cluster_ids[:0]
-        )
-
-    @classmethod
-    def gather(cls, places: Sequence[tuple[SequenceBatch, int]]) -> SequenceBatch:
-        """Copy rows (block, row in it) that may lie in different blocks, in the given order; at least one."""
-        blocks, rows = zip(*places, strict=True)
-        return cls(*(gather_rows([getattr(block, f.name) for block in blocks], rows) for f in fields(cls)))
+        return gather([Gatherable.of(self)], np.zeros(len(rows), np.int64), np.asarray(rows, np.int64))
 
     @classmethod
     def concatenate(cls, batches: Sequence[SequenceBatch]) -> SequenceBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.files import CountingHash, Files, LocalFiles
+from corpora.gathering import Block, Gatherable, gather
 from corpora.manifest import Manifest, ShardInfo, read_manifest
 
 _CACHED_BATCHES = 1 << 16
@@ -208,6 +209,20 @@ class ShardedRows:
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         inside = rows - self.starts[shards]
         return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
+
+    def gather(self, rows: np.ndarray, view: Callable[[int, int], Gatherable[Block]]) -> Block:
+        """Copy the given ``(n,)`` rows into one block, in the given order; at least one.
+
+        Args:
+            view: shard and record batch in it -> its block, best kept from call to call.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
+            FarspanError: a damaged record batch.
+        """
+        shards, batches, inside = self.locate(rows)
+        blocks = [view(*place) for place in zip(shards.tolist(), batches.tolist(), strict=True)]
+        return gather(blocks, np.arange(len(blocks)), inside)
 
     def _outside(self, rows: np.ndarray) -> IndexError:
         return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")

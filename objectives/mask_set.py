@@ -11,6 +11,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
+from corpora.gathering import Gatherable
 from corpora.manifest import manifest_sha256
 from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
@@ -52,12 +53,13 @@ class MaskSet(ShardedRows):
                 )
         vocab_size = 1 + max([self.manifest.tokenizer["vocab_size"] - 1, *self.manifest.special_tokens.values()])
         self.special_tokens = SpecialTokens(self.manifest.special_tokens, vocab_size)
-        self._view = lru_cache(maxsize=1 << 16)(lambda shard, batch: MaskBatch.from_arrow(self.batch(shard, batch)))
+        self._view = lru_cache(maxsize=1 << 16)(
+            lambda shard, batch: Gatherable.of(MaskBatch.from_arrow(self.batch(shard, batch)))
+        )
 
     def take(self, rows: np.ndarray) -> MaskBatch:
         """The given ``(n,)`` rows as they are stored, in the given order."""
-        places = zip(*(column.tolist() for column in self.locate(rows)), strict=True)
-        return MaskBatch.gather([(self._view(shard, batch), row) for shard, batch, row in places])
+        return self.gather(rows, self._view)
 
     def masks(self, batch: SequenceBatch, rows: np.ndarray) -> MaskBatch:
         """The masks of corpus rows ``batch``, which are rows ``(n,)`` of the corpus, by the options in force."""

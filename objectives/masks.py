@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corpora.ragged import Ragged, concatenate_columns, gather_rows
+from corpora.gathering import Gatherable, gather
+from corpora.ragged import Ragged, concatenate_columns
 from corpora.sequences import bytes_array, fixed_bytes
 
 IN_SOURCE = 1  # bit 0: a marker (sentinel or mask token) stands in the source
@@ -101,16 +102,10 @@ class MaskBatch:
         return pa.record_batch([columns[field.name] for field in MASK_SCHEMA], schema=MASK_SCHEMA)
 
     @classmethod
-    def gather(cls, places: Sequence[tuple[MaskBatch, int]]) -> MaskBatch:
-        """Copy rows (block, row in it) that may lie in different blocks, in the given order; at least one."""
-        blocks, rows = zip(*places, strict=True)
-        return cls(*(gather_rows([getattr(block, f.name) for block in blocks], rows) for f in fields(cls)))
-
-    @classmethod
     def concatenate(cls, batches: Sequence[MaskBatch]) -> MaskBatch:
         """The rows of all ``batches``, in order, all made by one objective; at least one."""
         return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
 
     def take(self, rows: np.ndarray | Sequence[int]) -> MaskBatch:
-        """Copy the given rows, in the given order; at least one."""
-        return self.gather([(self, int(row)) for row in rows])
+        """Copy the given rows, in the given order."""
+        return gather([Gatherable.of(self)], np.zeros(len(rows), np.int64), np.asarray(rows, np.int64))

@@ -160,12 +160,12 @@ class Batch:
     Attributes:
         samples: ``(B,)`` int64, their numbers in the run.
         sequence_ids: ``(B, 16)`` uint8.
-        source_ids: ``(B, S)`` int64.
+        source_ids: ``(B, S)`` int32.
         source_real: ``(B, S)`` bool, False at padding; None where there is none.
-        decoder_ids: ``(B, T)`` int64, the target shifted right; None for a masked language model.
-        labels: ``(B, T)`` int64, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
+        decoder_ids: ``(B, T)`` int32, the target shifted right; None for a masked language model.
+        labels: ``(B, T)`` int32, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
         source_tokens, target_tokens: real positions, and asked ones.
-        segment_ids: ``(B, S)`` int64, the document of each position, -1 at padding; None where positions see across
+        segment_ids: ``(B, S)`` int32, the document of each position, -1 at padding; None where positions see across
             documents, or no row has more than one.
         global_positions: ``(B, S)`` bool, what the task makes global; patterns without such positions take no notice.
             None where it makes none.
@@ -213,80 +213,3 @@ class Batches(Protocol):
 
     def step(self, step: int) -> list[Batch]:
         """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's."""
-
-
-def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:
-    """Pad rendered rows to the configured widths and shift targets right.
-
-    Raises:
-        FarspanError: an example longer than the configuration allows or with global positions beyond its end, by its
-            sequence id; a source that does not number documents where they must not see each other.
-    """
-    width = _width("source", examples, examples.source_lengths, data.source_length, data.source_multiple)
-    source = _padded(examples.source_ids, examples.source_mask, width, special["<pad>"])
-    real = np.arange(width) < examples.source_lengths[:, None]
-    if examples.labels is None:
-        target_width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
-        labels = _padded(examples.target_ids, examples.target_mask, target_width, IGNORED)
-        decoder = np.full_like(labels, special["<pad>"])
-        decoder[:, 0] = special[data.decoder_start]
-        decoder[:, 1:] = np.where(labels[:, :-1] == IGNORED, special["<pad>"], labels[:, :-1])
-    else:
-        labels, decoder = _padded(examples.labels, examples.source_mask, width, IGNORED), None
-    return Batch(
-        samples=samples,
-        sequence_ids=examples.sequence_ids,
-        source_ids=torch.from_numpy(source),
-        source_real=None if real.all() else torch.from_numpy(real),
-        decoder_ids=None if decoder is None else torch.from_numpy(decoder),
-        labels=torch.from_numpy(labels),
-        source_tokens=int(examples.source_lengths.sum()),
-        target_tokens=int((labels != IGNORED).sum()),
-        segment_ids=None if data.across_documents else _segments(examples, width),
-        global_positions=_global_positions(examples, width),
-    )
-
-
-def _segments(examples: Examples, width: int) -> Tensor | None:
-    """``(B, width)`` int64; None where every row is one document, which needs no mask."""
-    if examples.segment_ids is None:
-        raise FarspanError(
-            "data.across_documents is false, but the examples do not say which document a position belongs to; set it "
-            "to true, or train on a source that gives segment_ids"
-        )
-    segments = _padded(examples.segment_ids, examples.source_mask, width, -1)
-    return torch.from_numpy(segments) if segments.max(initial=0) > 0 else None
-
-
-def _global_positions(examples: Examples, width: int) -> Tensor | None:
-    """``(B, width)`` bool."""
-    chosen = examples.global_positions
-    if chosen is None or not chosen.any():
-        return None
-    beyond = chosen & (np.arange(chosen.shape[1]) >= examples.source_lengths[:, None])
-    if beyond.any():
-        row, place = np.argwhere(beyond)[0]
-        raise FarspanError(
-            f"sequence {examples.sequence_ids[row].tobytes().hex()}: position {place} is to be global, but its source "
-            f"has {examples.source_lengths[row]} positions; correct the objective's global positions"
-        )
-    return torch.from_numpy(_padded(chosen, examples.source_mask, width, 0).astype(bool))
-
-
-def _width(side: str, examples: Examples, lengths: np.ndarray, limit: int, multiple: int) -> int:
-    longest = int(lengths.max(initial=1))
-    if longest > limit:
-        row = int(lengths.argmax())
-        raise FarspanError(
-            f"sequence {examples.sequence_ids[row].tobytes().hex()}: its {side} has {longest} positions, "
-            f"data.{side}_length is {limit}; raise it (and the model's positions), or make shorter examples"
-        )
-    return -(-longest // multiple) * multiple
-
-
-def _padded(ids: np.ndarray, real: np.ndarray, width: int, filler: int) -> np.ndarray:
-    """``(B, any)`` -> ``(B, width)`` int64; what is not real becomes ``filler``."""
-    kept = min(width, ids.shape[1])
-    out = np.full((len(ids), width), filler, np.int64)
-    np.copyto(out[:, :kept], ids[:, :kept], where=real[:, :kept])
-    return out

@@ -73,10 +73,10 @@ def largest_batch(stage: Stage, decoder: bool, vocab_size: int) -> Batch:
     fourth position; the first position is global."""
     rows, data = min(stage.micro_batch_size, stage.batch_size), stage.data
     generator = torch.Generator().manual_seed(0)
-    source = torch.randint(vocab_size, (rows, data.source_length), generator=generator)
+    source = torch.randint(vocab_size, (rows, data.source_length), generator=generator, dtype=torch.int32)
     first = (torch.arange(data.source_length) == 0).expand(rows, -1)
     if decoder:
-        labels = torch.randint(vocab_size, (rows, data.target_length), generator=generator)
+        labels = torch.randint(vocab_size, (rows, data.target_length), generator=generator, dtype=torch.int32)
     else:
         labels = source.masked_fill(torch.arange(data.source_length) % 4 > 0, IGNORED)
     return Batch(

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainer.data import Batch, DataConfig, Source, collate
+from trainer.collation import collate
+from trainer.data import Batch, DataConfig, Source
 from trainer.distributed import Ranks
 from trainer.metrics import perplexity
 

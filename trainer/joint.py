@@ -24,7 +24,8 @@ from objectives.base import CorpusFacts, load_objective, mask_key
 from objectives.examples import IGNORED, Examples
 from objectives.model_based import ModelBased
 from objectives.special_tokens import DOCUMENT_SEPARATOR, MASK, SpecialTokens
-from trainer.data import Batch, Batches, DataConfig, collate
+from trainer.collation import collate
+from trainer.data import Batch, Batches, DataConfig
 from trainer.distributed import Ranks
 from trainer.generator import OBJECTIVE, GeneratorConfig
 from trainer.loader import Loader

@@ -8,7 +8,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from trainer.data import Batch, collate
+from trainer.collation import collate
+from trainer.data import Batch
 from trainer.mixture import Mixture
 from trainer.order import dealt
 from trainer.stages import Stage

@@ -20,7 +20,8 @@ from objectives.examples import Examples
 from objectives.mask_set import MaskSet
 from objectives.special_tokens import SpecialTokens, is_sentinel
 from objectives.tools import Tools
-from trainer.data import DataConfig, ObjectiveConfig, SourceConfig, collate
+from trainer.collation import collate
+from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.mixture import Mixture, Part, one_vocabulary
 from trainer.stages import Stage
 

@@ -38,7 +38,7 @@ class PretrainedMaskedLM(nn.Module):
             raise FarspanError(f"{type(model).__name__} predicts more than one position at a time; {_CURE}")
 
     def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
-        """``(B, S)`` int64 and bool -> ``(B, S, d)``."""
+        """``(B, S)`` int32 or int64 and bool -> ``(B, S, d)``."""
         output = self._backbone(
             input_ids=source_ids, attention_mask=None if source_real is None else source_real.long()
         )

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.data import collate
+from trainer.collation import collate
 from trainer.metrics import Counts, Display, MetricsConfig, derive, open_metrics, perplexity
 from trainer.model.flops import forward_flops
 

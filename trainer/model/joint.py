@@ -73,6 +73,6 @@ class JointModel(Seq2Seq):
         """The generator's cross-entropy of each candidate token, ``(B, C)`` float32; 0 where nothing is asked."""
         asked = candidate_labels != IGNORED
         hidden = self.generator.encode(candidate_ids, candidate_real)[asked]  # (N, d)
-        pairs = zip(hidden.split(CHUNK), candidate_labels[asked].split(CHUNK), strict=True)
+        pairs = zip(hidden.split(CHUNK), candidate_labels[asked].long().split(CHUNK), strict=True)
         losses = [F.cross_entropy(self.generator.logits(h).float(), want, reduction="none") for h, want in pairs]
         return torch.zeros(asked.shape, device=hidden.device).masked_scatter(asked, torch.cat(losses))

@@ -62,7 +62,7 @@ def summed_cross_entropy(
 
     Args:
         hidden: ``(N, d)``.
-        labels: ``(N,)`` int64, ``IGNORED`` where nothing is asked.
+        labels: ``(N,)`` int32 or int64, ``IGNORED`` where nothing is asked.
         weight, bias: ``(V, d)`` and ``(V,)`` of the output layer.
         smoothing: as ``LossConfig.label_smoothing``.
         chunk: positions whose logits are held at once; the backward pass computes them again.
@@ -79,7 +79,7 @@ def _sums(
 ) -> tuple[Tensor, Tensor]:
     logits = F.linear(hidden, weight, bias)
     spoken = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)  # (n, V)
-    plain = F.nll_loss(spoken, labels, ignore_index=IGNORED, reduction="sum")
+    plain = F.nll_loss(spoken, labels.long(), ignore_index=IGNORED, reduction="sum")
     if not smoothing:
         return plain, plain.detach()
     spread = -(spoken.mean(-1) * (labels != IGNORED)).sum()

@@ -38,7 +38,7 @@ class MaskedLM(nn.Module):
 
         Args:
             source_ids, source_real, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
-            labels: ``(B, S)`` int64, ``IGNORED`` where nothing is asked.
+            labels: ``(B, S)`` int32 or int64, ``IGNORED`` where nothing is asked.
             label_smoothing: as in ``LossConfig``.
 
         Returns:

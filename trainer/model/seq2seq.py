@@ -38,9 +38,9 @@ class Seq2Seq(nn.Module):
         """Summed cross-entropy.
 
         Args:
-            source_ids: ``(B, S)`` int64.
-            decoder_ids: ``(B, T)`` int64, the target shifted right by one.
-            labels: ``(B, T)`` int64, the target, ``IGNORED`` at padding.
+            source_ids: ``(B, S)`` int32 or int64; as are the others.
+            decoder_ids: ``(B, T)``, the target shifted right by one.
+            labels: ``(B, T)``, the target, ``IGNORED`` at padding.
             source_real: ``(B, S)`` bool, False at padding; None where there is none.
             segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not see
                 across documents; else None.
