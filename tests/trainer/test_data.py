@@ -25,7 +25,7 @@ def test_one_source_or_several():
 
 @pytest.mark.parametrize("beside", [{"corpus": "a"}, {"masks": "b"}, {"masks_options": {"choose": "top"}}])
 def test_a_mixture_stands_alone(beside):
-    with pytest.raises(FarspanError, match="data.mixture stands beside data.corpus, masks"):
+    with pytest.raises(FarspanError, match=r"data.mixture stands beside data.corpus, masks"):
         DataConfig(source_length=16, mixture=TWO, **beside)
 
 
@@ -36,5 +36,5 @@ def test_sources_have_names_of_their_own():
 
 @pytest.mark.parametrize("weight", [0.0, -1.0, float("inf"), float("nan")])
 def test_weights_are_above_zero(weight):
-    with pytest.raises(FarspanError, match="source 'web': weight is .*; it must be above 0"):
+    with pytest.raises(FarspanError, match=r"source 'web': weight is .*; it must be above 0"):
         SourceConfig(name="web", corpus="a", weight=weight)
