@@ -4,8 +4,8 @@ python benchmarks/peer_readers.py PEER FOLDER
 
 ``FOLDER`` holds ``settings.json``, the rows as flat arrays with offsets, and ``order.npy``. The peer writes them in its
 own format and opens that; then it does what it is told line by line and answers each with a line of JSON. Samples have
-the type of those arrays. All peers make batches in the same way: int64 tensors of their full size, each sample assigned
-into its row.
+the types of those arrays. All peers make batches in one way: int32 tensors of full size, each sample assigned into its
+row.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ import numpy as np
 import torch
 
 Sample = Mapping[str, np.ndarray]
-WORKS = {"rows": ("tokens",), "ready": ("source", "target")}
+WORKS = {"rows": ("tokens",), "masked": ("text", "starts", "sizes"), "ready": ("source", "target")}
 """What a sample of each kind of work consists of."""
 
 
 class MDS:
     distribution = "mosaicml-streaming"
 
-    def __init__(self, folder: str, columns: Sequence[str], dtype: str, samples: Iterable[Sample]) -> None:
+    def __init__(self, folder: str, dtypes: Mapping[str, str], samples: Iterable[Sample]) -> None:
         from streaming import MDSWriter, StreamingDataset
 
-        with MDSWriter(out=folder, columns=dict.fromkeys(columns, f"ndarray:{dtype}")) as writer:
+        columns = {name: f"ndarray:{dtype}" for name, dtype in dtypes.items()}
+        with MDSWriter(out=folder, columns=columns) as writer:
             for sample in samples:
                 writer.write(dict(sample))
         self.dataset = StreamingDataset(local=folder, shuffle=False, batch_size=1)
@@ -48,7 +49,7 @@ class MDS:
 class LitData:
     distribution = "litdata"
 
-    def __init__(self, folder: str, columns: Sequence[str], dtype: str, samples: Iterable[Sample]) -> None:
+    def __init__(self, folder: str, dtypes: Mapping[str, str], samples: Iterable[Sample]) -> None:
         from litdata import StreamingDataset
         from litdata.streaming.writer import BinaryWriter
 
@@ -71,10 +72,10 @@ class LitData:
 class HuggingFace:
     distribution = "datasets"
 
-    def __init__(self, folder: str, columns: Sequence[str], dtype: str, samples: Iterable[Sample]) -> None:
+    def __init__(self, folder: str, dtypes: Mapping[str, str], samples: Iterable[Sample]) -> None:
         from datasets import Dataset, Features, List, Value, load_from_disk
 
-        features = Features({name: List(Value(dtype)) for name in columns})
+        features = Features({name: List(Value(dtype)) for name, dtype in dtypes.items()})
         Dataset.from_list([dict(sample) for sample in samples], features).save_to_disk(folder)
         self.dataset = load_from_disk(folder).with_format("numpy")
 
@@ -101,8 +102,8 @@ def stored_samples(folder: str, columns: Sequence[str], count: int) -> Iterator[
 
 
 def padded(samples: Sequence[Sample], name: str, width: int, filler: int) -> torch.Tensor:
-    """``(n, width)`` int64."""
-    batch = torch.full((len(samples), width), filler)
+    """``(n, width)`` int32."""
+    batch = torch.full((len(samples), width), filler, dtype=torch.int32)
     out = batch.numpy()
     for row, sample in enumerate(samples):
         out[row, : len(sample[name])] = sample[name]
@@ -119,7 +120,7 @@ def ready_batch(samples: Sequence[Sample], settings: Mapping[str, Any]) -> dict[
     lengths = torch.tensor([len(sample["source"]) for sample in samples])
     labels = padded(samples, "target", settings["target_width"], settings["ignored"])
     decoder = padded(samples, "target", settings["target_width"], settings["pad"])[:, :-1]
-    first = torch.full((len(samples), 1), settings["start"])
+    first = torch.full((len(samples), 1), settings["start"], dtype=torch.int32)
     return {
         "source_ids": source,
         "source_real": torch.arange(settings["source_width"]) < lengths[:, None],
@@ -128,7 +129,28 @@ def ready_batch(samples: Sequence[Sample], settings: Mapping[str, Any]) -> dict[
     }
 
 
-MAKE = {"rows": rows_batch, "ready": ready_batch}
+def masked_batch(samples: Sequence[Sample], settings: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The same from text and the spans to hide in it, as a collator of T5 does it."""
+    return ready_batch([corrupted(sample, settings) for sample in samples], settings)
+
+
+def corrupted(sample: Sample, settings: Mapping[str, Any]) -> Sample:
+    """Source with a sentinel for each span, and target of sentinels and hidden tokens, in numpy; no two spans touch."""
+    text, starts, sizes = sample["text"].astype(np.int32), sample["starts"], sample["sizes"]
+    sentinels = np.arange(len(starts), dtype=np.int32) + settings["sentinel"]
+    edges = np.zeros(len(text) + 1, np.int8)
+    edges[starts], edges[starts + sizes] = 1, -1
+    hidden = np.cumsum(edges[:-1], dtype=np.int8).view(bool)
+    target = np.insert(text[hidden], np.cumsum(sizes) - sizes, sentinels)
+    text[starts], hidden[starts] = sentinels, False
+    begin, end = [settings["begin"]], [settings["end"]]
+    return {
+        "source": np.concatenate([begin, text[~hidden], end]),
+        "target": np.concatenate([begin, target, end]) if len(starts) else target,
+    }
+
+
+MAKE = {"rows": rows_batch, "masked": masked_batch, "ready": ready_batch}
 
 
 def digest(batches: Iterable[Mapping[str, torch.Tensor]]) -> str:
@@ -162,8 +184,7 @@ def main(name: str, folder: str) -> None:
     peers = {
         work: PEERS[name](
             os.path.join(folder, f"{name}-{work}"),
-            columns,
-            settings["dtype"],
+            {column: settings["dtypes"][column] for column in columns},
             stored_samples(folder, columns, len(order)),
         )
         for work, columns in WORKS.items()

@@ -84,21 +84,22 @@ def _width(side: str, examples: Examples, lengths: np.ndarray, limit: int, multi
 
 def _real(lengths: np.ndarray, width: int) -> np.ndarray:
     """``(B, width)`` bool, True at the first ``lengths`` ``(B,)`` positions."""
-    return np.arange(width, dtype=np.int32) < lengths[:, None]
+    out = np.ones((len(lengths), width), bool)
+    _fill_behind(lengths, False, out)
+    return out
 
 
 def _padded(ids: np.ndarray, lengths: np.ndarray, width: int, filler: int, shift: int = 0) -> np.ndarray:
-    """``(B, any)`` -> ``(B, width)`` int32: the first ``lengths`` of each row, from column ``shift`` on; all else is
+    """``(B, any)`` -> ``(B, width)`` int32: the first ``lengths`` of each row, from column ``shift`` on, then
     ``filler``."""
     out = np.empty((len(ids), width), np.int32)
-    _pad(ids, lengths, filler, shift, out)
+    kept = min(ids.shape[1], width - shift)
+    out[:, shift : shift + kept] = ids[:, :kept]
+    _fill_behind(lengths + shift, filler, out)
     return out
 
 
 @numba.njit(cache=True, nogil=True)
-def _pad(ids: np.ndarray, lengths: np.ndarray, filler: int, shift: int, out: np.ndarray) -> None:
+def _fill_behind(lengths: np.ndarray, filler: int, out: np.ndarray) -> None:
     for row in range(len(out)):
-        last = min(lengths[row] + shift, out.shape[1])
-        out[row, :shift] = filler
-        out[row, shift:last] = ids[row, : last - shift]
-        out[row, last:] = filler
+        out[row, lengths[row] :] = filler
