@@ -102,7 +102,7 @@ class Checkpoints:
             config: when to write, and what stays.
             ranks: who else takes part.
             identity: nested JSON values that must be equal for a run to be continued.
-            vocabulary: of ``trained_model.vocabulary_of``; decides nothing about the run.
+            vocabulary: of ``opening.run_vocabulary``; decides nothing about the run.
             report: told, on rank 0, about each damaged checkpoint that is passed over.
         """
         self._directory, self._config, self._report = directory, config, report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.data import DataConfig, Source
 from trainer.distributed import Ranks
 from trainer.evaluation import HeldOut
-from trainer.joint import Generator, open_joint
+from trainer.joint import Candidates, Generator, open_joint
 from trainer.masked_corpus import open_source, open_stages
 from trainer.mixture import Mixture
 from trainer.model.build import build_model, make_model
@@ -28,6 +28,7 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.recipe import Recipe
 from trainer.stages import Stage
+from trainer.trained_model import vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,22 @@ def run_identity(recipe: Recipe, trained: Training) -> dict[str, Any]:
     if trained.generator:
         identity["initial_generator"] = trained.generator.identity
     return identity
+
+
+def run_vocabulary(trained: Training) -> dict[str, Any]:
+    """What checkpoints record of the ids of the model; under ``generator``, of its generator's and of its sizes too."""
+    mixture, generator, row = trained.mixtures[0], trained.generator, np.zeros(1, np.int64)
+    if generator is None:
+        return vocabulary_of(mixture.tokenizer_fingerprint, mixture.special, mixture.examples(row))
+    (candidates,) = (part.source for part in mixture.parts)
+    assert isinstance(candidates, Candidates)
+    shown = candidates.examples(row)
+    chosen = candidates.chosen(row, np.zeros(shown.source_ids.shape))
+    own = vocabulary_of(mixture.tokenizer_fingerprint, generator.special, shown)
+    return {
+        **vocabulary_of(mixture.tokenizer_fingerprint, mixture.special, chosen),
+        "generator": {"model": asdict(generator.model.config), **own},
+    }
 
 
 def _check_start(model: ModelConfig, data: DataConfig, mixture: Mixture) -> None:

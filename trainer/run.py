@@ -23,10 +23,9 @@ from trainer.loader import Loader
 from trainer.loop import Trainer, Update
 from trainer.metrics import Display, Together, open_metrics
 from trainer.model.joint import JointModel
-from trainer.opening import begin_model, check_shards, open_held_out, open_training, run_identity
+from trainer.opening import begin_model, check_shards, open_held_out, open_training, run_identity, run_vocabulary
 from trainer.prefetch import prefetched
 from trainer.recipe import Recipe
-from trainer.trained_model import vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def _train(
         check_shards(trained.mixtures, ranks)
     loader = Loader(recipe.all_stages, trained.mixtures, run.seed, ranks.rank, ranks.size)
     reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
-    identity, vocabulary = run_identity(recipe, trained), vocabulary_of(trained.mixtures[0])
+    identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
     peak = peak_tflops(recipe.metrics.peak_tflops, ranks.device, run.precision)
     trainer = Trainer(begin_model(recipe, trained), recipe, ranks, peak)
     with ExitStack() as stack:

@@ -51,7 +51,8 @@ def find_model(path: str) -> FoundModel:
     """Find a masked language model and check all that can be known without its weights.
 
     Args:
-        path: a run of ``farspan train`` or a checkpoint of it; or a folder, or a name on the Hugging Face hub.
+        path: a run of ``farspan train`` or a checkpoint of it, whose generator it is where one was trained beside an
+            encoder-decoder; or a folder, or a name on the Hugging Face hub.
 
     Raises:
         FarspanError: nothing is there, it is no masked language model, or it has no ``<mask>``.
@@ -67,9 +68,12 @@ def find_model(path: str) -> FoundModel:
 def _found_run(path: str) -> FoundModel:
     trained = find_trained(Path(path))
     if trained.config.decoder is not None:
-        raise FarspanError(
-            f"scorer {path}: the run trains an encoder-decoder; give one of an encoder-only objective, cross_document"
-        )
+        if trained.generator is None:
+            raise FarspanError(
+                f"scorer {path}: the run trains an encoder-decoder without a generator; give one of an encoder-only "
+                "objective, cross_document, or one with generator.mode joint"
+            )
+        trained = trained.generator
     if MASK not in trained.special.ids:
         raise FarspanError(
             f"scorer {path}: the run's special tokens hold no {MASK}; give one of an objective that masks tokens"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from corpora.errors import FarspanError
+from objectives.examples import Examples
 from objectives.special_tokens import BEGIN, END, SpecialTokens
 from trainer.checkpoint_files import MANIFEST, MODEL, DamagedError, check_file, newest_first, read_manifest
-from trainer.data import Source
 from trainer.model.config import ModelConfig
+from trainer.model.joint import GENERATOR
 from trainer.settings import parse
 from trainer.state import Tensors, load_tensors
 
@@ -29,6 +28,8 @@ class TrainedModel:
         tokenizer_fingerprint: of the tokenizer whose ids it knows.
         special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where texts stood between them.
         weights_files: name -> bytes and sha256 of the files that the weights lie in.
+        generator: the masked language model that was trained beside it; None without joint training.
+        is_generator: whether this is one, whose weights lie among those of the model that it was trained beside.
     """
 
     path: Path
@@ -36,6 +37,8 @@ class TrainedModel:
     tokenizer_fingerprint: str
     special: SpecialTokens
     weights_files: Mapping[str, Mapping[str, Any]]
+    generator: TrainedModel | None = None
+    is_generator: bool = False
 
     @property
     def weights_sha256(self) -> str:
@@ -44,7 +47,7 @@ class TrainedModel:
         return sha256("".join(digests).encode()).hexdigest()
 
     def weights(self) -> Tensors:
-        """The state dictionary, on the CPU, whole however many processes trained it.
+        """The state dictionary, on the CPU, whole however many processes trained it; without that of a generator.
 
         Raises:
             FarspanError: a file is damaged or holds something else than tensors.
@@ -54,16 +57,26 @@ class TrainedModel:
                 check_file(self.path / name, facts)
         except DamagedError as error:
             raise FarspanError(f"{self.path} is damaged ({error}); name another checkpoint of its run") from None
-        return load_tensors(self.path / MODEL)
+        stored = load_tensors(self.path / MODEL)
+        prefix = GENERATOR if self.is_generator else ""
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in stored.items()
+            if name.startswith(GENERATOR) == self.is_generator
+        }
 
 
-def vocabulary_of(source: Source) -> dict[str, Any]:
-    """What a checkpoint records of its ids: their tokenizer, every special token, and which of them frame a text."""
-    special, first = source.special, source.examples(np.zeros(1, np.int64))
-    text = first.source_ids[0, : first.source_lengths[0]]
+def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Examples) -> dict[str, Any]:
+    """What a checkpoint records of a model's ids: their tokenizer, every special token, and which of them frame a text.
+
+    Args:
+        tokenizer_fingerprint, special: whose ids the model knows.
+        shown: at least one example, as the model sees it.
+    """
+    text = shown.source_ids[0, : shown.source_lengths[0]]
     edges = {BEGIN: text[:1], END: text[-1:]}
     return {
-        "tokenizer_fingerprint": source.tokenizer_fingerprint,
+        "tokenizer_fingerprint": tokenizer_fingerprint,
         "special_tokens": dict(special.ids),
         "frame": [name for name, edge in edges.items() if special.ids.get(name) in edge],
         "size": special.vocab_size,
@@ -96,16 +109,27 @@ def find_trained(path: Path) -> TrainedModel:
                 f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
                 "again with this one"
             )
-        unseen = {BEGIN, END} - set(vocabulary["frame"])
-        known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
-        return TrainedModel(
-            checkpoint,
-            parse(ModelConfig, _given(manifest["identity"]["model"]), str(checkpoint / MANIFEST), "identity.model"),
-            vocabulary["tokenizer_fingerprint"],
-            SpecialTokens(known, vocabulary["size"]),
-            {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
-        )
+        generator = vocabulary.get("generator")
+        found = _described(checkpoint, manifest, manifest["identity"]["model"], vocabulary)
+        if generator is None:
+            return found
+        trained_beside = _described(checkpoint, manifest, generator["model"], generator)
+        return replace(found, generator=replace(trained_beside, is_generator=True))
     raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
+
+
+def _described(
+    checkpoint: Path, manifest: Mapping[str, Any], config: Mapping[str, Any], vocabulary: Mapping[str, Any]
+) -> TrainedModel:
+    unseen = {BEGIN, END} - set(vocabulary["frame"])
+    known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
+    return TrainedModel(
+        checkpoint,
+        parse(ModelConfig, _given(config), str(checkpoint / MANIFEST), "identity.model"),
+        vocabulary["tokenizer_fingerprint"],
+        SpecialTokens(known, vocabulary["size"]),
+        {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
+    )
 
 
 def _given(section: Any) -> Any:

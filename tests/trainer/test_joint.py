@@ -14,11 +14,12 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from objectives.base import equip, load_objective
 from objectives.examples import IGNORED
-from objectives.special_tokens import MASK, SpecialTokens
+from objectives.special_tokens import BEGIN, END, MASK, SpecialTokens
 from objectives.tools import Tools
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import toy_recipe
+from trainer.conversion.sources import read_model
 from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.distributed import Ranks
 from trainer.generator import GeneratorConfig, with_scorer
@@ -31,11 +32,13 @@ from trainer.model.config import EncoderConfig
 from trainer.model.joint import JointModel
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
+from trainer.opening import Training, run_vocabulary
 from trainer.parallel import ParallelConfig, apply_parallel, reducing
 from trainer.run import train
-from trainer.scorer_models import FoundModel
+from trainer.scorer_models import FoundModel, find_model
 from trainer.scoring import MaskedLMScorer
 from trainer.stages import Stage
+from trainer.state import load_tensors
 
 SEED, LENGTH = 5, 128
 
@@ -275,10 +278,15 @@ def losses_of(recipe) -> list[tuple[float, float]]:
 
 
 @pytest.fixture(scope="module")
-def straight(corpus, tmp_path_factory):
+def finished(corpus, tmp_path_factory):
     recipe = joint_recipe(tmp_path_factory.mktemp("straight"), corpus)
     assert train(recipe).finished
-    return losses_of(recipe)
+    return recipe
+
+
+@pytest.fixture(scope="module")
+def straight(finished):
+    return losses_of(finished)
 
 
 def test_a_run_trains_both(straight):
@@ -303,3 +311,48 @@ def test_a_run_on_two_ranks_is_that_of_one(mode, straight, corpus, tmp_path):
     recipe = joint_recipe(tmp_path, corpus, mode)
     assert on_ranks(2, finished_run, recipe) == [True, True]
     np.testing.assert_allclose(losses_of(recipe), straight, rtol=1e-3)
+
+
+def test_the_generator_of_a_run_is_a_scorer(finished, corpus):
+    """And what another run may begin with."""
+    run = finished.run.directory
+    stored = load_tensors(next(Path(run).glob("checkpoints/*/model")))
+    found = find_model(run)
+    assert found.positions == LENGTH
+    state = found.load().state_dict()
+    assert state.keys() == {name.removeprefix("generator.") for name in stored if name.startswith("generator.")}
+    for name, tensor in state.items():
+        assert torch.equal(tensor, stored[f"generator.{name}"])
+    data = data_of(corpus)
+    generator = open_generator(GeneratorConfig(mode="joint", initial=run), Corpus(corpus), SEED)
+    shown = open_candidates(data, generator, SEED).examples(np.arange(3))
+    model = JointModel(small_model(40, decoder=True), generator.model.eval(), weight=1.0)
+    with torch.no_grad():
+        scores = model.score(
+            torch.tensor(shown.source_ids), torch.tensor(shown.source_mask), torch.tensor(shown.labels)
+        )
+    losses = MaskedLMScorer(found, "cpu", "float32", None).losses(shown.source_ids, shown.source_lengths, shown.labels)
+    assert losses.any()
+    np.testing.assert_allclose(losses, scores.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_model_of_a_run_is_converted_without_its_generator(finished):
+    model = read_model(Path(finished.run.directory))
+    built = build_model(finished.model, model.vocabulary.size, 0)
+    built.load_state_dict(model.state)
+
+
+def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
+    """The objective puts <bos> and <eos> round a text; this generator knows neither."""
+    known = SpecialTokens(
+        {name: number for name, number in generator.special.ids.items() if name not in (BEGIN, END)},
+        generator.special.vocab_size,
+    )
+    generator = replace(generator, special=known)
+    mixture = Mixture.of(open_candidates(data_of(corpus), generator, SEED))
+    found = run_vocabulary(Training([mixture], generator))
+    assert found["frame"] == [BEGIN, END]
+    assert found["special_tokens"] == dict(mixture.special.ids)
+    assert found["generator"]["frame"] == []
+    assert found["generator"]["special_tokens"] == dict(known.ids)
+    assert found["generator"]["size"] == generator.model.tokens.num_embeddings

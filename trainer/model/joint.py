@@ -11,9 +11,12 @@ from trainer.model.loss import CHUNK, Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 
+GENERATOR = "generator."
+"""What the names of a generator's parameters begin with in a ``JointModel``."""
+
 
 class JointModel(Seq2Seq):
-    """A ``Seq2Seq`` with the same names of parameters, and those of its generator behind ``generator.``.
+    """A ``Seq2Seq`` with the same names of parameters, and those of its generator behind ``GENERATOR``.
 
     The two share no weights: the choice of spans has no gradient, so each learns from its own loss alone.
     """

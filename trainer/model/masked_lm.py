@@ -14,10 +14,15 @@ from trainer.model.loss import Losses, summed_cross_entropy
 
 
 class MaskedLM(nn.Module):
-    """``model(...)`` is the loss; ``encode``, ``head`` and ``logits`` are its parts."""
+    """``model(...)`` is the loss; ``encode``, ``head`` and ``logits`` are its parts.
+
+    Attributes:
+        config: its sizes.
+    """
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
+        self.config = config
         self.tokens = nn.Embedding(vocab_size, config.width)
         self.encoder = Encoder(config)
         self.head = nn.Sequential(
