@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import math
+import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,11 +20,12 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     """Build the dataclass ``kind`` from nested tables.
 
     A section whose type is a choice of dataclasses says with its key ``pattern`` or ``scheme`` which one is
-    meant; an optional section or value is None where it says ``"none"`` or is left out.
+    meant; an optional section or value is None where it says ``"none"`` or is left out. ``~/`` at the beginning of a
+    text is the user's home, for a shell leaves it alone in ``--set data.corpus=~/corpus``.
 
     Raises:
-        FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, or what the
-            dataclass itself refuses; all with ``file`` and section.
+        FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, a number that
+            is not finite, or what the dataclass itself refuses; all with ``file`` and section.
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
@@ -31,11 +34,11 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     for key in values:
         if key not in hints:
             raise FarspanError(f"{where} has no key {key!r}{_nearest(key, hints)}; its keys: {_names(kind)}")
+    if lacking := [name for name in _needed(kind) if name not in values]:
+        raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
     parsed = {key: _value(hints[key], value, file, _join(section, key)) for key, value in values.items()}
     try:
         return kind(**parsed)
-    except TypeError as error:  # a field without a default is missing
-        raise FarspanError(f"{where}: {str(error).partition('() ')[2]}; add it, its keys: {_names(kind)}") from None
     except FarspanError as error:
         raise FarspanError(f"{file}: {error}") from None
 
@@ -51,18 +54,39 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
             raise FarspanError(f"{file}: {name} is {value!r}; choose one of {', '.join(map(repr, get_args(kind)))}")
         return value
     if get_origin(kind) is tuple:
-        inner = get_args(kind)
-        if inner[1:] == (...,) and isinstance(value, Sequence) and not isinstance(value, str):
-            inner = inner[:1] * len(value)
-        if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != len(inner):
-            raise FarspanError(f"{file}: {name} is {value!r}; a list of {len(inner)} values is needed")
-        return tuple(_value(one, part, file, name) for one, part in zip(inner, value, strict=True))
+        return _list(get_args(kind), value, file, name)
     if kind is float and type(value) is int:
-        return float(value)
+        value = _float(value)
     plain = get_origin(kind) or kind
     if type(value) is not plain:
         raise FarspanError(f"{file}: {name} is {value!r}; a value of type {plain.__name__} is needed")
-    return value
+    if kind is float and not math.isfinite(value):
+        raise FarspanError(f"{file}: {name} is {value}; a finite number is needed")
+    return _at_home(value) if kind is str else value
+
+
+def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any, ...]:
+    """``value`` as a tuple of the types ``inner``, or, where these end in dots, of any number of the first."""
+    any_number = inner[1:] == (...,)
+    if not isinstance(value, list | tuple) or not (any_number or len(value) == len(inner)):
+        needed = f"{len(inner)} values" if not any_number else "tables" if is_dataclass(inner[0]) else "values"
+        raise FarspanError(f"{file}: {name} is {value!r}; a list of {needed} is needed")
+    kinds = inner[:1] * len(value) if any_number else inner
+    return tuple(
+        _value(kind, part, file, f"{name}[{number}]")
+        for number, (kind, part) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+def _float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # of more than 308 digits
+        return math.inf
+
+
+def _at_home(text: str) -> str:
+    return os.path.expanduser(text) if text.startswith("~/") else text
 
 
 def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
@@ -126,6 +150,10 @@ def _toml(text: str) -> Any:
 
 def _join(section: str, key: str) -> str:
     return f"{section}.{key}" if section else key
+
+
+def _needed(kind: Any) -> list[str]:
+    return [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
 
 
 def _names(kind: Any) -> str:

@@ -122,8 +122,17 @@ def test_values_are_overridden():
         ("model.norm.placement=between", r"model.norm.placement is 'between'; choose one of 'post', 'pre'"),
         ("model.encoder.attention.pattern=blok", r"attention.pattern is 'blok' \(did you mean 'block'\?\)"),
         ("optimizer.betas=[0.9]", r"optimizer.betas is \[0.9\]; a list of 2 values"),
+        ("optimizer.learning_rate=nan", r"tiny.toml: optimizer.learning_rate is nan; a finite number is needed"),
+        ("optimizer.weight_decay=inf", r"optimizer.weight_decay is inf; a finite number"),
+        (f"optimizer.eps={10**400}", r"optimizer.eps is inf; a finite number"),
+        ("optimizer.betas=[0.9, nan]", r"optimizer.betas\[1\] is nan; a finite number"),
+        ("stages={steps=60}", r"stages is {'steps': 60}; a list of tables is needed"),
+        ("data.mixture=both", r"data.mixture is 'both'; a list of tables is needed"),
+        ("model.decoder.cross_attention=[0, 1.5]", r"model.decoder.cross_attention\[1\] is 1.5; a value of type int"),
+        ("stages=[{steps=20}, {steps=40, micro_batch_size='2'}]", r"stages\[1\].micro_batch_size is '2'; a value of"),
+        ("stages=[{steps=20}, {batch_size=2}]", r"\[stages\[1\]\] lacks steps; add what is missing"),
         ("model.encoder=7", r"\[model.encoder\] is 7; a table is needed"),
-        ("data.objective={}", r"\[data.objective\]: missing 1 required keyword-only argument: 'name'"),
+        ("data.objective={}", r"\[data.objective\] lacks name; add what is missing"),
         ("model.heads.count=5", r"tiny.toml: model.heads.count is 5 and does not divide"),
         ("data.source_length=8192", r"data.source_length is 8192, but model.encoder.positions.count is 4096"),
         ("schedule.warmup_steps=61", r"schedule.warmup_steps is 61, but run.steps is 60"),
@@ -136,6 +145,12 @@ def test_wrong_settings_say_where_and_how(assignment, said):
         load_recipe("tiny", [assignment])
 
 
+def test_a_shell_leaves_the_home_folder_to_the_recipe(monkeypatch):
+    monkeypatch.setenv("HOME", "/some/home")
+    recipe = load_recipe("tiny", ["run.directory=~/runs/tiny", "data.corpus=~friend/corpus"])
+    assert (recipe.run.directory, recipe.data.corpus) == ("/some/home/runs/tiny", "~friend/corpus")
+
+
 def test_unknown_recipes_and_broken_files(tmp_path):
     with pytest.raises(FarspanError, match=r"no recipe 'bart_ls_bas' \(did you mean 'bart_ls_base'\?\)"):
         load_recipe("bart_ls_bas")
@@ -146,8 +161,8 @@ def test_unknown_recipes_and_broken_files(tmp_path):
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(FarspanError, match=r"broken.toml is no TOML"):
         load_recipe(str(broken))
-    broken.write_text("[run]\nsteps = 3\n")
-    with pytest.raises(FarspanError, match=r"broken.toml: \[run\]: missing 2 required .* 'directory' and 'batch_size'"):
+    broken.write_text("[run]\nsteps = 3\n")  # the whole is looked at before its parts
+    with pytest.raises(FarspanError, match=r"broken.toml lacks model, data; add what is missing"):
         load_recipe(str(broken))
 
 
