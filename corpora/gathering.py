@@ -24,6 +24,8 @@ Block = TypeVar("Block")
 _OFFSETS, _VALUES, _BYTES, _ROWS, _COUNT = range(5)
 """Addresses of a column's offsets (0: a row has one item) and values, bytes of an item, counts of rows and items."""
 
+_ARROW = -1  # instead of bytes: not copied by address
+
 
 @dataclass(frozen=True, slots=True)
 class Gatherable(Generic[Block]):
@@ -94,7 +96,7 @@ def _place(column: Any) -> tuple[int, int, int, int, int]:
         return _address(column.offsets), _address(values), values.itemsize, len(column), len(values)
     if isinstance(column, np.ndarray):
         return 0, _address(column), column.itemsize * int(np.prod(column.shape[1:])), len(column), len(column)
-    return 0, 0, 0, 0, 0
+    return (0, 0, 0, 0, 0) if column is None else (0, 0, _ARROW, len(column), 0)
 
 
 def _address(array: np.ndarray) -> int:
@@ -147,10 +149,12 @@ def _locate(
             first, last = rows[i], rows[i] + 1
             if size != places[which[0], column, _BYTES]:
                 return False
-            if size == 0:  # absent, or Arrow's to copy
+            if size == 0:  # absent
                 first, last = 0, 0
             elif not 0 <= rows[i] < there:
                 return False
+            elif size == _ARROW:
+                first, last = 0, 0
             elif starts != 0:
                 first, last = _at(starts + 8 * rows[i]), _at(starts + 8 * rows[i] + 8)  # type: ignore[call-arg]
             if not 0 <= first <= last <= count:

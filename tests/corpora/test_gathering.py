@@ -91,8 +91,9 @@ def test_offsets_that_point_outside(offsets):
         gather([Gatherable.of(whole)], np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
-def test_a_column_that_only_some_blocks_have():
-    rows = [(1, (1, 1), [1], [])]
-    blocks = [Gatherable.of(block(rows, scores)) for scores in (True, False)]
+@pytest.mark.parametrize("column", ["scores", "names"])
+def test_a_column_that_only_some_blocks_have(column):
+    whole = block([(1, (1, 1), [1], [])], scores=True)
+    blocks = [Gatherable.of(each) for each in (whole, replace(whole, **{column: None}))]
     with pytest.raises(FarspanError, match="some record batches only"):
         gather(blocks, np.arange(2), np.zeros(2, np.int64))
