@@ -32,6 +32,7 @@ from trainer.loader import Loader
 from trainer.masked_corpus import MaskedCorpus
 from trainer.mixture import Mixture, one_vocabulary
 from trainer.model.build import build_model
+from trainer.model.flops import batch_flops
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer_models import find_model
@@ -239,6 +240,22 @@ def asking_generator(batch: Batch) -> JointBatch:
     labels = ids.masked_fill(torch.arange(ids.shape[1]) % 3 > 0, IGNORED)
     shown = replace(batch, source_ids=ids, labels=labels)
     return JointBatch.of(batch, shown, torch.tensor([batch.target_tokens, int((labels != IGNORED).sum())]))
+
+
+def generator_flops(batches: Sequence[Batch], generator: MaskedLM) -> int:
+    """Of the generator's part in a step, counted as in ``metrics.Counts``: a forward pass to choose, and training.
+
+    The two differ by dropout, so neither can stand for the other.
+    """
+    rows_of_table, total = generator.tokens.num_embeddings, 0
+    for batch in batches:
+        assert isinstance(batch, JointBatch)
+        assert batch.candidate_ids is not None
+        assert batch.candidate_labels is not None
+        rows, width = batch.candidate_ids.shape
+        asked = int((batch.candidate_labels != IGNORED).sum())
+        total += (1 + 3) * batch_flops(generator.config, rows_of_table, rows, width, asked)
+    return total
 
 
 class JointBatches:

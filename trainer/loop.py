@@ -18,8 +18,10 @@ from corpora.keyed import make_key
 from trainer.data import Batch, Batches
 from trainer.device import memory_in_use
 from trainer.distributed import Ranks
+from trainer.joint import generator_flops
 from trainer.metrics import Counts, derive
 from trainer.model.config import ModelConfig
+from trainer.model.joint import JointModel
 from trainer.model.loss import Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
@@ -129,6 +131,8 @@ class Trainer:
         waited = time.perf_counter() - begun
         stage = self.recipe.stage_at(self.step)
         own = Counts.of(made, self._stage_model(stage), self.vocab_size)
+        if isinstance(self.model, JointModel):
+            own += Counts(flops=generator_flops(made, self.model.generator))
         stopping, *counts = self.ranks.sum(stop, *astuple(own))
         if stopping:
             return None

@@ -19,7 +19,7 @@ from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
 from trainer.data import Batch
 from trainer.model.config import ModelConfig
-from trainer.model.flops import forward_flops
+from trainer.model.flops import batch_flops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +53,11 @@ class Counts:
 
     Attributes:
         source_tokens, target_tokens: real source positions, and asked target positions.
-        source_positions, target_positions: those and the padding.
-        flops: floating-point operations of forward and backward by formula, padding included; what activation
-            checkpointing computes again is not counted.
+        source_positions, target_positions: those and the padding. A masked language model has no padding in its
+            target, since its head runs on asked positions alone.
+        flops: of matrix products and attention by formula, 3 times those of a forward pass. Padding is counted like
+            text. Of attention, pairs that see each other count, whatever a kernel computes beside them; what activation
+            checkpointing and the loss compute again does not (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
     """
 
     source_tokens: int = 0
@@ -72,15 +74,15 @@ class Counts:
     @classmethod
     def _of_one(cls, batch: Batch, model: ModelConfig, vocab_size: int) -> Counts:
         rows, source = batch.source_ids.shape
-        # The head of a masked language model runs on asked positions alone.
-        shown = 0 if batch.global_positions is None else int(batch.global_positions.sum())
-        asked = batch.labels.shape[1] if model.decoder else batch.target_tokens // rows
+        # Rows with fewer global positions than others are padded.
+        shown = 0 if batch.global_positions is None else int(batch.global_positions.sum(1).max())
+        asked = batch.labels.numel() if model.decoder else batch.target_tokens
         return cls(
             source_tokens=batch.source_tokens,
             source_positions=rows * source,
             target_tokens=batch.target_tokens,
-            target_positions=batch.labels.numel(),
-            flops=3 * rows * forward_flops(model, vocab_size, source, asked, shown // rows),
+            target_positions=asked,
+            flops=3 * batch_flops(model, vocab_size, rows, source, asked, shown),
         )
 
     def __add__(self, other: Counts) -> Counts:
@@ -108,8 +110,8 @@ def derive(
 
     Returns:
         ``loss`` and ``perplexity`` a target token, the counts of tokens and positions and each of them per second,
-        ``model_tflops_per_second`` of one device and its share of the peak, ``mfu``; ``data_wait_share`` and
-        ``seconds``. None where a number is not known.
+        the shares of positions that are padding, ``model_tflops_per_second`` of one device and its share of the peak,
+        ``mfu``, both with the work on padding; ``data_wait_share`` and ``seconds``. None where a number is not known.
     """
     mean = None if loss is None else loss / max(counts.target_tokens, 1)
     tokens = {name: value for name, value in vars(counts).items() if name != "flops"}
@@ -119,6 +121,8 @@ def derive(
         "perplexity": perplexity(mean),
         **tokens,
         **{f"{name}_per_second": value / seconds for name, value in tokens.items()},
+        "source_padding_share": 1 - counts.source_tokens / max(counts.source_positions, 1),
+        "target_padding_share": 1 - counts.target_tokens / max(counts.target_positions, 1),
         "model_tflops_per_second": tflops,
         "mfu": tflops / peak_tflops if peak_tflops else None,
         "data_wait_share": min(waited / seconds, 1.0),

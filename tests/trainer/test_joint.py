@@ -25,14 +25,17 @@ from trainer.distributed import Ranks
 from trainer.generator import GeneratorConfig, with_scorer
 from trainer.joint import Generator, JointBatches, open_candidates, open_generator
 from trainer.loader import Loader
+from trainer.loop import Trainer
 from trainer.masked_corpus import MaskedCorpus
+from trainer.metrics import Counts
 from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
+from trainer.model.flops import forward_flops
 from trainer.model.joint import JointModel
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
-from trainer.opening import Training, run_vocabulary
+from trainer.opening import Training, begin_model, open_training, run_vocabulary
 from trainer.parallel import ParallelConfig, apply_parallel, reducing
 from trainer.run import train
 from trainer.scorer_models import FoundModel, find_model
@@ -287,6 +290,22 @@ def finished(corpus, tmp_path_factory):
 @pytest.fixture(scope="module")
 def straight(finished):
     return losses_of(finished)
+
+
+def test_the_work_of_both_is_counted(corpus, tmp_path):
+    """The generator runs once to choose, and forward and backward to learn."""
+    recipe = joint_recipe(tmp_path, corpus)
+    training = open_training(recipe)
+    trainer = Trainer(begin_model(recipe, training), recipe, Ranks.alone())
+    loader = Loader(recipe.all_stages, training.mixtures, SEED)
+    batches = JointBatches(loader, loader, trainer.model, Ranks.alone(), "fp32")
+    made = batches.step(0)
+    asked = [(row.shape[0], int((row != IGNORED).sum())) for batch in made for row in batch.candidate_labels]
+    sizes, table = recipe.generator.model, training.generator.special.vocab_size
+    expected = 4 * sum(forward_flops(sizes, table, *positions) for positions in asked)
+    assert expected > 0
+    update = trainer.update(batches)
+    assert update.counts.flops == Counts.of(made, recipe.model, trainer.vocab_size).flops + expected
 
 
 def test_a_run_trains_both(straight):

@@ -8,15 +8,18 @@ from io import StringIO
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from corpora.errors import FarspanError
+from objectives.examples import IGNORED
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.collation import collate
 from trainer.metrics import Counts, Display, MetricsConfig, derive, open_metrics, perplexity
 from trainer.model.flops import forward_flops
+from trainer.model.patterns.window import Window
 
 RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_second": 1234.5, "seconds": 0.5}
 
@@ -48,9 +51,25 @@ def test_counts_are_those_of_the_tensors():
 
 
 def test_a_masked_language_model_is_asked_less_than_it_reads():
+    """Its head runs on what is asked, however the rows share it."""
     model, made = replace(toy_recipe("unused").model, decoder=None), batches(encoder_only=True)
-    rows = [batch.source_ids.shape[1] for batch in made for _ in batch.samples]
-    assert Counts.of(made, model, 30).flops == 3 * sum(forward_flops(model, 30, source, 1) for source in rows)
+    made[1].labels[0, 2:5] = 3
+    made[1] = replace(made[1], target_tokens=made[1].target_tokens + 2)
+    found = Counts.of(made, model, 30)
+    asked = [(batch.source_ids.shape[1], int((row != IGNORED).sum())) for batch in made for row in batch.labels]
+    assert {count for _, count in asked} == {1, 3}
+    assert found.flops == 3 * sum(forward_flops(model, 30, source, count) for source, count in asked)
+    assert found.target_positions == found.target_tokens == sum(count for _, count in asked)
+
+
+def test_rows_with_fewer_global_positions_are_padded():
+    encoder = replace(toy_recipe("unused").model.encoder, attention=Window(4), pooling=None)
+    model, batch = replace(toy_recipe("unused").model, encoder=encoder), batches()[1]
+    chosen = torch.zeros(batch.source_ids.shape, dtype=torch.bool)
+    chosen[2, :3] = True
+    rows, source, target = len(chosen), chosen.shape[1], batch.labels.shape[1]
+    found = Counts.of([replace(batch, global_positions=chosen)], model, 30).flops
+    assert found == 3 * rows * forward_flops(model, 30, source, target, 3)
 
 
 def test_derived_numbers():
@@ -66,6 +85,8 @@ def test_derived_numbers():
         "source_positions_per_second": 40.0,
         "target_tokens_per_second": 5.0,
         "target_positions_per_second": 8.0,
+        "source_padding_share": 0.25,
+        "target_padding_share": 0.375,
         "model_tflops_per_second": 2.0,
         "mfu": 0.25,
         "data_wait_share": 0.25,

@@ -8,6 +8,21 @@ from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 
 
+def batch_flops(
+    config: ModelConfig, vocab_size: int, rows: int, source: int, asked: int, global_positions: int = 0
+) -> int:
+    """``forward_flops`` of ``rows`` sequences of one width.
+
+    Args:
+        asked: target positions of all rows, padding included; for a masked language model these may differ by row.
+        global_positions: of the row that has most.
+    """
+    if config.decoder is None:
+        encoder = rows * forward_flops(config, vocab_size, source, 0, global_positions)
+        return encoder + asked * _masked_head(config, vocab_size)
+    return rows * forward_flops(config, vocab_size, source, asked // rows, global_positions)
+
+
 def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int, global_positions: int = 0) -> int:
     """Matrix-multiply operations (2 a multiply-add) of one sequence's forward pass; a training step costs 3 times that.
 
@@ -29,7 +44,7 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     if encoder.pooling:
         total += encoder.pooling.layers * encoder.pooling.flops(source, d, inner)
     if decoder is None:
-        return total + 2 * d * (d + vocab_size) * target
+        return total + target * _masked_head(config, vocab_size)
     total += decoder.layers * ((4 * projection + feed_forward) * target + Causal().flops(target, inner))
     memory = source + (extra if decoder.cross_attends_globals else 0)
     crossing = sum(decoder.crosses(layer) for layer in range(decoder.layers))
@@ -48,3 +63,8 @@ def _beside(config: ModelConfig, source: int, global_positions: int) -> int:
         # their queries, and everybody's keys and values for them; they see, and are seen by, all positions
         return projection * (global_positions + 2 * source) + 8 * global_positions * source * inner
     return 0
+
+
+def _masked_head(config: ModelConfig, vocab_size: int) -> int:
+    """Of one asked position of a masked language model."""
+    return 2 * config.width * (config.width + vocab_size)
