@@ -15,6 +15,8 @@ from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.loss import LossConfig
 from trainer.model.patterns.block import Block
+from trainer.optimizer import OptimizerConfig
+from trainer.schedule import ScheduleConfig
 from trainer.stages import StageConfig
 
 
@@ -51,25 +53,34 @@ def test_micro_batches_change_nothing_though_their_targets_are_uneven():
             assert [r[name] for r in records] == pytest.approx([r[name] for r in found[0][1]], rel=1e-4)
 
 
-def test_a_step_is_adam_on_the_mean_over_the_targets_of_the_step():
+def test_updates_are_those_of_adamw_on_the_clipped_mean_over_the_targets_of_the_step():
     recipe = toy_recipe("unused", dropout=0.0)
-    recipe = replace(recipe, optimizer=replace(recipe.optimizer, clip_norm=0.0, weight_decay=0.0))
-    trainer, twin = make_trainer(recipe), make_trainer(recipe)
-    batches = batches_of(recipe).step(0)
-    loss = sum(twin.model(**batch.inputs).minimised for batch in batches) / sum(
-        batch.target_tokens for batch in batches
-    )
-    loss.backward()
-    (record,) = updated(trainer)
-    assert record["loss"] == pytest.approx(loss.item(), rel=1e-6)
-    gradients = [p.grad for p in twin.model.parameters() if p.grad is not None]
-    assert record["grad_norm"] == pytest.approx(torch.nn.utils.get_total_norm(gradients).item(), rel=1e-5)
-    # Adam's first step is the learning rate times the sign of the gradient, as long as the gradient exceeds eps.
-    rate = recipe.optimizer.learning_rate / recipe.schedule.warmup_steps
-    for before, after in zip(twin.model.parameters(), trainer.model.parameters(), strict=True):
-        if before.grad is not None:
-            expected = before - rate * before.grad / (before.grad.abs() + recipe.optimizer.eps)
-            torch.testing.assert_close(after, expected, atol=1e-6, rtol=0)
+    # An eps as large as gradients are, or Adam would take no notice of how long they are.
+    config = OptimizerConfig(learning_rate=1e-2, betas=(0.6, 0.8), eps=1e-2, weight_decay=0.1, clip_norm=0.2)
+    recipe = replace(recipe, optimizer=config)
+    trainer, twin = make_trainer(recipe), make_trainer(recipe).model
+    records, batches = updated(trainer, 3), batches_of(recipe)
+    groups = [
+        {"params": [p for p in twin.parameters() if p.dim() > 1]},
+        {"params": [p for p in twin.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW(groups, betas=(0.6, 0.8), eps=1e-2, weight_decay=0.1)
+    for number, record in enumerate(records):
+        losses = [(twin(**batch.inputs).minimised, batch.target_tokens) for batch in batches.step(number)]
+        loss = sum(value for value, _ in losses) / sum(tokens for _, tokens in losses)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.2)
+        assert norm > 0.4
+        assert record["loss"] == pytest.approx(loss.item(), rel=1e-5)
+        assert record["grad_norm"] == pytest.approx(norm.item(), rel=1e-5)
+        for group in adamw.param_groups:
+            group["lr"] = 1e-2 * (number + 1) / recipe.schedule.warmup_steps
+        for parameter in twin.parameters():
+            parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        adamw.step()
+        adamw.zero_grad()
+    for found, expected in zip(trainer.model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_loss_falls():
@@ -127,6 +138,28 @@ def _moments(trainer: Trainer) -> list[torch.Tensor]:
     return [x.clone() for state in trainer.optimizer.state.values() for x in state.values()]
 
 
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_either_of_loss_and_gradient_alone_leaves_an_update_out(monkeypatch, where):
+    trainer = make_trainer(toy_recipe("unused"))
+    passed = trainer._pass
+
+    def poisoned(*arguments):
+        losses = passed(*arguments)
+        if where == "loss":
+            return losses._replace(plain=losses.plain * float("inf"))
+        losses.minimised.register_hook(lambda gradient: gradient * float("nan"))
+        return losses
+
+    before = weights(trainer)
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer, "_pass", poisoned)
+        (record,) = updated(trainer)
+    torch.testing.assert_close(weights(trainer), before, rtol=0, atol=0)
+    assert record["loss"] is record["grad_norm"] is None
+    assert [sample["number"] for sample in record["skipped"]] == list(range(6))  # whichever of them it was
+    assert "skipped" not in updated(trainer)[0]
+
+
 def test_a_recipe_can_ask_to_stop_at_the_first():
     trainer = make_trainer(toy_recipe("unused", non_finite="abort"))
     with torch.no_grad():
@@ -151,12 +184,12 @@ def test_a_record_may_be_read_when_the_next_update_has_begun():
     assert [late.record(update)["loss"] for update in updates] == expected
 
 
-def test_loss_of_a_batch_has_no_dropout():
-    trainer = make_trainer(toy_recipe("unused", dropout=0.5))
+def test_loss_of_a_batch_has_neither_dropout_nor_smoothing():
+    trainer = make_trainer(replace(toy_recipe("unused", dropout=0.5), loss=LossConfig(label_smoothing=0.2)))
     batches = batches_of(trainer.recipe).step(0)
     trainer.model.eval()
     first = [trainer.loss(batch).item() for batch in batches]
-    assert first == [trainer.loss(batch).item() for batch in batches]
+    assert first == [trainer.model(**batch.inputs).plain.item() for batch in batches]
 
 
 def test_stages_have_their_own_attention_and_learning_rate():
@@ -174,6 +207,32 @@ def test_stages_have_their_own_attention_and_learning_rate():
     # what is computed in a stage is computed with its attention: fewer scores in smaller blocks
     rate = "model_tflops_per_second"
     assert changed[2][rate] * changed[2]["seconds"] < alike[2][rate] * alike[2]["seconds"]
+
+
+def test_a_schedule_of_a_stage_is_counted_from_its_beginning():
+    recipe = toy_recipe("unused", steps=6)
+    own = StageConfig(steps=4, schedule=ScheduleConfig(warmup_steps=2))
+    recipe = replace(recipe, schedule=ScheduleConfig(warmup_steps=0), stages=(StageConfig(steps=2), own))
+    shares = [record["learning_rate"] / recipe.optimizer.learning_rate for record in updated(make_trainer(recipe), 6)]
+    assert shares == pytest.approx([1, 5 / 6, 1 / 2, 1, 1, 1 / 2])
+
+
+def test_every_micro_batch_of_every_stage_and_seed_has_its_own_dropout(monkeypatch):
+    seeds = []
+    for seed in (1, 2):
+        recipe = toy_recipe("unused", seed=seed, steps=6)
+        # other data, whose samples are numbered anew
+        other = StageConfig(steps=4, data=replace(recipe.data, target_multiple=2))
+        trainer = make_trainer(replace(recipe, stages=(StageConfig(steps=2), other)))
+        passed = trainer._pass
+
+        def noted(*arguments, passed=passed):
+            seeds.append(torch.initial_seed())
+            return passed(*arguments)
+
+        monkeypatch.setattr(trainer, "_pass", noted)
+        updated(trainer, 4)
+    assert len(set(seeds)) == len(seeds) == 2 * 4 * 3
 
 
 @pytest.mark.parametrize("late", [False, True])
