@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -48,8 +49,8 @@ class GeneratorConfig:
             )
         if self.model is not None and self.model.decoder is not None:
             raise FarspanError("generator.model has a decoder section; it must be an encoder alone")
-        if not self.weight > 0:
-            raise FarspanError(f"generator.weight is {self.weight}; it must be above 0")
+        if not 0 < self.weight < math.inf:
+            raise FarspanError(f"generator.weight is {self.weight}; it must be above 0 and finite")
 
 
 def with_scorer(data: DataConfig, scorer: str) -> DataConfig:

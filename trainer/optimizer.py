@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,14 +38,14 @@ class OptimizerConfig:
     clip_norm: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.learning_rate <= 0:
-            raise FarspanError(f"optimizer.learning_rate is {self.learning_rate}; it must be above 0")
+        if not 0 < self.learning_rate < math.inf:
+            raise FarspanError(f"optimizer.learning_rate is {self.learning_rate}; it must be above 0 and finite")
         if not all(0 <= beta < 1 for beta in self.betas):
             raise FarspanError(f"optimizer.betas is {list(self.betas)}; both must lie in [0, 1)")
-        if self.eps <= 0 or self.weight_decay < 0 or self.clip_norm < 0:
+        if not (0 < self.eps < math.inf and 0 <= self.weight_decay < math.inf and self.clip_norm >= 0):
             raise FarspanError(
                 f"optimizer: eps {self.eps} must be above 0, weight_decay {self.weight_decay} and "
-                f"clip_norm {self.clip_norm} at least 0"
+                f"clip_norm {self.clip_norm} at least 0, eps and weight_decay finite"
             )
 
 

@@ -32,9 +32,9 @@ class ScheduleConfig:
     end: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.warmup_steps < 0 or self.power < 0 or not 0 <= self.end <= 1:
+        if self.warmup_steps < 0 or not 0 <= self.power < math.inf or not 0 <= self.end <= 1:
             raise FarspanError(
-                f"schedule: warmup_steps {self.warmup_steps} and power {self.power} must be at least 0, "
+                f"schedule: warmup_steps {self.warmup_steps} and power {self.power} must be at least 0 and finite, "
                 f"end {self.end} in [0, 1]"
             )
         if self.power != 1 and self.shape != "polynomial":

@@ -24,8 +24,8 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     text is the user's home, for a shell leaves it alone in ``--set data.corpus=~/corpus``.
 
     Raises:
-        FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, a number that
-            is not finite, or what the dataclass itself refuses; all with ``file`` and section.
+        FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, nan, or what
+            the dataclass itself refuses; all with ``file`` and section.
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
@@ -60,8 +60,8 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
     plain = get_origin(kind) or kind
     if type(value) is not plain:
         raise FarspanError(f"{file}: {name} is {value!r}; a value of type {plain.__name__} is needed")
-    if kind is float and not math.isfinite(value):
-        raise FarspanError(f"{file}: {name} is {value}; a finite number is needed")
+    if kind is float and math.isnan(value):  # which is neither above nor below any limit
+        raise FarspanError(f"{file}: {name} is nan; a number is needed")
     return _at_home(value) if kind is str else value
 
 

@@ -7,6 +7,7 @@ before (Beltagy et al. 2020, arXiv:2004.05150). No weight depends on the length 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from corpora.errors import FarspanError
@@ -44,8 +45,8 @@ class StageConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise FarspanError(f"stages: {name} is {value}; it must be at least 1")
-        if self.learning_rate is not None and self.learning_rate <= 0:
-            raise FarspanError(f"stages: learning_rate is {self.learning_rate}; it must be above 0")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise FarspanError(f"stages: learning_rate is {self.learning_rate}; it must be above 0 and finite")
         if self.schedule and self.schedule.warmup_steps > self.steps:
             raise FarspanError(
                 f"stages: schedule.warmup_steps is {self.schedule.warmup_steps} in a stage of {self.steps} steps; warm "
