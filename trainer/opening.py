@@ -98,7 +98,10 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
     else:
         objective = None if evaluation.masks else data.objective
         data = replace(data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, mixture=())
-    opened = open_source(data, recipe.run.seed) if source is None else Mixture.of(source)
+    if source is None:
+        opened = open_source(data, recipe.run.seed, verify=recipe.loading.verify == "lazily")
+    else:
+        opened = Mixture.of(source)
     _check_start(recipe.model, data, opened)
     _check_kind(recipe.model, opened)
     if opened.tokenizer_fingerprint != trained.tokenizer_fingerprint:
@@ -112,17 +115,21 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
     ]
 
 
-def check_shards(mixtures: Sequence[Mixture], ranks: Ranks) -> None:
-    """Compare every shard with its checksum, each rank its share of them, before anything is read.
+def check_shards(sources: Sequence[Source], ranks: Ranks) -> None:
+    """Compare every shard with its checksum, each rank its share of them.
 
     Raises:
-        FarspanError: one that is damaged.
+        FarspanError: one that is damaged; all ranks raise it.
     """
-    checked: list[Mixture] = []
-    for mixture in mixtures:
-        if mixture not in checked:  # stages share them
-            mixture.check_shards(ranks.rank, ranks.size)
-            checked.append(mixture)
+    fault = None
+    try:
+        for source in {id(source): source for source in sources}.values():  # stages share them
+            if hasattr(source, "check_shards"):
+                source.check_shards(ranks.rank, ranks.size)
+    except FarspanError as error:
+        fault = str(error)
+    if found := next(filter(None, ranks.gather(fault)), None):
+        raise FarspanError(found)
 
 
 def begin_model(recipe: Recipe, trained: Training) -> Seq2Seq | MaskedLM:
@@ -152,6 +159,8 @@ def run_identity(recipe: Recipe, trained: Training) -> dict[str, Any]:
             for part in mixture.parts
         },
     }
+    if any(len(mixture.parts) > 1 for mixture in trained.mixtures):  # sources of one weight take turns as they stand
+        identity["sources"] = [[part.name for part in mixture.parts] for mixture in trained.mixtures]
     if recipe.run.initial_model:
         identity["initial_model"] = weights_sha256(Path(recipe.run.initial_model))
     if trained.generator:

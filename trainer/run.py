@@ -83,7 +83,7 @@ def _train(
     trained = open_training(recipe, source)
     measured = open_held_out(recipe, trained, held_out)
     if recipe.loading.verify == "start":
-        check_shards(trained.mixtures, ranks)
+        check_shards([*trained.mixtures, *(one.source for one in measured)], ranks)
     loader = Loader(recipe.all_stages, trained.mixtures, run.seed, ranks.rank, ranks.size)
     reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
     identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
