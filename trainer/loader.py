@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 
@@ -31,11 +30,6 @@ class Loader:
     seed: int
     rank: int = 0
     world_size: int = 1
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for two loaders exactly if all their stages have the same examples."""
-        return sha256("".join(mixture.fingerprint for mixture in self.mixtures).encode()).hexdigest()
 
     def step(self, step: int) -> list[Batch]:
         """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's.
