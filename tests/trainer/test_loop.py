@@ -190,6 +190,8 @@ def test_loss_of_a_batch_has_neither_dropout_nor_smoothing():
     trainer.model.eval()
     first = [trainer.loss(batch).item() for batch in batches]
     assert first == [trainer.model(**batch.inputs).plain.item() for batch in batches]
+    # while updates have dropout in whatever mode they find the model
+    assert updated(trainer)[0]["loss"] == updated(make_trainer(trainer.recipe))[0]["loss"]
 
 
 def test_stages_have_their_own_attention_and_learning_rate():
