@@ -166,7 +166,7 @@ class Trainer:
         for number, batch in enumerate(batches):
             # Dropout belongs to the sample, not to what was drawn before it: nothing of it has to be saved.
             torch.manual_seed(self._dropout_seed(stage, batch))
-            with reducing(self._called, last=number == len(batches) - 1):
+            with reducing(self._called, self.recipe.parallel, last=number == len(batches) - 1):
                 loss = self._pass(self._called, batch, self.recipe.loss.label_smoothing)
                 # Ranks average their gradients: times their number it is the sum.
                 (loss.minimised * (self.ranks.size / max(targets, 1))).backward()

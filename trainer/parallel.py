@@ -36,6 +36,10 @@ class ParallelConfig:
             optimiser state in each; ``hybrid`` shards within groups of ``shard_size`` processes and keeps copies across
             them.
         shard_size: processes of a group of ``hybrid``; None: those of one machine.
+        reduce: when shards of gradients are summed over processes: once a ``step``, so that every process holds the
+            gradients of all weights until its last micro-batch, or after each ``micro_batch``, so that it holds its
+            share alone and as many times more is sent; ``hybrid`` sums over groups once a step in either case. Of no
+            account to ``ddp``.
 
     Raises:
         FarspanError: a group of less than 1 process.
@@ -43,6 +47,7 @@ class ParallelConfig:
 
     mode: Literal["ddp", "fsdp", "hybrid"] = "ddp"
     shard_size: int | None = None
+    reduce: Literal["step", "micro_batch"] = "step"
 
     def __post_init__(self) -> None:
         if self.shard_size is not None and self.shard_size < 1:
@@ -171,15 +176,17 @@ def _mesh(config: ParallelConfig, ranks: Ranks) -> DeviceMesh:
     return init_device_mesh(ranks.device.type, (ranks.size // shards, shards), mesh_dim_names=("copies", "shard"))
 
 
-def reducing(model: nn.Module, last: bool) -> AbstractContextManager[Any]:
-    """Around forward and backward of a micro-batch: gradients are reduced over ranks with the ``last`` of a step only.
+def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:
+    """Around forward and backward of a micro-batch: gradients are reduced over ranks when ``config.reduce`` says.
 
     Args:
         model: that ``apply_parallel`` returned.
-        last: whether this micro-batch is the last one.
+        config: given to it.
+        last: whether this micro-batch is the last one of its step.
     """
     if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(last)
+        model.set_requires_gradient_sync(last or config.reduce == "micro_batch")
+        model.set_requires_all_reduce(last)  # over copies; shards are summed by then
     return model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
 
 

@@ -230,11 +230,12 @@ def gradients_on_a_rank(ranks: Ranks, mode: str, corpus: str, generator: Generat
     data = data_of(corpus)
     source = open_candidates(data, generator, SEED)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
-    called = apply_parallel(model, ParallelConfig(mode=mode), ranks, "fp32")
+    parallel = ParallelConfig(mode=mode)
+    called = apply_parallel(model, parallel, ranks, "fp32")
     loader = loader_of(source, data, batch_size=3, micro=1, world_size=ranks.size, rank=ranks.rank)
     batches = JointBatches(loader, loader, model, ranks, "fp32").step(0)
     for number, batch in enumerate(batches):
-        with reducing(called, last=number == len(batches) - 1):
+        with reducing(called, parallel, last=number == len(batches) - 1):
             (called(**batch.inputs).minimised * ranks.size / batch.asked[0]).backward()
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}

@@ -18,12 +18,14 @@ from trainer.loop import Trainer
 from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
-from trainer.parallel import ParallelConfig, apply_activation_checkpointing, apply_compile, apply_parallel
+from trainer.parallel import ParallelConfig, apply_activation_checkpointing, apply_compile, apply_parallel, reducing
 
 MODES = {
     "ddp": ParallelConfig(mode="ddp"),
     "fsdp": ParallelConfig(mode="fsdp"),
     "hybrid": ParallelConfig(mode="hybrid", shard_size=2),
+    "fsdp, each": ParallelConfig(mode="fsdp", reduce="micro_batch"),
+    "hybrid, each": ParallelConfig(mode="hybrid", shard_size=2, reduce="micro_batch"),
 }
 
 
@@ -53,7 +55,10 @@ def alone():
     return trained(Ranks.alone(), recipe_of(), ToySource())
 
 
-@pytest.mark.parametrize(("size", "mode"), [(2, "ddp"), (3, "ddp"), (2, "fsdp"), (3, "fsdp"), (4, "hybrid")])
+@pytest.mark.parametrize(
+    ("size", "mode"),
+    [(2, "ddp"), (3, "ddp"), (2, "fsdp"), (3, "fsdp"), (4, "hybrid"), (2, "fsdp, each"), (4, "hybrid, each")],
+)
 def test_ranks_make_the_updates_that_one_process_makes(alone, size, mode):
     recipe = recipe_of(MODES[mode])
     for records, weights, shared in on_ranks(size, trained, recipe, ToySource()):
@@ -73,7 +78,7 @@ class SomeGlobal(ToySource):
         return replace(examples, global_positions=chosen)
 
 
-@pytest.mark.parametrize("mode", ["ddp", "fsdp"])
+@pytest.mark.parametrize("mode", ["ddp", "fsdp", "fsdp, each"])
 def test_weights_that_only_some_ranks_use_are_shared_too(mode):
     recipe = recipe_of(MODES[mode], batch_size=4)
     encoder = replace(recipe.model.encoder, attention=Window(4), pooling=None)
@@ -83,6 +88,23 @@ def test_weights_that_only_some_ranks_use_are_shared_too(mode):
         assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]
         for one, other in zip(found[1], weights, strict=True):
             torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
+
+
+def gradients_between(ranks: Ranks, recipe) -> int:
+    """Numbers in shares of gradients before the last micro-batch of a step."""
+    model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
+    called = apply_parallel(model, recipe.parallel, ranks, "fp32")
+    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, ranks.rank, ranks.size)
+    for batch in loader.step(0)[:-1]:
+        with reducing(called, recipe.parallel, last=False):
+            called(**batch.inputs).minimised.backward()
+    return sum(p.grad.to_local().numel() for p in model.parameters() if p.grad is not None)
+
+
+def test_gradients_are_shared_out_when_the_recipe_says():
+    numbers = sum(p.numel() for p in build_model(recipe_of().model, SPECIAL.vocab_size, 0).parameters())
+    assert on_ranks(2, gradients_between, recipe_of(MODES["fsdp"])) == [0, 0]
+    assert sum(on_ranks(2, gradients_between, recipe_of(MODES["fsdp, each"]))) == numbers
 
 
 def in_bf16(ranks: Ranks, recipe):
