@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from trainer import device
 from trainer.device import measured_tflops, memory_capacity, memory_in_use, peak_tflops
 
 CPU = torch.device("cpu")
@@ -14,6 +15,12 @@ def test_a_peak_is_given_measured_or_unknown():
     measured = peak_tflops("measure", CPU, "fp32")
     assert measured is not None
     assert 1e-3 < measured < 1e3
+
+
+def test_a_product_of_n_rows_is_two_times_n_cubed_operations(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr(device.time, "perf_counter", lambda: next(clock))
+    assert measured_tflops(CPU, torch.float32) == 2 * 1024**3 / 1e12  # in one second
 
 
 def test_measuring_draws_none_of_the_runs_numbers():

@@ -9,7 +9,7 @@ import torch
 
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
-from trainer.distributed import Ranks, explained
+from trainer.distributed import Ranks, _device, explained
 
 
 def test_one_process_needs_no_backend():
@@ -84,6 +84,16 @@ def test_errors_of_other_kinds_stay_what_they_are():
 def test_an_environment_that_makes_no_sense_is_refused(environment, said):
     with pytest.raises(FarspanError, match=said):
         Ranks.from_environment("cpu", environment)
+
+
+def test_each_process_of_a_machine_takes_its_own_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [_device(name, 1) for name in ("auto", "cuda", "cpu")] == [torch.device("cuda", 1)] * 2 + [
+        torch.device("cpu")
+    ]
+    with pytest.raises(FarspanError, match="process 2 of this machine finds 2 CUDA devices"):
+        _device("cuda", 2)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")

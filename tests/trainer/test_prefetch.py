@@ -52,6 +52,13 @@ def test_threads_change_nothing(ahead):
             assert equal(batches.step(step), Numbered().step(step))
 
 
+def test_every_tensor_is_pinned_where_the_device_fetches_it(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor.to(torch.float64))  # to be recognised by
+    with prefetched(Numbered(), LoadingConfig(), STEPS, pinned=True) as batches:
+        found = [tensor for step in (0, 1) for batch in batches.step(step) for tensor in batch.inputs.values()]
+    assert {tensor.dtype for tensor in found if tensor is not None} == {torch.float64}
+
+
 def test_batches_are_made_before_they_are_asked_for_and_no_further():
     made, three_made = [], threading.Event()
 

@@ -20,6 +20,7 @@ from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
 from tests.trainer.toy import ToySource, toy_recipe
+from trainer.checkpoint_files import newest_first
 from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.distributed import Ranks
 from trainer.loop import Trainer
@@ -27,6 +28,7 @@ from trainer.model.positions import Learned
 from trainer.parallel import ParallelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
+from trainer.state import load_tensors
 
 DDP, FSDP = ParallelConfig(mode="ddp"), ParallelConfig(mode="fsdp")
 
@@ -78,6 +80,10 @@ def losses(recipe) -> list[float]:
     return [value for line in lines for name, value in json.loads(line).items() if name in ("loss", "held_out_loss")]
 
 
+def weights(recipe) -> dict[str, torch.Tensor]:
+    return load_tensors(newest_first(Path(recipe.run.directory) / "checkpoints")[0] / "model")
+
+
 @pytest.mark.parametrize("steps", [16, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_world_size(tmp_path, mixed, steps):
     """Both objectives and both corpora are in it, and each corpus ends several times."""
@@ -92,6 +98,10 @@ def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_wor
     assert outcome.finished
     assert f"going on after step {steps // 2}" in said
     assert losses(broken) == pytest.approx(losses(straight), rel=1e-9)
+    learnt = weights(broken)
+    assert {value.dtype for value in learnt.values()} == {torch.float64}
+    for name, value in weights(straight).items():
+        torch.testing.assert_close(learnt[name], value, rtol=1e-9, atol=1e-9)
 
 
 def test_a_signal_to_one_rank_stops_all_after_the_same_update(tmp_path):
