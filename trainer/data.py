@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -87,6 +87,19 @@ class SourceConfig:
             raise FarspanError(f"source {self.name!r}: weight is {self.weight}; it must be above 0")
 
 
+def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
+    """Whether metrics can tell the sources of ``section``.mixture apart.
+
+    Raises:
+        FarspanError: two are named alike, or one is not named.
+    """
+    names = [source.name for source in mixture]
+    if len(set(names)) < len(names) or "" in names:
+        raise FarspanError(
+            f"{section}.mixture: the names of the sources are {', '.join(map(repr, names))}; give each one of its own"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """What to train on, and how wide batches are.
@@ -134,9 +147,7 @@ class DataConfig:
                 "data.mixture stands beside data.corpus, masks, objective or masks_options; name the sources in one of "
                 "the two ways"
             )
-        names = [source.name for source in self.mixture]
-        if len(set(names)) < len(names):
-            raise FarspanError(f"data.mixture: two sources are named alike ({', '.join(names)}); rename one")
+        require_names(self.mixture, "data")
 
     @property
     def sources(self) -> tuple[SourceConfig, ...]:

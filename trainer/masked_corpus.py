@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
@@ -133,28 +134,27 @@ def _checksums(rows: ShardedRows) -> list[str]:
     return [shard.sha256 for shard in rows.manifest.shards]
 
 
-def open_source(data: DataConfig, seed: int, *, verify: bool = False) -> Mixture:
+def open_source(data: DataConfig, seed: int, *, verify: bool = False, section: str = "data") -> Mixture:
     """Open what a data section names.
 
     Args:
         seed: of masks that are drawn.
+        section: of the recipe, for errors.
         verify: compare each shard with its checksum when it is first touched; whether all are there and as long as they
             should be is looked at in any case.
 
     Raises:
         FarspanError: no corpus, neither masks nor an objective, masks of another corpus or objective, shards that are
-            missing or truncated, sources that do not go together, rows that are known to be longer than ``data`` says.
+            missing or truncated, sources that do not go together, rows that are known to be longer than ``data`` says,
+            a decoder that has nothing to begin with.
     """
     parts = []
     for config in data.sources:
-        where = f"source {config.name!r} of data.mixture" if data.mixture else "data"
-        try:
-            source = _opened(config, data, seed, verify)
-        except FarspanError as error:
-            raise FarspanError(f"{where}: {error}") from error
+        with _told_of(data, config.name, section):
+            source = _opened(config, data, seed, verify, section)
         parts.append(Part(config.name, source, config.weight))
     mixture = Mixture(parts)
-    _check_sample(mixture, data)
+    check_sample(mixture, data, section)
     return mixture
 
 
@@ -170,15 +170,28 @@ def open_stages(stages: Sequence[Stage], seed: int, *, verify: bool = False) -> 
     opened: list[tuple[DataConfig, Mixture]] = []
     for stage in stages:
         if not any(data == stage.data for data, _ in opened):
-            opened.append((stage.data, open_source(stage.data, seed, verify=verify)))
+            opened.append((stage.data, open_source(stage.data, seed, verify=verify, section=stage.section)))
     mixtures = one_vocabulary([mixture for _, mixture in opened])
     datas = [data for data, _ in opened]
     return [mixtures[datas.index(stage.data)] for stage in stages]
 
 
-def _opened(config: SourceConfig, data: DataConfig, seed: int, verify: bool) -> MaskedCorpus:
+@contextmanager
+def _told_of(data: DataConfig, name: str, section: str) -> Iterator[None]:
+    """Put before errors which source it is."""
+    try:
+        yield
+    except FarspanError as error:
+        where = f"source {name!r} of {section}.mixture" if data.mixture else section
+        raise FarspanError(f"{where}: {error}") from error
+
+
+def _opened(config: SourceConfig, data: DataConfig, seed: int, verify: bool, section: str) -> MaskedCorpus:
     if not config.corpus:
-        raise FarspanError("corpus is not set; name the folder of a corpus: --set data.corpus=FOLDER")
+        how = "" if data.mixture else f": --set {section}.corpus=FOLDER"
+        raise FarspanError(f"corpus is not set; name the folder of a corpus{how}")
+    if config.masks == "":
+        raise FarspanError("masks is ''; name the folder of a mask set, or leave it out")
     if config.masks is None and config.objective is None:
         raise FarspanError(
             "neither masks nor objective is set; set one of them: a mask set to read, or an objective to draw masks on "
@@ -198,6 +211,11 @@ def _opened(config: SourceConfig, data: DataConfig, seed: int, verify: bool) -> 
     masks = MaskSet(config.masks, config.masks_options, verify)
     masks.check_files()
     if config.objective is not None:
+        if config.objective.scorer:
+            raise FarspanError(
+                f"objective.scorer is {config.objective.scorer!r}, but {config.masks} holds masks that are chosen "
+                "already; leave out one of the two"
+            )
         _check_objective(masks, config.objective)
     if not masks.adjusted:  # else the lengths of no row are known before it is read
         _check_lengths(masks, data)
@@ -249,12 +267,30 @@ def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
             )
 
 
-def _check_sample(mixture: Mixture, data: DataConfig) -> None:
+def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> None:
     """Render a few rows of each part: where no manifest knows the lengths, most corpora that are too long are so in
-    most of their rows."""
+    most of their rows.
+
+    Raises:
+        FarspanError: rows that cannot be rendered, or are longer than ``data`` says; no ``data.decoder_start``.
+    """
     for part in mixture.parts:
         rows = np.unique(np.linspace(0, len(part.source) - 1, _SAMPLE).astype(np.int64))
-        try:
-            collate(part.source.examples(rows), rows, data, mixture.special)
-        except FarspanError as error:
-            raise FarspanError(f"source {part.name!r}: {error}") from error
+        with _told_of(data, part.name, section):
+            examples = part.source.examples(rows)
+            if examples.labels is None:
+                check_start(mixture.special, data)
+            collate(examples, rows, data, mixture.special)
+
+
+def check_start(special: SpecialTokens, data: DataConfig) -> None:
+    """Whether there is a token that the decoder can begin with.
+
+    Raises:
+        FarspanError: ``special`` has no ``data.decoder_start``.
+    """
+    if data.decoder_start not in special.ids:
+        raise FarspanError(
+            f"data.decoder_start is {data.decoder_start!r}, but the special tokens are "
+            f"{', '.join(name for name in special.ids if not is_sentinel(name))}; choose one of them"
+        )

@@ -18,8 +18,9 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.data import DataConfig, Source
 from trainer.distributed import Ranks
 from trainer.evaluation import HeldOut
+from trainer.generator import OBJECTIVE
 from trainer.joint import Candidates, Generator, open_joint
-from trainer.masked_corpus import open_source, open_stages
+from trainer.masked_corpus import check_sample, check_start, open_source, open_stages
 from trainer.mixture import Mixture
 from trainer.model.build import build_model, make_model
 from trainer.model.config import ModelConfig
@@ -73,9 +74,10 @@ def open_training(recipe: Recipe, source: Source | None = None) -> Training:
     else:
         mixtures = open_stages(stages, seed, verify=verify)
     for stage, mixture in zip(stages, mixtures, strict=True):
-        _check_start(recipe.model, stage.data, mixture)
+        if recipe.model.decoder:
+            check_start(mixture.special, stage.data)
         if generator is None:  # else the examples are the generator's, which has no decoder
-            _check_kind(recipe.model, mixture)
+            _check_kind(recipe.model, mixture, stage.section)
     return Training(mixtures, generator)
 
 
@@ -99,19 +101,21 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
         objective = None if evaluation.masks else data.objective
         data = replace(data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, mixture=())
     if source is None:
-        opened = open_source(data, recipe.run.seed, verify=recipe.loading.verify == "lazily")
+        _check_not_learning(recipe, data)
+        opened = open_source(data, recipe.run.seed, verify=recipe.loading.verify == "lazily", section="evaluation")
     else:
         opened = Mixture.of(source)
-    _check_start(recipe.model, data, opened)
-    _check_kind(recipe.model, opened)
+    _check_kind(recipe.model, opened, "evaluation")
     if opened.tokenizer_fingerprint != trained.tokenizer_fingerprint:
         raise FarspanError(
             f"the held-out data has the tokenizer with fingerprint {opened.tokenizer_fingerprint}, the training data "
             f"{trained.tokenizer_fingerprint}; make both with one tokenizer"
         )
+    known = opened.with_special(trained.special)
+    if known.special != opened.special:  # the model may know fewer sentinels
+        check_sample(known, data, "evaluation")
     return [
-        HeldOut(part.name, part.source, data, evaluation.sequences, recipe.run.micro_batch_size)
-        for part in opened.with_special(trained.special).parts
+        HeldOut(part.name, part.source, data, evaluation.sequences, recipe.run.micro_batch_size) for part in known.parts
     ]
 
 
@@ -184,26 +188,30 @@ def run_vocabulary(trained: Training) -> dict[str, Any]:
     }
 
 
-def _check_start(model: ModelConfig, data: DataConfig, mixture: Mixture) -> None:
-    """Whether there is a token that the decoder can begin with."""
-    special = mixture.special
-    if model.decoder and data.decoder_start not in special.ids:
+def _check_not_learning(recipe: Recipe, data: DataConfig) -> None:
+    """Whether held-out data waits for the choice of a generator that is still learning."""
+    joint = recipe.generator is not None and recipe.generator.mode == "joint"
+    drawn = [source.objective for source in data.sources if source.masks is None]
+    if joint and any(one and one.name == OBJECTIVE and not one.scorer for one in drawn):
         raise FarspanError(
-            f"data.decoder_start is {data.decoder_start!r}, but the special tokens are "
-            f"{', '.join(name for name in special.ids if 'sentinel' not in name)}; choose one of them"
+            f"evaluation: objective {OBJECTIVE} has no scorer, and a generator in training would choose differently "
+            "each time; give evaluation.masks, or an evaluation.mixture whose objective has a scorer"
         )
 
 
-def _check_kind(model: ModelConfig, mixture: Mixture) -> None:
+def _check_kind(model: ModelConfig, mixture: Mixture, section: str) -> None:
     """Whether the model can answer what the examples ask."""
     encoder_only = mixture.examples(np.zeros(1, np.int64)).labels is not None
     if encoder_only and model.decoder:
         raise FarspanError(
-            "the objective asks for masked tokens in place; remove the recipe's model.decoder section, as --set "
-            "model.decoder=none does"
+            f"{section}: the objective asks for masked tokens in place; remove the recipe's model.decoder section, as "
+            "--set model.decoder=none does, or give another objective"
         )
     if not encoder_only and not model.decoder:
-        raise FarspanError("the objective asks for a target text; add a model.decoder section to the recipe")
+        raise FarspanError(
+            f"{section}: the objective asks for a target text; add a model.decoder section to the recipe, or give "
+            "another objective"
+        )
 
 
 def _check_attention(model: ModelConfig, stages: Sequence[Stage]) -> None:

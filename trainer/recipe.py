@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from corpora.errors import FarspanError
 from trainer.checkpoint import CheckpointConfig
-from trainer.data import DataConfig, SourceConfig
+from trainer.data import DataConfig, SourceConfig, require_names
 from trainer.generator import GeneratorConfig, sources_with_scorer, with_scorer
 from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
@@ -49,7 +49,7 @@ class RunConfig:
         dry_run: pass the largest batch forward and backward before the first update, to run out of memory now or never.
 
     Raises:
-        FarspanError: counts below 1.
+        FarspanError: counts below 1, no directory.
     """
 
     directory: str
@@ -70,6 +70,8 @@ class RunConfig:
         for name in ("steps", "batch_size", "micro_batch_size", "max_skipped"):
             if getattr(self, name) < 1:
                 raise FarspanError(f"run.{name} is {getattr(self, name)}; it must be at least 1")
+        if not self.directory:
+            raise FarspanError("run.directory is ''; name a folder, which need not be there yet")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,7 @@ class EvaluationConfig:
         sequences: how many of each corpus's first sequences.
 
     Raises:
-        FarspanError: counts below 1.
+        FarspanError: counts below 1, a mixture beside a corpus, two sources of one name.
     """
 
     corpus: str = ""
@@ -96,6 +98,11 @@ class EvaluationConfig:
         for name in ("every", "sequences"):
             if getattr(self, name) < 1:
                 raise FarspanError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.mixture and (self.corpus or self.masks):
+            raise FarspanError(
+                "evaluation.mixture stands beside evaluation.corpus or masks; name the sources in one of the two ways"
+            )
+        require_names(self.mixture, "evaluation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +208,7 @@ class Recipe:
                     schedule=stage.schedule or self.schedule,
                     schedule_start=first if stage.schedule else 0,
                     schedule_steps=stage.steps if stage.schedule else self.run.steps,
+                    section=f"stages[{len(found)}].data" if stage.data else "data",
                 )
             )
         return tuple(found)
@@ -221,10 +229,16 @@ class Recipe:
         return {
             **{name: sections[name] for name in ("model", "optimizer", "schedule", "loss")},
             "data": _widths(sections["data"]),
-            "stages": [{**stage, "data": stage["data"] and _widths(stage["data"])} for stage in sections["stages"]],
+            "stages": {str(number): _bound(stage) for number, stage in enumerate(sections["stages"])},
             "run": {name: sections["run"][name] for name in run},
             **({"generator": {name: sections["generator"][name] for name in ("model", "weight")}} if joint else {}),
         }
+
+
+def _bound(stage: dict[str, Any]) -> dict[str, Any]:
+    """Of a stage, what changes the run's numbers."""
+    kept = {name: value for name, value in stage.items() if name != "micro_batch_size"}
+    return {**kept, "data": stage["data"] and _widths(stage["data"])}
 
 
 def _widths(data: dict[str, Any]) -> dict[str, Any]:

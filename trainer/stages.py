@@ -64,6 +64,7 @@ class Stage:
             where the stage before it ended if both have the same data, else it begins.
         data, attention, batch_size, micro_batch_size, learning_rate: what holds in it.
         schedule, schedule_start, schedule_steps: the schedule, the update at which it begins, and how many it has.
+        section: of the recipe, in which ``data`` stands.
     """
 
     first_step: int
@@ -77,6 +78,7 @@ class Stage:
     schedule: ScheduleConfig
     schedule_start: int
     schedule_steps: int
+    section: str
 
     def samples(self, step: int) -> range:
         """The numbers of the samples of update ``step`` in the order of the stage's sources."""

@@ -30,7 +30,7 @@ def test_a_mixture_stands_alone(beside):
 
 
 def test_sources_have_names_of_their_own():
-    with pytest.raises(FarspanError, match=r"two sources are named alike \(web, books, web\); rename one"):
+    with pytest.raises(FarspanError, match=r"names of the sources are 'web', 'books', 'web'; give each"):
         DataConfig(source_length=16, mixture=(*TWO, TWO[0]))
 
 

@@ -219,9 +219,12 @@ def test_an_objective_that_reads_text_gets_the_corpus_tokenizer(tmp_path, farspa
     [
         ({"objective": replace(SPAN, scorer="model")}, r"objective\.scorer is 'model', but objective span asks"),
         ({"objective": SPAN, "masks_options": {"density": 0.1}}, r"give them as objective\.options"),
+        ({"objective": replace(SPAN, scorer="model"), "masks": "MASKS"}, r"holds masks that are chosen already"),
     ],
 )
 def test_what_would_be_passed_over_is_refused(folders, section, message):
+    if "masks" in section:
+        section = {**section, "masks": folders[1]}
     with pytest.raises(FarspanError, match=message):
         open_source(DataConfig(corpus=folders[0], source_length=128, target_length=64, **section), SEED)
 

@@ -13,22 +13,25 @@ from rich.console import Console
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
+from objectives.special_tokens import SpecialTokens, is_sentinel
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.data import DataConfig, ObjectiveConfig
+from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.distributed import Ranks
+from trainer.generator import GeneratorConfig
 from trainer.mixture import Mixture, Part
 from trainer.model.positions import Learned
-from trainer.opening import check_shards
+from trainer.opening import Training, check_shards, open_held_out, open_training
 from trainer.prefetch import LoadingConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
+from trainer.stages import StageConfig
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
-    return Path(make_corpus(str(tmp_path_factory.mktemp("opening") / "corpus"), documents=30))
+    return Path(make_corpus(str(tmp_path_factory.mktemp("opening") / "corpus"), documents=30, room_per_document=2))
 
 
 def recipe_on(directory: Path, corpus: Path, held_out: Path, verify: str):
@@ -117,3 +120,63 @@ def test_another_size_or_weight_is_another_run(tmp_path, changed, said):
     train(recipe, source=ToySource(20), until=1, console=Console(file=StringIO()))
     with pytest.raises(FarspanError, match=said):
         train(recipe, source=changed, console=Console(file=StringIO()))
+
+
+def staged(recipe, data: DataConfig):
+    return replace(recipe, stages=(StageConfig(steps=2), StageConfig(steps=3, data=data)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"decoder_start": "<start>"}, r"data: data.decoder_start is '<start>', but the special tokens are .*<eos>"),
+        ({"masks": ""}, r"data: masks is ''; name the folder of a mask set"),
+        ({"corpus": ""}, r"data: corpus is not set; .* --set data.corpus=FOLDER"),
+        ({"corpus": "nowhere"}, r"data: nowhere: no farspan artefact"),
+        ({"objective": ObjectiveConfig(name="cross_document")}, r"data: the objective asks for masked tokens in place"),
+    ],
+)
+def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes, said):
+    recipe = recipe_on(tmp_path, corpus, corpus, "never")
+    data = replace(recipe.data, **changes)
+    with pytest.raises(FarspanError, match=rf"^{said}"):
+        open_training(replace(recipe, data=data))
+    with pytest.raises(FarspanError, match=rf"^stages\[1\]\.{said.replace('--set data.', '--set .*.data.')}"):
+        open_training(staged(recipe, data))
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({}, r"evaluation: corpus is not set; .* --set evaluation.corpus=FOLDER"),
+        ({"corpus": "nowhere"}, r"evaluation: nowhere: no farspan artefact"),
+        (
+            {"mixture": (SourceConfig(name="news", corpus="nowhere", masks="masks"),)},
+            r"source 'news' of evaluation.mixture: nowhere: no farspan",
+        ),
+    ],
+)
+def test_bad_held_out_data_is_told_as_such(tmp_path, corpus, section, said):
+    recipe = replace(recipe_on(tmp_path, corpus, corpus, "never"), evaluation=EvaluationConfig(**section))
+    with pytest.raises(FarspanError, match=f"^{said}"):
+        open_held_out(recipe, open_training(recipe))
+
+
+def test_held_out_masks_that_need_more_sentinels_than_the_model_has_are_found_before_the_first_step(tmp_path, corpus):
+    recipe = recipe_on(tmp_path, corpus, corpus, "never")
+    spans = open_training(recipe).mixtures[0]
+    without = {name: number for name, number in spans.special.ids.items() if not is_sentinel(name)}
+    trained = Training([spans.with_special(SpecialTokens(without, spans.special.vocab_size))])
+    with pytest.raises(FarspanError, match=r"^evaluation: sequence \w+ needs \d+ sentinels"):
+        open_held_out(recipe, trained)
+
+
+def test_a_generator_that_learns_chooses_no_held_out_masks(tmp_path, corpus):
+    recipe = recipe_on(tmp_path, corpus, corpus, "never")
+    joint = replace(
+        recipe,
+        data=replace(recipe.data, objective=ObjectiveConfig(name="model_based")),
+        generator=GeneratorConfig(mode="joint", initial="run"),
+    )
+    with pytest.raises(FarspanError, match=r"evaluation: objective model_based has no scorer.* give evaluation.masks"):
+        open_held_out(joint, open_training(recipe))

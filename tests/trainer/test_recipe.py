@@ -141,6 +141,13 @@ def test_values_are_overridden():
         ("data.source_length=8192", r"data.source_length is 8192, but model.encoder.positions.count is 4096"),
         ("schedule.warmup_steps=61", r"schedule.warmup_steps is 61, but run.steps is 60"),
         ("run.steps", r"--set run.steps: no key=value"),
+        ("run.directory=''", r"run.directory is ''; name a folder"),
+        ("evaluation={corpus='c', mixture=[{name='a', corpus='d'}]}", r"evaluation.mixture stands beside evaluation.c"),
+        (
+            "evaluation.mixture=[{name='a', corpus='c'}, {name='a', corpus='d'}]",
+            r"evaluation.mixture: the names of the sources are 'a', 'a'; give each one of its own",
+        ),
+        ("data.mixture=[{name='', corpus='c'}]", r"data.mixture: the names of the sources are ''; give each"),
         ("run.steps.more=1", r"'steps' is 60, not a section"),
     ],
 )
@@ -213,6 +220,12 @@ def test_the_identity_of_stages_is_not_where_their_data_lies():
     stage = "{ steps = 60, data = { corpus = '%s', source_length = 1024 } }"
     assert staged(stage % "x").identity() == staged(stage % "y").identity()
     assert staged(stage % "x").identity() != staged("{ steps = 60 }").identity()
+
+
+def test_the_identity_of_stages_is_not_how_they_are_passed():
+    whole = staged("{ steps = 60 }").identity()
+    assert staged("{ steps = 60, micro_batch_size = 1 }").identity() == whole
+    assert staged("{ steps = 60, batch_size = 2 }").identity() != whole
 
 
 @pytest.mark.parametrize(
