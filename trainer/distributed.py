@@ -81,8 +81,9 @@ class Ranks:
         if taken.type == "cuda":
             torch.cuda.set_device(taken)
         try:
+            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=_BEGINNING))
             dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if taken.type == "cuda" else "gloo", timeout=_BEGINNING, rank=rank,
+                "cpu:gloo,cuda:nccl" if taken.type == "cuda" else "gloo", timeout=PATIENCE, store=store, rank=rank,
                 world_size=size, device_id=taken if taken.type == "cuda" else None,
             )  # fmt: skip
         except (dist.DistError, RuntimeError, ValueError) as error:

@@ -25,7 +25,7 @@ def start_ranks(size: int, work: Callable[..., Any], *arguments: Any) -> tuple[l
     They are forked, so that PyTorch is not imported anew in each.
     """
     context = get_context("fork")
-    results, port = context.SimpleQueue(), _free_port()
+    results, port = context.SimpleQueue(), free_port()
     processes = [context.Process(target=_run, args=(r, size, port, work, arguments, results)) for r in range(size)]
     for process in processes:
         process.start()
@@ -77,7 +77,7 @@ def _run(rank: int, size: int, port: int, work: Callable[..., Any], arguments: t
         os._exit(0)  # a fork must not run the test session's own exits
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 import signal
 import time
+from datetime import timedelta
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from corpora.errors import FarspanError
-from tests.trainer.distributed_ranks import on_ranks, start_ranks
-from trainer.distributed import Ranks, _device, explained
+from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
+from trainer import distributed
+from trainer.distributed import PATIENCE, Ranks, _device, explained
 
 
 def test_one_process_needs_no_backend():
@@ -37,6 +40,25 @@ def test_ranks_agree_on_sums_and_values():
     assert found[0][1] == [3.0]
     assert found[0][2] == [{"rank": rank, "ids": ["é" * rank]} for rank in range(3)]
     assert [part[3] for part in found] == [True, False, False]
+
+
+def test_a_process_that_nobody_joins_says_so(monkeypatch):
+    monkeypatch.setattr(distributed, "_BEGINNING", timedelta(seconds=1))
+    environment = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    environment["MASTER_PORT"] = str(free_port())
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(FarspanError, match=r"rank 0 of 2 found no others at 127.0.0.1:\d+ .*start all 2 processes"):
+        Ranks.from_environment("cpu")
+
+
+def _patience(ranks: Ranks) -> list[timedelta]:
+    groups = (dist.group.WORLD, ranks.control)
+    return [group._get_backend(torch.device("cpu")).options._timeout for group in groups]
+
+
+def test_ranks_wait_for_one_that_compiles_longer_than_for_one_that_never_came():
+    assert on_ranks(2, _patience) == [[PATIENCE] * 2] * 2
 
 
 def _lose(ranks: Ranks) -> str:
