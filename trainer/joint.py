@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -32,11 +33,13 @@ from trainer.loader import Loader
 from trainer.masked_corpus import MaskedCorpus
 from trainer.mixture import Mixture, one_vocabulary
 from trainer.model.build import build_model
+from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer_models import find_model
 from trainer.stages import Stage
+from trainer.trained_model import find_trained
 
 
 class Candidates:
@@ -149,6 +152,19 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
             "generator.mode to frozen"
         )
     return Generator(model, found.special, found.positions, found.fingerprint)
+
+
+def generator_sizes(config: GeneratorConfig) -> ModelConfig:
+    """Of the generator, without its weights.
+
+    Raises:
+        FarspanError: no such run.
+    """
+    if config.model is not None:
+        return config.model
+    assert config.initial is not None
+    trained = find_trained(Path(config.initial))
+    return (trained.generator or trained).config
 
 
 def open_joint(

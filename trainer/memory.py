@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from trainer.activations import Checkpointing, Sizes, activations
+from trainer.joint import generator_sizes
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import CHUNK
@@ -57,6 +58,7 @@ class Setting:
         micro_batch_size: of all stages; None takes the recipe's.
         checkpointing: of activations; None takes the recipe's.
         mode: of sharing; None takes the recipe's.
+        reduce: when shards of gradients are summed; None takes the recipe's.
         world_size: processes, one a device.
         local_size: of these, on one machine.
         device: ``cuda`` or ``cpu``.
@@ -65,6 +67,7 @@ class Setting:
     micro_batch_size: int | None = None
     checkpointing: Checkpointing | None = None
     mode: Literal["ddp", "fsdp", "hybrid"] | None = None
+    reduce: Literal["step", "micro_batch"] | None = None
     world_size: int = 1
     local_size: int = 8
     device: str = "cuda"
@@ -74,13 +77,15 @@ def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None)
     """The memory of the largest step, of the widest batches, of all stages.
 
     Args:
-        recipe: model, lengths, precision and optimiser.
-        vocab_size: rows of the token table.
+        recipe: model, generator if it is trained too, lengths, precision and optimiser.
+        vocab_size: rows of the token table; of a generator's as well.
         setting: what may be changed to make it fit.
+
+    Raises:
+        FarspanError: a generator that begins as another run's, which is not there.
     """
     setting = setting or Setting()
-    model = _parameters(recipe.model, vocab_size, recipe.optimizer.name)
-    found = (_stage_memory(recipe, stage, model, setting, vocab_size) for stage in recipe.all_stages)
+    found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.all_stages)
     return max(found, key=lambda memory: memory.total)
 
 
@@ -104,18 +109,22 @@ def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> l
     Args:
         setting: that of the run; more processes than it has are not thought of.
     """
-    modes = [setting.mode or recipe.parallel.mode]
-    modes += ["fsdp"] if setting.world_size > 1 and modes[0] != "fsdp" else []
+    mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
+    ways = [(mode, reduce)]
+    if setting.world_size > 1:
+        sharded = mode if mode != "ddp" else "fsdp"
+        ways += [(sharded, reduce), (sharded, "micro_batch"), ("fsdp", reduce), ("fsdp", "micro_batch")]
     present = setting.checkpointing or recipe.run.activation_checkpointing
     largest = setting.micro_batch_size or max(stage.micro_batch_size for stage in recipe.all_stages)
     found = []
-    for mode in modes:
+    for way in dict.fromkeys(ways):
         for checkpointing in _LEVELS[_LEVELS.index(present) :]:
-            tried = replace(setting, mode=mode, checkpointing=checkpointing)
+            tried = replace(setting, mode=way[0], reduce=way[1], checkpointing=checkpointing)
             size = min(largest, largest_micro_batch(recipe, vocab_size, capacity, tried))
             parts = [f"run.micro_batch_size={size}"] * (size != largest)
             parts += [f"run.activation_checkpointing={checkpointing}"] * (checkpointing != present)
-            parts += [f"parallel.mode={mode}"] * (mode != modes[0])
+            parts += [f"parallel.mode={way[0]}"] * (way[0] != mode)
+            parts += [f"parallel.reduce={way[1]}"] * (way[1] != reduce)
             if size and parts:
                 found.append(parts)
     return found
@@ -179,30 +188,44 @@ def _numbers(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _stage_memory(recipe: Recipe, stage: Stage, model: _Parameters, setting: Setting, vocab_size: int) -> Memory:
-    run, config = recipe.run, replace(recipe.model, encoder=replace(recipe.model.encoder, attention=stage.attention))
+def _models(recipe: Recipe, stage: Stage) -> list[tuple[ModelConfig, int]]:
+    """What is trained together in a stage, each with the positions that it is asked about in a sequence."""
+    source = stage.data.source_length
+    model = replace(recipe.model, encoder=replace(recipe.model.encoder, attention=stage.attention))
+    # A masked language model is asked about a part of its source; a quarter is more than any objective hides.
+    models = [(model, stage.data.target_length if model.decoder else source // 4)]
+    if recipe.generator and recipe.generator.mode == "joint":
+        models.append((generator_sizes(recipe.generator), source // 3))  # as the dry run asks it
+    return models
+
+
+def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: int) -> Memory:
+    run, models = recipe.run, _models(recipe, stage)
+    counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, _ in models]
+    numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)
     size = setting.micro_batch_size or stage.micro_batch_size
     sizes = Sizes.of(run.precision, setting.device, sharded=shards > 1)
     mode = setting.checkpointing or run.activation_checkpointing
-    # A masked language model is asked about a part of its source; a quarter is more than any objective hides.
-    target = stage.data.target_length if config.decoder else stage.data.source_length // 4
-    kept = activations(config, stage.data.source_length, target, sizes)
-    weights, gradients = 4 * model.all, 4 * model.all
+    weights, gradients = 4 * numbers, 4 * numbers
     if shards > 1:
-        # the ends and two layers are gathered; gradients are shared out with the last micro-batch only
-        gathered = model.ends + 2 * model.layer
+        # the ends and two layers are gathered
+        gathered = sum(each.ends for each in counted) + 2 * max(each.layer for each in counted)
         weights = weights // shards + gathered * sizes.narrow
-        if stage.batch_size <= size * setting.world_size:
+        once = (setting.reduce or recipe.parallel.reduce) == "step"
+        if not once or stage.batch_size <= size * setting.world_size:
             gradients = gradients // shards + gathered * 4
     elif sizes.casts:
-        weights += 2 * model.all  # autocast keeps the copies that it makes
+        weights += 2 * numbers  # autocast keeps the copies that it makes
+    kept = [activations(config, stage.data.source_length, asked, sizes) for config, asked in models]
+    backward = [size * each.working(mode) for each in kept]
+    losses = [_loss_working(size * asked, config.width, vocab_size, sizes) for config, asked in models]
     return Memory(
         weights=weights,
         gradients=gradients,
-        optimizer=4 * model.optimizer // shards,
-        activations=size * kept.kept(mode),
-        working=max(size * kept.working(mode), _loss_working(size * target, config.width, vocab_size, sizes)),
+        optimizer=4 * sum(each.optimizer for each in counted) // shards,
+        activations=size * sum(each.kept(mode) for each in kept),
+        working=max(backward + losses),
     )
 
 

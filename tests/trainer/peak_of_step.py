@@ -11,8 +11,10 @@ from pathlib import Path
 import torch
 
 from trainer.dry_run import largest_batch
+from trainer.joint import asking_generator
 from trainer.memory import Setting, step_memory
 from trainer.model.build import build_model
+from trainer.model.joint import JointModel
 from trainer.optimizer import build_optimizer
 from trainer.parallel import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe
@@ -26,11 +28,15 @@ def status(field: str) -> int:
 
 def run(recipe: Recipe, vocab_size: int) -> None:
     """Two steps: the first makes the optimiser's state."""
-    model = build_model(recipe.model, vocab_size, seed=0).train()
-    apply_activation_checkpointing(model, recipe.run.activation_checkpointing)
-    optimizer = build_optimizer(model, recipe.optimizer)
+    model = build_model(recipe.model, vocab_size, seed=0)
     (stage,) = recipe.all_stages
     batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
+    if recipe.generator:
+        generator = build_model(recipe.generator.model, vocab_size, seed=1)
+        model, batch = JointModel(model, generator, recipe.generator.weight), asking_generator(batch)
+    model.train()
+    apply_activation_checkpointing(model, recipe.run.activation_checkpointing)
+    optimizer = build_optimizer(model, recipe.optimizer)
     precision = torch.autocast("cpu", torch.bfloat16) if recipe.run.precision == "bf16" else nullcontext()
     for _ in range(2):
         for _ in range(stage.batch_size // stage.micro_batch_size):

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainer.toy import toy_recipe
+from corpora.errors import FarspanError
+from tests.trainer.toy import ToySource, toy_recipe
 from trainer.__main__ import main
+from trainer.generator import GeneratorConfig
 from trainer.memory import Setting, cures, largest_micro_batch, memory_rows, step_memory
 from trainer.model.build import build_model
 from trainer.optimizer import OptimizerConfig, build_optimizer
 from trainer.recipe import load_recipe
+from trainer.run import train
 from trainer.stages import StageConfig
 
 VOCAB = 50_265 + 256
@@ -55,6 +58,10 @@ def test_shards_divide_what_copies_do_not():
     assert shards.gradients == copies.gradients
     single = step_memory(recipe, VOCAB, Setting(mode="fsdp", world_size=16, micro_batch_size=16))
     assert single.gradients < copies.gradients
+    # Unless they are reduced after each.
+    each = step_memory(recipe, VOCAB, Setting(mode="fsdp", reduce="micro_batch", world_size=16))
+    assert each.gradients == single.gradients
+    assert replace(each, gradients=0) == replace(shards, gradients=0)
 
 
 def test_published_shape_keeps_what_was_counted_by_hand():
@@ -101,6 +108,40 @@ def test_cures_fit_and_change_something():
     assert cures(recipe, VOCAB, GIB, Setting(world_size=1)) == []
 
 
+def test_a_cure_may_be_that_gradients_are_reduced_at_once():
+    """With the recipe's own micro-batch nothing else is left where all is sharded and computed again."""
+    recipe = load_recipe("bart_ls_large", ["parallel.mode=fsdp"])
+    setting = Setting(world_size=8)
+    least = step_memory(recipe, VOCAB, setting).total - 1
+    assert cures(recipe, VOCAB, least, setting) == [["parallel.reduce=micro_batch"]]
+
+
+def test_a_generator_is_counted_too():
+    """Its weights, gradients and state are its own; both forward passes come before the way back."""
+    alone, joint = load_recipe("bart_ls_base"), load_recipe("bart_ls_joint")
+    generator = load_recipe("bart_ls_generator")
+    for setting in (Setting(), Setting(mode="fsdp", world_size=8)):
+        model, beside, both = (step_memory(recipe, VOCAB, setting) for recipe in (alone, generator, joint))
+        for part in ("gradients", "optimizer"):
+            assert getattr(both, part) == getattr(model, part) + getattr(beside, part)
+        assert model.weights < both.weights <= model.weights + beside.weights
+        # asked about a third of its source, where alone it is asked about a quarter
+        head = (16_384 // 3 - 16_384 // 4) * 768 * 4 * 2
+        assert both.activations == model.activations + beside.activations + head
+        assert both.working == max(model.working, beside.working)
+
+
+def test_the_generator_of_a_run_has_its_sizes(tmp_path):
+    recipe = toy_recipe(tmp_path)
+    train(replace(recipe, model=replace(recipe.model, decoder=None)), source=ToySource(encoder_only=True), until=1)
+    beside = replace(recipe, generator=GeneratorConfig(mode="joint", initial=str(tmp_path)))
+    drawn = GeneratorConfig(mode="joint", model=replace(recipe.model, decoder=None))
+    assert step_memory(beside, VOCAB) == step_memory(replace(recipe, generator=drawn), VOCAB)
+    missing = GeneratorConfig(mode="joint", initial=str(tmp_path / "none"))
+    with pytest.raises(FarspanError, match="no readable checkpoint"):
+        step_memory(replace(recipe, generator=missing), VOCAB)
+
+
 def test_rows_of_a_table():
     rows = list(memory_rows(load_recipe("bart_ls_base"), VOCAB, world_sizes=(1, 4)))
     assert [(setting.world_size, setting.mode, setting.checkpointing) for setting, _ in rows] == [
@@ -127,6 +168,7 @@ def measured(*arguments: str) -> tuple[int, int]:
 
 SMALL = ["model.width=256", "model.heads.count=4", "model.feed_forward.width=1024", "data.source_length=2048",
          "data.target_length=256", "data.target_multiple=64", "run.micro_batch_size=1", "run.batch_size=2"]  # fmt: skip
+GENERATOR = ["generator.model.width=256", "generator.model.heads.count=4", "generator.model.feed_forward.width=1024"]
 linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="asks Linux for the peak")
 
 
@@ -140,9 +182,10 @@ def test_the_estimate_is_the_measured_peak():
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("checkpointing", ["none", "selective", "layer"])
-@pytest.mark.parametrize("recipe", ["tiny", "tiny_longt5_tglobal", "tiny_pegasus_x", "tiny_led"])
+@pytest.mark.parametrize("recipe", ["tiny", "tiny_longt5_tglobal", "tiny_pegasus_x", "tiny_led", "tiny_joint"])
 def test_estimates_are_measured_peaks(recipe, checkpointing, precision):
     changes = [f"run.activation_checkpointing={checkpointing}", f"run.precision={precision}"]
+    changes += GENERATOR if recipe == "tiny_joint" else []
     peak, estimate = measured(recipe, "4000", *SMALL, *changes)
     assert estimate == pytest.approx(peak, rel=0.2)
 

