@@ -90,7 +90,8 @@ def test_a_signal_is_a_checkpoint_after_the_update(tmp_path, monkeypatch, number
     assert (outcome.step, outcome.finished, len(metrics)) == (4, False, 4)
     assert f"stopped by {number.name} after step 4" in said
     assert signal.getsignal(number) == before
-    assert (tmp_path / "checkpoints/step-00000004/checkpoint.json").exists()
+    manifest = json.loads((tmp_path / "checkpoints/step-00000004/checkpoint.json").read_text())
+    assert (manifest["step"], manifest["samples"]) == (4, 4 * 6)
 
 
 def test_metrics_after_a_kill_are_whole_and_without_repetition(tmp_path):
