@@ -166,7 +166,7 @@ class Checkpoints:
 
         Args:
             step: finished updates.
-            samples: samples consumed by them, the whole state of the data.
+            samples: the number of the next sample in the order of its stage, for readers; ``step`` determines it.
             model, optimizer: as in ``restore``, which was called before.
 
         Returns:
