@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.gathering import Gatherable
 from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
+from corpora.sequences import SequenceBatch, corpus_schema
 from corpora.shards import ShardedRows
 
 
@@ -18,6 +18,7 @@ class Corpus(ShardedRows):
 
     def __init__(self, folder: str, format: str = "farspan.corpus", verify: bool = False) -> None:
         super().__init__(folder, format, verify)
+        self.schema = corpus_schema(self.manifest.tokenizer["vocab_size"])
         self._view = lru_cache(maxsize=1 << 16)(
             lambda shard, batch: Gatherable.of(SequenceBatch.from_arrow(self.batch(shard, batch)))
         )

@@ -152,6 +152,7 @@ class ShardedRows:
         """
         self.folder, self.verify = folder, verify
         self.manifest: Manifest = read_manifest(LocalFiles(), folder, format)
+        self.schema: pa.Schema | None = None  # of every shard, where a subclass knows it
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
         self.shard = lru_cache(maxsize=None)(self._open)
@@ -231,6 +232,8 @@ class ShardedRows:
         buffer, reader = map_shard(self.path(shard))
         if self.verify:
             self._check_bytes(shard, buffer)
+        if self.schema is not None and not reader.schema.equals(self.schema):
+            raise _unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
         expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
         if reader.num_record_batches != expected:
             raise FarspanError(
@@ -245,4 +248,7 @@ class ShardedRows:
             raise _unreadable(self.path(shard), f"sha256 {found} where the manifest says {expected}")
 
     def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
-        return self.shard(shard)[1].get_batch(batch)
+        try:
+            return self.shard(shard)[1].get_batch(batch)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise _unreadable(self.path(shard), error) from error

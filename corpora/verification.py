@@ -14,7 +14,7 @@ from corpora.files import LocalFiles
 from corpora.manifest import Manifest, ShardInfo, read_manifest
 from corpora.ragged import Ragged
 from corpora.shards import map_shard
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers import load_tokenizer_of
 from corpora.vector_checks import ClustersCheck, NeighboursCheck, VectorsCheck
 
 _CHECKS: dict[str, Callable[[Manifest], Check]] = {
@@ -115,7 +115,7 @@ def _difference(found: pa.Schema, expected: pa.Schema) -> str:
 
 def _tokenizer(folder: str, manifest: Manifest) -> Problems:
     try:
-        found = load_tokenizer(os.path.join(folder, "tokenizer")).fingerprint
+        found = load_tokenizer_of(folder).fingerprint
     except (FarspanError, OSError) as error:
         yield f"tokenizer/: {error}"
         return

@@ -16,7 +16,7 @@ from corpora.manifest import manifest_sha256
 from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
 from objectives.base import CorpusFacts, Objective, load_objective
-from objectives.masks import MaskBatch
+from objectives.masks import MASK_SCHEMA, MaskBatch
 from objectives.special_tokens import SpecialTokens
 
 
@@ -40,6 +40,7 @@ class MaskSet(ShardedRows):
             FarspanError: no finished mask set, an objective that is not installed, an option that cannot be adjusted.
         """
         super().__init__(folder, "farspan.masks", verify)
+        self.schema = MASK_SCHEMA
         config = self.manifest.config
         chosen = {**config["options"], **(options or {})}
         self.objective: Objective = load_objective(config["objective"], options=chosen)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +12,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
-from corpora.tokenizers import Tokenizer, load_tokenizer
+from corpora.tokenizers import Tokenizer, load_tokenizer_of
 from corpora.vectors import vector_rows
 from corpora.word_ngrams import ngram_hashes, redundancy
 
@@ -34,7 +32,7 @@ def redundancy_of(corpus: Corpus, rows: np.ndarray) -> np.ndarray:
     text trained no better).
     """
     batch = corpus.take(rows)
-    tokenizer = load_tokenizer(os.path.join(corpus.folder, "tokenizer"))
+    tokenizer = load_tokenizer_of(corpus.folder)
     repeated, total = redundancy(ngram_hashes(_part_texts(batch, tokenizer)), batch.document_starts.compact().offsets)
     return repeated / np.maximum(total, 1)
 

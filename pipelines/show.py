@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
@@ -19,7 +18,7 @@ from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
 from corpora.manifest import read_manifest
 from corpora.sequences import NO_CLUSTER, SequenceBatch
-from corpora.tokenizers import Tokenizer, load_tokenizer
+from corpora.tokenizers import Tokenizer, load_tokenizer_of
 from objectives.base import CorpusFacts, Objective, mask_key
 from objectives.examples import IGNORED, Examples
 from objectives.mask_set import MaskSet
@@ -139,7 +138,7 @@ def show(
         raise FarspanError(f"--row {row}: {corpus.folder} has rows 0 to {len(corpus) - 1}")
     rows = np.array([row])
     batch = corpus.take(rows)
-    tokenizer = load_tokenizer(os.path.join(corpus.folder, "tokenizer"))
+    tokenizer = load_tokenizer_of(corpus.folder)
     masked = None
     if stored is not None:
         masked = Masked(stored.objective, stored.special_tokens, stored.masks(batch, rows))

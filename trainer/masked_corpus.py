@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
@@ -15,7 +14,7 @@ import numpy as np
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.shards import ShardedRows
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers import load_tokenizer_of
 from objectives.base import CorpusFacts, Objective, equip, load_objective, mask_key, objective_factory
 from objectives.examples import Examples
 from objectives.mask_set import MaskSet
@@ -229,7 +228,7 @@ def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
         from trainer.scoring import load_scorer
 
         scorer = load_scorer(config.scorer) if config.scorer else None
-        objective = equip(objective, Tools(load_tokenizer(os.path.join(corpus.folder, "tokenizer")), scorer))
+        objective = equip(objective, Tools(load_tokenizer_of(corpus.folder), scorer))
     if config.scorer and "scorer" not in getattr(objective, "tools", {}):
         raise FarspanError(
             f"objective.scorer is {config.scorer!r}, but objective {config.name} asks no model; leave it out"

@@ -88,6 +88,18 @@ def load_tokenizer(name_or_path: str) -> Tokenizer:
     return _load_pretrained(path)
 
 
+def load_tokenizer_of(artefact: str) -> Tokenizer:
+    """The tokenizer that lies in the folder of a local artefact; nothing is asked of the network.
+
+    Raises:
+        FarspanError: none is there, or it is no tokenizer.
+    """
+    folder = os.path.join(artefact, "tokenizer")
+    if not os.path.isdir(folder):
+        raise FarspanError(f"{artefact} has no folder `tokenizer`; copy the artefact again, as a whole")
+    return load_tokenizer(folder)
+
+
 def _load_folder(folder: str) -> Tokenizer:
     names = sorted(os.listdir(folder))
     if "tokenizer.json" in names:

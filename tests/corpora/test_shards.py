@@ -178,3 +178,18 @@ def test_manifests_are_read_back_and_strangers_are_refused(tmp_path):
     path.unlink()
     with pytest.raises(FarspanError, match="no farspan artefact"):
         read_manifest(FILES, str(tmp_path))
+
+
+def test_a_shard_with_other_columns_is_named(corpus, tmp_path):
+    folder, shard = copied(corpus, tmp_path, lambda data: data.replace(b"document_starts", b"document_ztarts"))
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \(its columns are not those of farspan.c"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))
+
+
+def test_a_shard_whose_rows_cannot_be_found_is_named(corpus, tmp_path):
+    def without_rows(data: bytes) -> bytes:
+        return data[:1000] + b"\xff" * 3000 + data[4000:]  # all record batches but not the index of them at the end
+
+    folder, shard = copied(corpus, tmp_path, without_rows)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))

@@ -180,3 +180,11 @@ def test_a_generator_that_learns_chooses_no_held_out_masks(tmp_path, corpus):
     )
     with pytest.raises(FarspanError, match=r"evaluation: objective model_based has no scorer.* give evaluation.masks"):
         open_held_out(joint, open_training(recipe))
+
+
+def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, corpus):
+    shutil.copytree(corpus, tmp_path / "copy", ignore=lambda folder, names: {"tokenizer"} & set(names))
+    recipe = recipe_on(tmp_path, tmp_path / "copy", corpus, "never")
+    recipe = replace(recipe, data=replace(recipe.data, objective=ObjectiveConfig(name="principal_sentences")))
+    with pytest.raises(FarspanError, match=r"copy has no folder `tokenizer`; copy the artefact again"):
+        open_training(recipe)
