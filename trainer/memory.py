@@ -35,7 +35,7 @@ class Memory:
         weights: in float32, and what is gathered or copied of them to compute with.
         gradients: between micro-batches.
         optimizer: its state.
-        activations: what autograd keeps of one micro-batch.
+        activations: what autograd keeps of one micro-batch; no logits, which the loss computes again.
         working: what is computed at the worst moment, and given up at once.
     """
 

@@ -1,4 +1,7 @@
-"""Print the memory of a recipe's step, measured in a process of its own and by formula, as JSON."""
+"""Print the memory of a recipe's step, measured in a process of its own and by formula, as JSON.
+
+Beside the peak, what the forward pass of a micro-batch leaves behind for the backward pass.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ def status(field: str) -> int:
     return int(next(line for line in lines if line.startswith(field)).split()[1]) << 10
 
 
-def run(recipe: Recipe, vocab_size: int) -> None:
-    """Two steps: the first makes the optimiser's state."""
+def run(recipe: Recipe, vocab_size: int) -> int:
+    """Two steps, of which the first makes the optimiser's state; what the last forward pass left behind."""
     model = build_model(recipe.model, vocab_size, seed=0)
     (stage,) = recipe.all_stages
     batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
@@ -40,12 +43,15 @@ def run(recipe: Recipe, vocab_size: int) -> None:
     precision = torch.autocast("cpu", torch.bfloat16) if recipe.run.precision == "bf16" else nullcontext()
     for _ in range(2):
         for _ in range(stage.batch_size // stage.micro_batch_size):
+            before = status("RssAnon")
             with precision:
                 loss = model(**batch.inputs).minimised
+            kept = status("RssAnon") - before
             loss.backward()
             del loss
         optimizer.step()
         optimizer.zero_grad()
+    return kept
 
 
 def main(name: str, vocab_size: int, *changes: str) -> None:
@@ -55,9 +61,16 @@ def main(name: str, vocab_size: int, *changes: str) -> None:
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
     recipe = load_recipe(name, changes)
-    run(recipe, vocab_size)
-    estimate = step_memory(recipe, vocab_size, Setting(device="cpu")).total
-    print(json.dumps({"measured": status("VmHWM") - before, "estimated": estimate}))
+    kept = run(recipe, vocab_size)
+    estimate = step_memory(recipe, vocab_size, Setting(device="cpu"))
+    print(
+        json.dumps(
+            {
+                "peak": [status("VmHWM") - before, estimate.total],
+                "activations": [kept, estimate.activations],
+            }
+        )
+    )
 
 
 if __name__ == "__main__":
