@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
 from io import StringIO
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +14,9 @@ import torch
 import torch._dynamo  # in every fork otherwise, where optimisers first need it
 from rich.console import Console
 
+from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.checkpoint_files import newest_first
 from trainer.run import train
-from trainer.state import load_tensors
 
 
 class Dying(ToySource):
@@ -51,12 +48,7 @@ def exit_code(recipe, source):
 
 
 def curve(recipe):
-    lines = (Path(recipe.run.directory) / "metrics.jsonl").read_text().splitlines()
-    return [(record["step"], record["loss"]) for record in map(json.loads, lines)]
-
-
-def weights(recipe):
-    return load_tensors(newest_first(Path(recipe.run.directory) / "checkpoints")[0] / "model")
+    return [(record["step"], record["loss"]) for record in metrics_of(recipe)]
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.slow)])
@@ -72,5 +64,5 @@ def test_kills_at_random_moments_change_nothing(tmp_path, kills):
     assert exit_code(killed, ToySource()) == 0
     assert curve(killed) == curve(straight)
     assert [step for step, _ in curve(killed)] == list(range(1, 31))
-    for name, value in weights(straight).items():
-        assert torch.equal(weights(killed)[name], value)
+    for name, value in weights_of(straight).items():
+        assert torch.equal(weights_of(killed)[name], value)

@@ -5,7 +5,6 @@ import os
 import signal
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,34 +12,24 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
+from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.__main__ import main
 from trainer.loop import Trainer
 from trainer.model.config import ModelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
-from trainer.state import load_tensors
 
 
 def run(recipe, **options):
     """Outcome, what was printed, and the metrics by step."""
     said = StringIO()
     outcome = train(recipe, **{"source": ToySource(), **options}, console=Console(file=said, width=1000))
-    return outcome, said.getvalue(), read_metrics(recipe)
-
-
-def read_metrics(recipe):
-    lines = (Path(recipe.run.directory) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return outcome, said.getvalue(), metrics_of(recipe)
 
 
 def losses(metrics):
     return [record["loss"] for record in metrics]
-
-
-def weights(recipe):
-    newest = max((Path(recipe.run.directory) / "checkpoints").glob("step-*"))
-    return load_tensors(newest / "model")
 
 
 def test_sixty_steps_are_thirty_and_thirty(tmp_path):
@@ -57,8 +46,8 @@ def test_sixty_steps_are_thirty_and_thirty(tmp_path):
     assert "going on after step 30" in said
     assert [record["step"] for record in resumed] == list(range(1, 61))
     assert losses(resumed) == pytest.approx(losses(metrics), rel=1e-6)
-    for name, value in weights(straight).items():
-        torch.testing.assert_close(weights(broken)[name], value, atol=1e-6, rtol=1e-5)
+    for name, value in weights_of(straight).items():
+        torch.testing.assert_close(weights_of(broken)[name], value, atol=1e-6, rtol=1e-5)
     assert run(broken)[0].step == 60  # nothing left to do
 
 

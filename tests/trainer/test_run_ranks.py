@@ -10,7 +10,6 @@ import sys
 import time
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,8 +18,8 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from tests.artefacts import make_corpus
 from tests.trainer.distributed_ranks import on_ranks, start_ranks
+from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.checkpoint_files import newest_first
 from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.distributed import Ranks
 from trainer.loop import Trainer
@@ -28,7 +27,6 @@ from trainer.model.positions import Learned
 from trainer.parallel import ParallelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
-from trainer.state import load_tensors
 
 DDP, FSDP = ParallelConfig(mode="ddp"), ParallelConfig(mode="fsdp")
 
@@ -76,12 +74,9 @@ def stopped_run(ranks: Ranks, recipe, at: int | None = None, source=None, held_o
 
 
 def losses(recipe) -> list[float]:
-    lines = (Path(recipe.run.directory) / "metrics.jsonl").read_text().splitlines()
-    return [value for line in lines for name, value in json.loads(line).items() if name in ("loss", "held_out_loss")]
-
-
-def weights(recipe) -> dict[str, torch.Tensor]:
-    return load_tensors(newest_first(Path(recipe.run.directory) / "checkpoints")[0] / "model")
+    return [
+        value for record in metrics_of(recipe) for name, value in record.items() if name in ("loss", "held_out_loss")
+    ]
 
 
 @pytest.mark.parametrize("steps", [16, pytest.param(100, marks=pytest.mark.slow)])
@@ -98,9 +93,9 @@ def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_wor
     assert outcome.finished
     assert f"going on after step {steps // 2}" in said
     assert losses(broken) == pytest.approx(losses(straight), rel=1e-9)
-    learnt = weights(broken)
+    learnt = weights_of(broken)
     assert {value.dtype for value in learnt.values()} == {torch.float64}
-    for name, value in weights(straight).items():
+    for name, value in weights_of(straight).items():
         torch.testing.assert_close(learnt[name], value, rtol=1e-9, atol=1e-9)
 
 
@@ -149,7 +144,7 @@ def test_a_gradient_that_is_not_finite_on_one_rank_leaves_one_update_out_everywh
     recipe = replace(toy_recipe(tmp_path, steps=5), parallel=parallel)
     outcomes = on_ranks(3, poisoned_run, recipe)
     assert [outcome.finished for outcome in outcomes] == [True] * 3
-    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    records = metrics_of(recipe)
     assert [record["loss"] is None for record in records] == [False, False, True, False, False]
     named = records[2]["skipped"]
     assert [sample["number"] for sample in named] == [12, 13]  # its micro-batch of 2

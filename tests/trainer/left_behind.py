@@ -1,0 +1,21 @@
+"""What a run has left in its directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint_files import newest_first
+from trainer.recipe import Recipe
+from trainer.state import Tensors, load_tensors
+
+
+def metrics_of(recipe: Recipe) -> list[dict[str, Any]]:
+    """The lines of its metrics."""
+    return [json.loads(line) for line in Path(recipe.run.directory, "metrics.jsonl").read_text().splitlines()]
+
+
+def weights_of(recipe: Recipe) -> Tensors:
+    """The model of its newest checkpoint."""
+    return load_tensors(newest_first(Path(recipe.run.directory, "checkpoints"))[0] / "model")
