@@ -179,6 +179,28 @@ def test_the_newest_stay_and_every_nth(tmp_path, config, left):
     assert sorted(os.listdir(tmp_path)) == sorted(["run.json", "run.lock", *steps(tmp_path)])
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which file a number stands for")
+def test_all_is_on_the_disk_before_the_folder_has_its_name(tmp_path, monkeypatch):
+    synced, fsync, rename = [], os.fsync, os.replace
+
+    def noted(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def renamed(source, target):
+        if Path(target).name == "step-00000001":
+            for path in (Path(source), *Path(source).rglob("*")):
+                known = [name for name in synced if name.startswith(str(path))]  # a file may be written as NAME.tmp
+                assert str(path) in known or (known and path.is_file()), path
+            synced.clear()
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "replace", renamed)
+    save(tmp_path, 1)
+    assert str(tmp_path) in synced  # the name itself
+
+
 @pytest.mark.parametrize("damage", [truncate, flip, os.remove])
 @pytest.mark.parametrize("name", ["model", "optimizer", MANIFEST])
 def test_a_damaged_checkpoint_is_passed_over_and_replaced(tmp_path, damage, name):

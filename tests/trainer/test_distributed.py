@@ -28,14 +28,14 @@ def test_one_process_needs_no_backend():
 
 def _agree(ranks: Ranks) -> object:
     ranks.barrier()
-    summed = ranks.sum(ranks.rank + 1, 0.1 * ranks.rank)
+    summed = ranks.sum(ranks.rank + 1, 0.1 * ranks.rank, 2**30 + 1)
     on_device = ranks.sum_on_device(torch.tensor([float(ranks.rank)])).tolist()
     return summed, on_device, ranks.gather({"rank": ranks.rank, "ids": ["é" * ranks.rank]}), ranks.first
 
 
 def test_ranks_agree_on_sums_and_values():
     found = on_ranks(3, _agree)
-    assert found[0][0] == pytest.approx((6.0, 0.3))
+    assert found[0][0] == (6, pytest.approx(0.3), 3 * 2**30 + 3)  # tokens of a step are counted to the last one
     assert [part[:3] for part in found] == [found[0][:3]] * 3
     assert found[0][1] == [3.0]
     assert found[0][2] == [{"rank": rank, "ids": ["é" * rank]} for rank in range(3)]
