@@ -222,7 +222,7 @@ class Checkpoints:
             return 0
         sweep(LocalFiles(), str(self._directory))
         for abandoned in self._directory.glob("*.tmp-*"):  # by a writer that was killed, or put aside
-            shutil.rmtree(abandoned)
+            _remove(abandoned)
         return self._claim.begin()
 
     def _seen_start(self) -> int:
@@ -317,4 +317,12 @@ def _delete(checkpoint: Path) -> None:
     """Away with it in one step, then from the disk: a kill between leaves nothing that looks like a checkpoint."""
     aside = temporary_name(str(checkpoint))
     os.replace(checkpoint, aside)
-    shutil.rmtree(aside)
+    _remove(Path(aside))
+
+
+def _remove(path: Path) -> None:
+    """A folder, or a file that somebody has put in its place."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()

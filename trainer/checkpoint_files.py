@@ -55,6 +55,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
             "the farspan that wrote it"
         )
+    if not _is_whole(manifest):
+        raise DamagedError(f"{MANIFEST}: step, identity or files are not there as they were written")
     return manifest
 
 
@@ -69,7 +71,12 @@ def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
         FarspanError: a format or version that this farspan does not know.
     """
     try:
-        for name, facts in islice(read_manifest(path)["files"].items(), part, None, parts):
+        manifest = read_manifest(path)
+        if manifest["step"] != step_of(path):
+            raise DamagedError(f"{MANIFEST} is that of step {manifest['step']}")
+        for folder in (MODEL, OPTIMIZER):
+            check_nothing_else(path, folder, manifest["files"])
+        for name, facts in islice(manifest["files"].items(), part, None, parts):
             check_file(path / name, facts)
     except DamagedError as error:
         return str(error)
@@ -94,6 +101,17 @@ def check_file(file: Path, facts: Mapping[str, Any]) -> None:
         raise DamagedError(f"{file.name} has {file.stat().st_size} bytes, not {facts['bytes']}")
     if file_facts(file)["sha256"] != facts["sha256"]:
         raise DamagedError(f"{file.name} has another sha256 than was written")
+
+
+def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> None:
+    """Whether only ``files`` of the manifest would be read in a folder of checkpoint ``path``.
+
+    Raises:
+        DamagedError: another file with tensors lies there.
+    """
+    others = sorted({f"{folder}/{file.name}" for file in (path / folder).glob("*.safetensors")} - files.keys())
+    if others:
+        raise DamagedError(f"{others[0]} is no file of it")
 
 
 def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:
@@ -129,6 +147,16 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+    files = manifest.get("files")
+    return (
+        type(manifest.get("step")) is int
+        and isinstance(manifest.get("identity"), Mapping)
+        and isinstance(files, Mapping)
+        and all(isinstance(facts, Mapping) and facts.keys() >= {"bytes", "sha256"} for facts in files.values())
+    )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

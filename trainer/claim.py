@@ -26,13 +26,18 @@ class Claim:
         start: how many processes have begun or gone on with the run, this one included; 0 before ``begin``.
 
     Raises:
-        FarspanError: another process holds it.
+        FarspanError: another process holds it, or nothing can be written there.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory, self.start = directory, 0
-        directory.mkdir(parents=True, exist_ok=True)
-        self._lock: BinaryIO = (directory / _LOCK).open("ab")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock: BinaryIO = (directory / _LOCK).open("ab")
+        except OSError as error:
+            raise FarspanError(
+                f"the run's directory cannot be written to ({error}); set run.directory to a folder that can be"
+            ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -76,4 +81,4 @@ def read_record(directory: Path) -> dict[str, Any]:
         record = json.loads((directory / _RECORD).read_bytes())
     except (OSError, ValueError):
         return {}
-    return record if isinstance(record, dict) else {}
+    return record if isinstance(record, dict) and type(record.get("start")) is int else {}

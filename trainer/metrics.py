@@ -147,7 +147,7 @@ class MetricsFile:
                 try:
                     if json.loads(line)["step"] <= step:
                         kept.append(line)
-                except ValueError:  # the last line of a run that was killed while it wrote
+                except (ValueError, TypeError, LookupError):  # the last line of a run that was killed while it wrote
                     continue
         write_bytes(LocalFiles(), str(path), b"".join(kept))
         self._file = path.open("a", encoding="utf-8")

@@ -97,7 +97,8 @@ def _train(
         found = checkpoints.restore(trainer.model, trainer.optimizer)
         if found is not None:
             trainer.step = found
-            display.say(f"going on after step {found}")
+            done = f"all {run.steps} steps of the run in {directory} are made: nothing is left to do"
+            display.say(f"going on after step {found}" if found < run.steps else done)
         if run.dry_run and trainer.step < run.steps:
             dry_run(trainer.gradients, trainer.optimizer, recipe, trainer.vocab_size, ranks)
         batches: Batches = stack.enter_context(

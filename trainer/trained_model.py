@@ -11,7 +11,15 @@ from typing import Any
 from corpora.errors import FarspanError
 from objectives.examples import Examples
 from objectives.special_tokens import BEGIN, END, SpecialTokens
-from trainer.checkpoint_files import MANIFEST, MODEL, DamagedError, check_file, newest_first, read_manifest
+from trainer.checkpoint_files import (
+    MANIFEST,
+    MODEL,
+    DamagedError,
+    check_file,
+    check_nothing_else,
+    newest_first,
+    read_manifest,
+)
 from trainer.model.config import ModelConfig
 from trainer.model.joint import GENERATOR
 from trainer.settings import parse
@@ -53,6 +61,7 @@ class TrainedModel:
             FarspanError: a file is damaged or holds something else than tensors.
         """
         try:
+            check_nothing_else(self.path, MODEL, self.weights_files)
             for name, facts in self.weights_files.items():
                 check_file(self.path / name, facts)
         except DamagedError as error:

@@ -221,6 +221,58 @@ def test_a_damaged_checkpoint_is_passed_over_and_replaced(tmp_path, damage, name
     assert steps(tmp_path) == ["step-00000002"]
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"files": None},
+        {"files": ["model"]},
+        {"files": {"model/x": 5}},
+        {"identity": 5},
+        {"step": "2"},
+        {"step": 20},
+    ],
+)
+def test_a_manifest_that_says_something_else_is_damage(tmp_path, written):
+    save(tmp_path, 1)
+    manifest = save(tmp_path, 2) / MANIFEST
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **written}))
+    step, run = load(tmp_path)
+    assert step == 1
+    assert f"is damaged ({MANIFEST}" in run.said[0]
+
+
+@pytest.mark.parametrize("part", ["model", "optimizer"])
+def test_a_file_that_nobody_vouches_for_is_not_read(tmp_path, part):
+    save(tmp_path, 1)
+    path = save(tmp_path, 2)
+    shutil.copy(shard(tmp_path / "step-00000001", part), path / part / "more.safetensors")
+    step, run = load(tmp_path)
+    assert step == 1
+    assert f"({part}/more.safetensors is no file of it)" in run.said[0]
+
+
+def test_a_file_in_the_place_of_a_checkpoint_is_replaced(tmp_path):
+    save(tmp_path, 1)
+    (tmp_path / "step-00000002").write_text("")
+    (tmp_path / "step-00000003.tmp-1").write_text("")
+    save(tmp_path, 2)
+    assert load(tmp_path)[0] == 2
+    assert steps(tmp_path) == ["step-00000001", "step-00000002"]
+
+
+@pytest.mark.parametrize("record", ["[]", "5", '{"start": "x"}', "{"])
+def test_a_record_of_starts_that_cannot_be_read_is_begun_anew(tmp_path, record):
+    save(tmp_path, 1)
+    (tmp_path / "run.json").write_text(record)
+    assert load(tmp_path)[0] == 1
+
+
+def test_a_directory_that_cannot_be_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FarspanError, match=r"cannot be written to .*file/checkpoints.*; set run.directory to a folder"):
+        load(tmp_path / "file" / "checkpoints")
+
+
 def test_damage_costs_no_good_checkpoint(tmp_path):
     """What is damaged counts for nothing in what is kept."""
     for step in (1, 5, 6):

@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from objectives.examples import IGNORED
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.collation import collate
-from trainer.metrics import Counts, Display, MetricsConfig, derive, open_metrics, perplexity
+from trainer.metrics import Counts, Display, MetricsConfig, MetricsFile, derive, open_metrics, perplexity
 from trainer.model.flops import forward_flops
 from trainer.model.patterns.window import Window
 
@@ -160,6 +160,13 @@ def test_tensorboard_that_is_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(FarspanError, match=r"farspan\[tracking\]"):
         open_metrics(MetricsConfig(tensorboard=True), tmp_path, 0)
+
+
+def test_lines_that_say_no_step_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n[1]\n5\n{"a": 1}\n{"step": "x"}\n\xff\n{"step": 2}\n{"step": 3}\n{"st')
+    MetricsFile(path, 2).close()
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
 def test_only_one_rank_writes(tmp_path):

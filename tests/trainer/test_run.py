@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 from io import StringIO
@@ -19,6 +20,7 @@ from trainer.loop import Trainer
 from trainer.model.config import ModelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run import train
+from trainer.trained_model import find_trained
 
 
 def run(recipe, **options):
@@ -48,7 +50,19 @@ def test_sixty_steps_are_thirty_and_thirty(tmp_path):
     assert losses(resumed) == pytest.approx(losses(metrics), rel=1e-6)
     for name, value in weights_of(straight).items():
         torch.testing.assert_close(weights_of(broken)[name], value, atol=1e-6, rtol=1e-5)
-    assert run(broken)[0].step == 60  # nothing left to do
+    outcome, said, _ = run(broken)
+    assert outcome.step == 60
+    assert "all 60 steps of the run in" in said
+
+
+def test_weights_that_a_checkpoint_does_not_name_are_not_read(tmp_path):
+    recipe = toy_recipe(tmp_path, steps=5)
+    run(recipe)
+    trained = find_trained(tmp_path)
+    (weights,) = (trained.path / "model").iterdir()
+    shutil.copy(weights, weights.with_name("a.safetensors"))
+    with pytest.raises(FarspanError, match=r"is damaged \(model/a.safetensors is no file of it\)"):
+        trained.weights()
 
 
 def test_a_damaged_checkpoint_costs_steps_not_the_run(tmp_path):
