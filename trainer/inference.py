@@ -14,8 +14,10 @@ BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
 
 
 def own_device(kind: str) -> torch.device:
-    """``cpu``, or of the CUDA devices the one of this process: those of a machine spread over them."""
-    return torch.device("cuda", os.getpid() % torch.cuda.device_count()) if kind == "cuda" else torch.device(kind)
+    """``cpu``, or of the CUDA devices the one of this process: its rank's under torchrun; others spread over them."""
+    if kind != "cuda":
+        return torch.device(kind)
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.getpid())) % torch.cuda.device_count())
 
 
 def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:

@@ -78,6 +78,7 @@ class Candidates:
         """The rows at ``(n,)`` int64 ``indices`` with every candidate hidden, and labels in place."""
         batch = self._corpus.take(indices)
         candidates = self._objective.candidates(batch, self._key)
+        # Collation asks for the segments; the generator takes no notice of them, as no scorer does.
         return self._objective.show(batch, candidates, self._shown, segment_ids=self._segment_ids)
 
     def chosen(self, indices: np.ndarray, losses: np.ndarray) -> Examples:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.inference import batches, pinned_threads
+from trainer.inference import batches, own_device, pinned_threads
 
 
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 200))
@@ -26,3 +26,14 @@ def test_threads_are_pinned_for_a_while():
     assert torch.get_num_threads() == before
     with pinned_threads(None):
         assert torch.get_num_threads() == before
+
+
+def test_a_rank_asks_its_own_device(monkeypatch):
+    """Also in a process that it started to load data."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    monkeypatch.setattr("os.getpid", lambda: 21)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert own_device("cuda") == torch.device("cuda", 5)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert own_device("cuda") == torch.device("cuda", 3)
+    assert own_device("cpu") == torch.device("cpu")
