@@ -107,6 +107,24 @@ def test_drawn_masks_are_the_stored_ones(folders):
     assert len({stored.fingerprint, drawn.fingerprint, another.fingerprint}) == 3
 
 
+def test_another_corpus_table_tool_option_or_objective_is_another_fingerprint(tmp_path):
+    one, other = (Corpus(make_corpus(str(tmp_path / f"{seed}"), seed=seed)) for seed in (0, 1))
+    spans, asking = (load_objective("span", options=OPTIONS) for _ in range(2))
+    object.__setattr__(asking, "tools", {"scorer": "of some other day"})  # as of an objective that asks a model
+    drawn = MaskedCorpus.drawn(one, spans, SEED)
+    longer = replace(drawn.special, ids={**drawn.special.ids, "<more>": drawn.special.vocab_size})
+    found = [
+        drawn,
+        drawn.with_special(longer),
+        MaskedCorpus.drawn(one, asking, SEED),
+        MaskedCorpus.drawn(one, load_objective("span", options={"density": 0.2}), SEED),
+        MaskedCorpus.drawn(one, load_objective("principal_sentences", "pegasus"), SEED),
+        MaskedCorpus.drawn(other, spans, SEED),
+    ]
+    assert len({source.fingerprint for source in found}) == len(found)
+    assert MaskedCorpus.drawn(Corpus(one.folder), spans, SEED).fingerprint == drawn.fingerprint
+
+
 def test_documents_are_numbered_only_where_they_are_kept_apart(folders):
     data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
     rows = np.arange(9)
