@@ -99,6 +99,11 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
         data = replace(data, corpus="", masks=None, masks_options={}, objective=None, mixture=evaluation.mixture)
     else:
         objective = None if evaluation.masks else data.objective
+        if objective and trained.generator:
+            raise FarspanError(
+                "evaluation.corpus stands without masks, and what joint training hides changes as the generator "
+                "learns; give evaluation.masks, or evaluation.mixture with an objective that has a scorer or needs none"
+            )
         data = replace(data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, mixture=())
     if source is None:
         _check_not_learning(recipe, data)

@@ -37,6 +37,7 @@ from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 from trainer.opening import Training, begin_model, open_training, run_vocabulary
 from trainer.parallel import ParallelConfig, apply_parallel, reducing
+from trainer.recipe import EvaluationConfig
 from trainer.run import train
 from trainer.scorer_models import FoundModel, find_model
 from trainer.scoring import MaskedLMScorer
@@ -376,3 +377,14 @@ def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
     assert found["generator"]["frame"] == []
     assert found["generator"]["special_tokens"] == dict(known.ids)
     assert found["generator"]["size"] == generator.model.tokens.num_embeddings
+
+
+def test_held_out_data_has_masks_that_do_not_change(corpus, tmp_path):
+    recipe = joint_recipe(tmp_path, corpus)
+    unmasked = replace(recipe, evaluation=EvaluationConfig(corpus=corpus, every=2, sequences=4))
+    with pytest.raises(FarspanError, match=r"evaluation.corpus stands without masks.*give evaluation.masks"):
+        train(unmasked)
+    spans = SourceConfig(name="spans", corpus=corpus, objective=ObjectiveConfig(name="span", preset="bart_ls"))
+    train(replace(recipe, evaluation=EvaluationConfig(mixture=(spans,), every=2, sequences=4)), until=2)
+    last = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["held_out_loss"] > 0
