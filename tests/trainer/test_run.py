@@ -16,6 +16,7 @@ from tests.artefacts import make_corpus
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.__main__ import main
+from trainer.checkpoint import Checkpoints
 from trainer.loop import Trainer
 from trainer.model.config import ModelConfig
 from trainer.recipe import EvaluationConfig
@@ -50,7 +51,7 @@ def test_sixty_steps_are_thirty_and_thirty(tmp_path):
     assert losses(resumed) == pytest.approx(losses(metrics), rel=1e-6)
     for name, value in weights_of(straight).items():
         torch.testing.assert_close(weights_of(broken)[name], value, atol=1e-6, rtol=1e-5)
-    outcome, said, _ = run(broken)
+    outcome, said, _ = run(broken, until=99)
     assert outcome.step == 60
     assert "all 60 steps of the run in" in said
 
@@ -77,24 +78,27 @@ def test_a_damaged_checkpoint_costs_steps_not_the_run(tmp_path):
     assert losses(again) == pytest.approx(losses(whole), rel=1e-6)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_a_checkpoint_after_the_update(tmp_path, monkeypatch, number):
-    made = Trainer.update
+@pytest.mark.parametrize(("number", "at"), [(signal.SIGINT, 4), (signal.SIGTERM, 10)])
+def test_a_signal_is_one_checkpoint_after_the_update_and_nothing_else(tmp_path, monkeypatch, number, at):
+    """Also where there is a checkpoint of that update anyhow; what is held out would take the time that is left."""
+    made, save, saved = Trainer.update, Checkpoints.save, []
 
     def update(self, *arguments, **named):
-        if self.step == 3:  # as it begins the fourth
+        if self.step + 1 == at:
             os.kill(os.getpid(), number)
         return made(self, *arguments, **named)
 
     monkeypatch.setattr(Trainer, "update", update)
-    recipe = toy_recipe(tmp_path)
+    monkeypatch.setattr(Checkpoints, "save", lambda self, step, *more: saved.append(step) or save(self, step, *more))
+    recipe = replace(toy_recipe(tmp_path), evaluation=EvaluationConfig(every=at))
     before = signal.getsignal(number)
-    outcome, said, metrics = run(recipe)
-    assert (outcome.step, outcome.finished, len(metrics)) == (4, False, 4)
-    assert f"stopped by {number.name} after step 4" in said
+    outcome, said, metrics = run(recipe, held_out=ToySource(9))
+    assert (outcome.step, outcome.finished, saved) == (at, False, [at])
+    assert [record["step"] for record in metrics] == list(range(1, at + 1))
+    assert f"stopped by {number.name} after step {at}" in said
     assert signal.getsignal(number) == before
-    manifest = json.loads((tmp_path / "checkpoints/step-00000004/checkpoint.json").read_text())
-    assert (manifest["step"], manifest["samples"]) == (4, 4 * 6)
+    manifest = json.loads((tmp_path / f"checkpoints/step-{at:08d}/checkpoint.json").read_text())
+    assert (manifest["step"], manifest["samples"]) == (at, 6 * at)
 
 
 def test_metrics_after_a_kill_are_whole_and_without_repetition(tmp_path):
