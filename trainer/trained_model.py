@@ -118,23 +118,23 @@ def find_trained(path: Path) -> TrainedModel:
                 f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
                 "again with this one"
             )
-        generator = vocabulary.get("generator")
-        found = _described(checkpoint, manifest, manifest["identity"]["model"], vocabulary)
-        if generator is None:
-            return found
-        trained_beside = _described(checkpoint, manifest, generator["model"], generator)
-        return replace(found, generator=replace(trained_beside, is_generator=True))
+        found = _described(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"]["model"])
+        if generator := vocabulary.get("generator"):
+            beside = _described(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
+            found = replace(found, generator=replace(beside, is_generator=True))
+        return found
     raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
 
 
 def _described(
-    checkpoint: Path, manifest: Mapping[str, Any], config: Mapping[str, Any], vocabulary: Mapping[str, Any]
+    checkpoint: Path, manifest: Mapping[str, Any], vocabulary: Mapping[str, Any], section: str, config: Any
 ) -> TrainedModel:
+    """The model of ``config``, which stands in ``section`` of the manifest, with the ids of ``vocabulary``."""
     unseen = {BEGIN, END} - set(vocabulary["frame"])
     known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
     return TrainedModel(
         checkpoint,
-        parse(ModelConfig, _given(config), str(checkpoint / MANIFEST), "identity.model"),
+        parse(ModelConfig, _given(config), str(checkpoint / MANIFEST), section),
         vocabulary["tokenizer_fingerprint"],
         SpecialTokens(known, vocabulary["size"]),
         {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
