@@ -259,11 +259,13 @@ class Display:
     def _described(self, record: Mapping[str, Any]) -> str:
         left = (self.steps - record["step"]) * sum(self._seconds) / len(self._seconds)
         mfu, waited = record.get("mfu"), record.get("data_wait_share", 0.0)
+        padding = record.get("source_padding_share", 0.0)
         parts = [
             "skipped" if record["loss"] is None else f"loss {record['loss']:.4f}",
             f"lr {record['learning_rate']:.2e}",
             f"{record['source_tokens_per_second']:,.0f} source tokens/s",
             "" if mfu is None else f"{mfu:.1%} of peak",
+            f"{padding:.0%} padding" if padding >= 0.05 else "",
             f"{waited:.0%} waiting for data" if waited >= 0.05 else "",
             f"{record['seconds']:.2f} s",
             f"{timedelta(seconds=math.ceil(left))} left" if left else "",

@@ -121,8 +121,9 @@ def test_plain_lines_come_every_few_steps_and_at_the_end():
 
 
 def test_a_line_says_what_matters_now():
-    record = {**RECORD, "mfu": 0.523, "data_wait_share": 0.27}
-    assert "  52.3% of peak  27% waiting for data  0.50 s" in show(False, 1, [record])
+    record = {**RECORD, "mfu": 0.523, "data_wait_share": 0.27, "source_padding_share": 0.121}
+    assert "  52.3% of peak  12% padding  27% waiting for data  0.50 s" in show(False, 1, [record])
+    assert "padding" not in show(False, 1, [{**record, "source_padding_share": 0.04}])
     assert "waiting" not in show(False, 1, [{**record, "data_wait_share": 0.01}])
     assert "peak" not in show(False, 1, [{**record, "mfu": None}])
 

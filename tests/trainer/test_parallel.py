@@ -25,7 +25,7 @@ from trainer.model.patterns.window import Window
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned
 from trainer.model.relative import Buckets
-from trainer.parallel import apply_activation_checkpointing, apply_compile
+from trainer.parallel import ParallelConfig, apply_activation_checkpointing, apply_compile
 from trainer.run import train
 
 BLOCK = 8
@@ -172,3 +172,8 @@ def test_compiling_needs_a_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(FarspanError, match=r"run.compile is true, but there is no no-such-compiler; install it"):
         apply_compile(make(Full()))
+
+
+def test_a_group_of_no_process_is_refused():
+    with pytest.raises(FarspanError, match=r"parallel.shard_size is 0; it must be at least 1"):
+        ParallelConfig(mode="hybrid", shard_size=0)
