@@ -11,7 +11,7 @@ from trainer.collation import collate
 from trainer.data import Batch
 from trainer.mixture import Mixture
 from trainer.order import dealt
-from trainer.stages import Stage
+from trainer.stages import Stage, number_at
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,5 @@ class Loader:
 
     def at(self, step: int) -> tuple[Stage, Mixture]:
         """The stage of ``step``, and what it is trained on."""
-        last = len(self.stages) - 1
-        number = next((n for n, stage in enumerate(self.stages) if step < stage.last_step), last)
+        number = number_at(self.stages, step)
         return self.stages[number], self.mixtures[number]

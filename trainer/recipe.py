@@ -22,7 +22,7 @@ from trainer.parallel import ParallelConfig
 from trainer.prefetch import LoadingConfig
 from trainer.schedule import ScheduleConfig
 from trainer.settings import override, parse
-from trainer.stages import Stage, StageConfig
+from trainer.stages import Stage, StageConfig, number_at
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -215,8 +215,7 @@ class Recipe:
 
     def stage_at(self, step: int) -> Stage:
         """The stage of update ``step``, counted from 0; of the last one for updates after the run."""
-        stages = self.all_stages
-        return next((stage for stage in stages if step < stage.last_step), stages[-1])
+        return self.all_stages[number_at(self.all_stages, step)]
 
     def identity(self) -> dict[str, Any]:
         """What a run must keep to be continued: all that changes its numbers, nothing that changes its speed or place.

@@ -8,6 +8,7 @@ before (Beltagy et al. 2020, arXiv:2004.05150). No weight depends on the length 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from corpora.errors import FarspanError
@@ -84,3 +85,8 @@ class Stage:
         """The numbers of the samples of update ``step`` in the order of the stage's sources."""
         first = self.first_sample + (step - self.first_step) * self.batch_size
         return range(first, first + self.batch_size)
+
+
+def number_at(stages: Sequence[Stage], step: int) -> int:
+    """Which of ``stages`` update ``step``, counted from 0, belongs to; the last one for updates after the run."""
+    return next((number for number, stage in enumerate(stages) if step < stage.last_step), len(stages) - 1)
