@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
             train(recipe)
         else:
             print(memory_table(recipe, given.estimate))
-    except FarspanError as error:
+    except (FarspanError, OSError) as error:  # of the user, or of the disk
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

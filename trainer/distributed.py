@@ -66,6 +66,11 @@ class Ranks:
                 come.
         """
         size = _number(environment, "WORLD_SIZE", "1")
+        if size < 1 or (size == 1 and _number(environment, "RANK", "0") != 0):
+            raise FarspanError(
+                f"WORLD_SIZE is {environment.get('WORLD_SIZE', 'not set')} and RANK {environment.get('RANK')}; start "
+                "with torchrun, or set both for each process"
+            )
         if size == 1:
             return cls.alone(_device(device, 0))
         missing = [name for name in _VARIABLES if name not in environment]

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import nn
 
+from corpora.errors import FarspanError
 from trainer.activations import Checkpointing, Sizes, activations
 from trainer.joint import generator_sizes
 from trainer.model.build import make_model
@@ -142,7 +143,13 @@ def memory_rows(
 
 
 def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> str:
-    """``memory_rows`` for people, in GiB of one process."""
+    """``memory_rows`` for people, in GiB of one process.
+
+    Raises:
+        FarspanError: no token rows.
+    """
+    if vocab_size < 1:
+        raise FarspanError(f"--estimate is {vocab_size}; give the rows of the token table, at least 1")
     lines = [
         f"GiB of one process, {vocab_size:,} token rows, micro-batches as in the recipe",
         f"{'processes':>9}  {'mode':6}{'checkpointing':>14}"

@@ -96,6 +96,8 @@ def test_errors_of_other_kinds_stay_what_they_are():
     ("environment", "said"),
     [
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two'"),
+        ({"WORLD_SIZE": "0", "RANK": "0"}, "WORLD_SIZE is 0 and RANK 0; start with torchrun, or set both"),
+        ({"RANK": "1"}, "WORLD_SIZE is not set and RANK 1; start with torchrun, or set both"),
         ({"WORLD_SIZE": "2"}, "RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT are not set; start with torchrun"),
         (
             {"WORLD_SIZE": "2", "RANK": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"},

@@ -205,6 +205,12 @@ def test_a_step_of_bart_ls_base_is_as_large_as_said(mode):
     assert estimate == pytest.approx(peak, rel=0.2)
 
 
+@pytest.mark.parametrize("rows", [0, -5])
+def test_no_token_rows_are_no_estimate(rows, capsys):
+    assert main(["tiny", "--estimate", str(rows)]) == 2
+    assert f"--estimate is {rows}; give the rows" in capsys.readouterr().err
+
+
 def test_a_table_of_a_recipe_on_the_command_line(capsys):
     assert main(["tiny", "--estimate", "8000"]) == 0
     title, head, *rows = capsys.readouterr().out.splitlines()
