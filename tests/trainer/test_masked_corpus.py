@@ -119,7 +119,7 @@ def test_another_corpus_table_tool_option_or_objective_is_another_fingerprint(tm
         MaskedCorpus.drawn(one, asking, SEED),
         MaskedCorpus.drawn(one, load_objective("span", options={"density": 0.2}), SEED),
         MaskedCorpus.drawn(one, load_objective("principal_sentences", "pegasus"), SEED),
-        MaskedCorpus.drawn(other, spans, SEED),
+        MaskedCorpus.drawn(other, spans, SEED).with_special(drawn.special),
     ]
     assert len({source.fingerprint for source in found}) == len(found)
     assert MaskedCorpus.drawn(Corpus(one.folder), spans, SEED).fingerprint == drawn.fingerprint
