@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Replicate
 
 
 class Adafactor(torch.optim.Optimizer):
@@ -79,15 +78,8 @@ def _product(rows: Tensor, columns: Tensor, eps: float) -> Tensor:
 
 def _mean(values: Tensor, dim: int) -> Tensor:
     # By the sum, because a mean of means is wrong where shards are uneven.
-    return _complete(values.sum(dim, keepdim=True)) / values.shape[dim]
+    return values.sum(dim, keepdim=True) / values.shape[dim]
 
 
 def _root_mean_square(values: Tensor) -> Tensor:
-    return (_complete(values.square().sum()) / values.numel()).sqrt()
-
-
-def _complete(sums: Tensor) -> Tensor:
-    """Sums over shards become sums over all; products and roots of the former would mean nothing."""
-    if not isinstance(sums, DTensor):
-        return sums
-    return sums.redistribute(placements=[Replicate() if place.is_partial() else place for place in sums.placements])
+    return (values.square().sum() / values.numel()).sqrt()
