@@ -14,12 +14,12 @@ def add_train(commands: Any) -> None:
         "Train a model from a corpus and a mask set; an interrupted run resumes.",
         _run_train,
         """\
-A run lies in the folder run.directory: metrics.jsonl, and checkpoints. The same command begins it, goes on after Ctrl-C,
-SIGTERM or a crash, and does nothing when all steps are made. What would change its numbers cannot be changed on the way;
-where it lies, its micro-batches, its checkpoints, metrics and evaluation can.
+A run lies in the folder run.directory: metrics.jsonl, and checkpoints. The same command begins it, goes on after
+Ctrl-C, SIGTERM or a crash, and does nothing when all steps are made. What would change its numbers cannot be changed on
+the way; where it lies, its micro-batches, checkpoints, metrics and evaluation can.
 
-A recipe of your own may begin with `extends = "bart_ls_base"` and say only what differs. docs/training.md tells what the
-sections are for; a wrong key is answered with the keys that there are.
+A recipe of your own may begin with `extends = "bart_ls_base"` and say only what differs. docs/training.md tells what
+the sections are for; a wrong key is answered with the keys that there are.
 
 examples:
   farspan train tiny --set data.corpus=corpus --set data.masks=masks --set run.directory=run
