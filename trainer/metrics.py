@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -150,11 +152,23 @@ class MetricsFile:
                 except (ValueError, TypeError, LookupError):  # the last line of a run that was killed while it wrote
                     continue
         write_bytes(LocalFiles(), str(path), b"".join(kept))
-        self._file = path.open("a", encoding="utf-8")
+        self._path, self._file = path, path.open("ab", buffering=0)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+        """Add a line.
+
+        Raises:
+            FarspanError: the disk is full or gone.
+        """
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise FarspanError(
+                f"{self._path} cannot be written to ({error}); make room, then give the same command to go on from the "
+                "last checkpoint"
+            ) from error
 
     def close(self) -> None:
         self._file.close()

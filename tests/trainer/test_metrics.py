@@ -170,6 +170,14 @@ def test_lines_that_say_no_step_are_dropped(tmp_path):
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
 
 
+def test_a_full_disk_names_the_file(tmp_path):
+    full = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    full._file = open("/dev/full", "wb", buffering=0)
+    with pytest.raises(FarspanError, match=r"metrics.jsonl cannot be written to \(.*No space left.*make room"):
+        full.write({"step": 1})
+    full.close()
+
+
 def test_only_one_rank_writes(tmp_path):
     places = open_metrics(MetricsConfig(), tmp_path / "run", 0, rank=1)
     places.write(RECORD)
