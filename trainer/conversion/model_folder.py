@@ -130,6 +130,8 @@ def _manifest(path: Path) -> dict[str, Any]:
         raise FarspanError(
             f"{path} is no model folder of farspan ({MANIFEST}: {error}); `farspan convert` makes one"
         ) from None
+    if found[0] != FORMAT:
+        raise FarspanError(f"{path} is {found[0]!r} where {FORMAT!r} is needed; `farspan convert` makes one")
     if found != (FORMAT, VERSION):
         raise FarspanError(
             f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
