@@ -15,10 +15,9 @@ from objectives.special_tokens import SpecialTokens
 from trainer.conversion.convert import initial_model
 from trainer.conversion.model_folder import weights_sha256
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.data import DataConfig, Source
+from trainer.data import Source
 from trainer.distributed import Ranks
 from trainer.evaluation import HeldOut
-from trainer.generator import OBJECTIVE
 from trainer.joint import Candidates, Generator, open_joint
 from trainer.masked_corpus import check_sample, check_start, open_source, open_stages
 from trainer.mixture import Mixture
@@ -106,7 +105,6 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
             )
         data = replace(data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, mixture=())
     if source is None:
-        _check_not_learning(recipe, data)
         opened = open_source(data, recipe.run.seed, verify=recipe.loading.verify == "lazily", section="evaluation")
     else:
         opened = Mixture.of(source)
@@ -191,17 +189,6 @@ def run_vocabulary(trained: Training) -> dict[str, Any]:
         **vocabulary_of(mixture.tokenizer_fingerprint, mixture.special, chosen),
         "generator": {"model": asdict(generator.model.config), **own},
     }
-
-
-def _check_not_learning(recipe: Recipe, data: DataConfig) -> None:
-    """Whether held-out data waits for the choice of a generator that is still learning."""
-    joint = recipe.generator is not None and recipe.generator.mode == "joint"
-    drawn = [source.objective for source in data.sources if source.masks is None]
-    if joint and any(one and one.name == OBJECTIVE and not one.scorer for one in drawn):
-        raise FarspanError(
-            f"evaluation: objective {OBJECTIVE} has no scorer, and a generator in training would choose differently "
-            "each time; give evaluation.masks, or an evaluation.mixture whose objective has a scorer"
-        )
 
 
 def _check_kind(model: ModelConfig, mixture: Mixture, section: str) -> None:

@@ -19,7 +19,6 @@ from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.distributed import Ranks
-from trainer.generator import GeneratorConfig
 from trainer.mixture import Mixture, Part
 from trainer.model.positions import Learned
 from trainer.opening import Training, check_shards, open_held_out, open_training
@@ -169,17 +168,6 @@ def test_held_out_masks_that_need_more_sentinels_than_the_model_has_are_found_be
     trained = Training([spans.with_special(SpecialTokens(without, spans.special.vocab_size))])
     with pytest.raises(FarspanError, match=r"^evaluation: sequence \w+ needs \d+ sentinels"):
         open_held_out(recipe, trained)
-
-
-def test_a_generator_that_learns_chooses_no_held_out_masks(tmp_path, corpus):
-    recipe = recipe_on(tmp_path, corpus, corpus, "never")
-    joint = replace(
-        recipe,
-        data=replace(recipe.data, objective=ObjectiveConfig(name="model_based")),
-        generator=GeneratorConfig(mode="joint", initial="run"),
-    )
-    with pytest.raises(FarspanError, match=r"evaluation: objective model_based has no scorer.* give evaluation.masks"):
-        open_held_out(joint, open_training(recipe))
 
 
 def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, corpus):
