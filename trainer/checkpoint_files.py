@@ -33,6 +33,13 @@ def newest_first(directory: Path) -> list[Path]:
     )  # fmt: skip
 
 
+def checkpoints_in(path: Path) -> list[Path]:
+    """Of a run's directory or a folder of checkpoints, the newest first; of a checkpoint, itself; else none."""
+    if (path / MANIFEST).is_file():
+        return [path]
+    return newest_first(path / "checkpoints") or newest_first(path)
+
+
 def step_of(path: Path) -> int:
     """The step that a checkpoint's folder is named after."""
     return int(path.name[5:])

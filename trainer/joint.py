@@ -140,7 +140,10 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
         drawn = build_model(config.model, special.vocab_size, int.from_bytes(key[:4], "little"))
         assert isinstance(drawn, MaskedLM)
         return Generator(drawn, special, config.model.encoder.positions.limit, None)
-    found = find_model(config.initial)
+    try:
+        found = find_model(config.initial)
+    except FarspanError as error:
+        raise FarspanError(f"generator.initial: {error}") from error
     if found.tokenizer_fingerprint != entry["fingerprint"]:
         raise FarspanError(
             f"generator.initial {config.initial} has the tokenizer with fingerprint {found.tokenizer_fingerprint}, "

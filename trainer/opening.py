@@ -117,9 +117,8 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
     known = opened.with_special(trained.special)
     if known.special != opened.special:  # the model may know fewer sentinels
         check_sample(known, data, "evaluation")
-    return [
-        HeldOut(part.name, part.source, data, evaluation.sequences, recipe.run.micro_batch_size) for part in known.parts
-    ]
+    rows = min(recipe.run.micro_batch_size, recipe.run.batch_size)  # no more than the dry run tries
+    return [HeldOut(part.name, part.source, data, evaluation.sequences, rows) for part in known.parts]
 
 
 def check_shards(sources: Sequence[Source], ranks: Ranks) -> None:

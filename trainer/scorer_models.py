@@ -16,12 +16,13 @@ from torch import nn
 from corpora.errors import FarspanError
 from corpora.tokenizers import load_tokenizer
 from objectives.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from trainer.checkpoint_files import checkpoints_in
 from trainer.conversion.model_folder import is_model_folder
 from trainer.encoder_files import find_encoder
 from trainer.model.masked_lm import MaskedLM
 from trainer.pretrained import load_framing
 from trainer.pretrained_masked_lm import described_positions, load_masked_lm
-from trainer.trained_model import TrainedModel, checkpoints_in, find_trained
+from trainer.trained_model import TrainedModel, find_trained
 
 _UNLIMITED = 2**31 - 1
 

@@ -17,7 +17,7 @@ from trainer.checkpoint_files import (
     DamagedError,
     check_file,
     check_nothing_else,
-    newest_first,
+    checkpoints_in,
     read_manifest,
 )
 from trainer.model.config import ModelConfig
@@ -90,13 +90,6 @@ def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Exa
         "frame": [name for name, edge in edges.items() if special.ids.get(name) in edge],
         "size": special.vocab_size,
     }
-
-
-def checkpoints_in(path: Path) -> list[Path]:
-    """Of a run's directory or a folder of checkpoints, the newest first; of a checkpoint, itself; else none."""
-    if (path / MANIFEST).is_file():
-        return [path]
-    return newest_first(path / "checkpoints") or newest_first(path)
 
 
 def find_trained(path: Path) -> TrainedModel:

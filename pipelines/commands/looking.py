@@ -36,8 +36,8 @@ def add_looking(commands: Any) -> None:
     parser.add_argument("--vectors", metavar="DIR", help="made by `farspan embed`: similarity inside sequences")
     parser.add_argument("--json", action="store_true", help="numbers for a program")
 
-    parser = command(commands, "verify", "Check checksums, structure and meaning of artefacts.", _run_verify)
-    parser.add_argument("artefact", nargs="+", help="folders")
+    parser = command(commands, "verify", "Check checksums, structure and meaning of artefacts and runs.", _run_verify)
+    parser.add_argument("artefact", nargs="+", help="folders of any artefacts, or of training runs")
     parser.add_argument("--corpus", help="where a mask set's corpus lies now (default: where its manifest says)")
 
     parser = command(commands, "finalize", "Write the manifest of a job whose driver went away.", _run_finalize)
@@ -84,7 +84,10 @@ def _run_verify(options: Any) -> None:
         if not problems:
             print(f"{folder}: sound")
     if damaged:
-        raise FarspanError(f"{damaged} of {len(options.artefact)} artefacts are damaged; copy or make them again")
+        raise FarspanError(
+            f"{damaged} of {len(options.artefact)} folders are damaged; copy or make artefacts again; a run goes on "
+            "from its newest whole checkpoint"
+        )
 
 
 def _run_finalize(options: Any) -> None:

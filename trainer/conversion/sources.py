@@ -6,11 +6,11 @@ from pathlib import Path
 
 from corpora.errors import FarspanError
 from objectives.special_tokens import END, SpecialTokens
-from trainer.checkpoint_files import read_manifest
+from trainer.checkpoint_files import checkpoints_in, read_manifest
 from trainer.conversion.hugging_face import is_hugging_face_folder, read_hugging_face
 from trainer.conversion.model_folder import Model, is_model_folder, read_model_folder
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.trained_model import checkpoints_in, find_trained
+from trainer.trained_model import find_trained
 
 
 def read_model(path: Path) -> Model:
