@@ -12,7 +12,7 @@ from trainer.run import train
 
 
 def test_a_run_and_its_checkpoints(tmp_path):
-    recipe = toy_recipe(tmp_path / "run", steps=4, checkpoint_every=2)
+    recipe = toy_recipe(tmp_path / "run", steps=8, checkpoint_every=4)
     train(recipe, source=ToySource())
     first, last = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))
     assert [verify_artefact(str(folder)) for folder in (tmp_path / "run", first, last)] == [[], [], []]
