@@ -22,9 +22,9 @@ from report import arguments, machine, publish
 
 from objectives.base import load_objective
 from trainer.loader import Loader
-from trainer.masked_corpus import open_stages
 from trainer.prefetch import LoadingConfig, prefetched
 from trainer.recipe import Recipe, load_recipe
+from trainer.sources import open_stages
 
 GPUS, SECONDS_A_SEQUENCE = 8, 0.034
 HEADINGS = (

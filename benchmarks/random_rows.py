@@ -41,7 +41,7 @@ from objectives.mask_set import MaskSet
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, PAD
 from trainer.collation import collate
 from trainer.data import DataConfig
-from trainer.masked_corpus import open_source
+from trainer.sources import open_source
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = {"mds": "MosaicML Streaming", "litdata": "litData", "datasets": "Hugging Face datasets"}

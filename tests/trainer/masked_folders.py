@@ -1,0 +1,70 @@
+"""A corpus and span masks of it, made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from corpora.corpus import Corpus
+from corpora.files import LocalFiles
+from corpora.manifest import Manifest, manifest_sha256, write_manifest
+from corpora.sequences import corpus_schema
+from corpora.shards import shard_name, write_shard
+from objectives.base import CorpusFacts, load_objective, mask_key
+from objectives.masks import MASK_SCHEMA
+from tests.factories import OWNED, VOCAB, make_sequences
+from tests.trainer.toy import toy_recipe
+from trainer.data import DataConfig, ObjectiveConfig
+from trainer.stages import Stage
+
+FILES = LocalFiles()
+OPTIONS = {"density": 0.15}
+SEED = 3
+SPAN = ObjectiveConfig(name="span", options=OPTIONS)
+
+
+def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
+    shards = []
+    for number, batch in enumerate(batches):
+        path = folder / "shards" / shard_name(number, len(batches))
+        with write_shard(FILES, str(path), schema, manifest.rows_per_batch) as (writer, info):
+            writer.write(batch)
+        shards += info
+    write_manifest(FILES, str(folder), replace(manifest, shards=tuple(shards)))
+
+
+def make_folders(tmp_path: Path) -> tuple[str, str]:
+    """A corpus of two shards with 5 and 4 rows, and span masks of it."""
+    blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n], 3, seed=n) for n in range(2)]
+    facts = {"max_tokens": 80, "max_documents": 3}
+    config = {"sequence_length": 96, "room_per_sequence": 2, "room_per_document": 1}
+    corpus, masks = tmp_path / "corpus", tmp_path / "masks"
+    manifest = Manifest(
+        "farspan.corpus", config, 0, 2,
+        {"fingerprint": "f", "vocab_size": VOCAB, "owned_tokens": OWNED}, totals=facts,
+    )  # fmt: skip
+    schema = corpus_schema(VOCAB)
+    write_artefact(corpus, manifest, schema, [block.to_arrow(schema) for block in blocks])
+    objective = load_objective("span", options=OPTIONS)
+    special = objective.validate(CorpusFacts.of(Corpus(str(corpus)).manifest))
+    drawn = [objective.mask(block, mask_key(SEED, objective)) for block in blocks]
+    mask_manifest = replace(
+        manifest,
+        format="farspan.masks",
+        config={"objective": "span", "options": dict(objective.options)},
+        seed=SEED,
+        special_tokens=special.ids,
+        parent={"path": "../corpus", "manifest_sha256": manifest_sha256(FILES, str(corpus))},
+        totals={
+            "max_source_length": int(max(part.source_lengths.max() for part in drawn)),
+            "max_target_length": int(max(part.target_lengths.max() for part in drawn)),
+        },
+    )
+    write_artefact(masks, mask_manifest, MASK_SCHEMA, [part.to_arrow() for part in drawn])
+    return str(corpus), str(masks)
+
+
+def stages_of(*datas: DataConfig) -> list[Stage]:
+    recipe = toy_recipe("unused", steps=10 * len(datas), batch_size=4)
+    (stage,) = recipe.all_stages
+    return [replace(stage, data=data, last_step=10 * (number + 1)) for number, data in enumerate(datas)]
