@@ -1,11 +1,9 @@
-"""Checkpoints of one process: equal when loaded, whole or not there, and never another run's."""
+"""Checkpoints of one process: equal when loaded, whole or not there, written by one at a time."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import pickle
 import shutil
 import threading
 from pathlib import Path
@@ -17,73 +15,8 @@ from torch.optim import Adafactor, Adam, AdamW
 
 import trainer.checkpoint
 from corpora.errors import FarspanError
-from trainer.checkpoint import CheckpointConfig, Checkpoints
-from trainer.checkpoint_files import MANIFEST, file_facts, find_fault
-from trainer.distributed import Ranks
-from trainer.state import load_tensors, stored_tensors
-
-IDENTITY = {"run": {"seed": 1}, "betas": (0.9, 0.98)}
-
-
-class Run:
-    """A model that learns, its optimiser, and the checkpoints of ``directory``."""
-
-    def __init__(self, directory, kind=AdamW, identity=IDENTITY, **config):
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(5, 4), nn.LayerNorm(4), nn.Linear(4, 2))
-        self.optimizer = kind(self.model.parameters(), lr=0.1)
-        self.said = []
-        config = CheckpointConfig(**{"asynchronous": False, **config})
-        self.checkpoints = Checkpoints(directory, config, Ranks.alone(), identity, {"size": 5}, self.said.append)
-
-    def restore(self):
-        return self.checkpoints.restore(self.model, self.optimizer)
-
-    def update(self, number):
-        torch.manual_seed(number)
-        self.model(torch.randn(3, 5)).square().sum().backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-
-    def save(self, step):
-        return self.checkpoints.save(step, 10 * step, self.model, self.optimizer)
-
-    def states(self):
-        return [*self.model.state_dict().values(), *(v for of in self.optimizer.state.values() for v in of.values())]
-
-
-def save(directory, step, **config):
-    """A start of the run that makes one update and the checkpoint of ``step``."""
-    run = Run(directory, **config)
-    with run.checkpoints:
-        run.restore()
-        run.update(step)
-        return run.save(step)
-
-
-def load(directory, **options):
-    run = Run(directory, **options)
-    with run.checkpoints:
-        return run.restore(), run
-
-
-def steps(directory):
-    return sorted(path.name for path in directory.glob("step-*"))
-
-
-def shard(path, part):
-    (file,) = (path / part).iterdir()
-    return file
-
-
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-7])
-
-
-def flip(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+from tests.trainer.small_run import Run, load, save, steps
+from trainer.state import load_tensors
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -103,17 +36,6 @@ def test_what_goes_on_is_what_was_saved(tmp_path, kind, asynchronous):
         run.update(3)
     for found, expected in zip(resumed.states(), straight.states(), strict=True):
         assert torch.equal(found, expected)
-
-
-def test_the_manifest_says_what_the_folder_holds(tmp_path):
-    path = save(tmp_path, 7)
-    manifest = json.loads((path / MANIFEST).read_text())
-    assert (manifest["step"], manifest["samples"], manifest["vocabulary"]) == (7, 70, {"size": 5})
-    assert manifest["files"] == {
-        str(file.relative_to(path)): file_facts(file) for part in ("model", "optimizer") for file in [shard(path, part)]
-    }
-    assert stored_tensors(path / "model").keys() == Run(tmp_path).model.state_dict().keys()
-    assert {name.rsplit(".", 1)[1] for name in stored_tensors(path / "optimizer")} == {"step", "exp_avg", "exp_avg_sq"}
 
 
 def test_an_optimiser_that_made_no_step_stays_new(tmp_path):
@@ -201,65 +123,6 @@ def test_all_is_on_the_disk_before_the_folder_has_its_name(tmp_path, monkeypatch
     assert str(tmp_path) in synced  # the name itself
 
 
-@pytest.mark.parametrize("damage", [truncate, flip, os.remove])
-@pytest.mark.parametrize("name", ["model", "optimizer", MANIFEST])
-def test_a_damaged_checkpoint_is_passed_over_and_replaced(tmp_path, damage, name):
-    save(tmp_path, 1)
-    newest = save(tmp_path, 2)
-    file = newest / name if name == MANIFEST else shard(newest, name)
-    if name == MANIFEST and damage is flip:
-        file.write_text("[]")
-    else:
-        damage(file)
-    step, run = load(tmp_path)
-    assert step == 1
-    assert len(run.said) == 1
-    assert str(newest) in run.said[0]
-    assert file.name in run.said[0]
-    save(tmp_path, 2, keep=1)
-    assert load(tmp_path)[0] == 2
-    assert steps(tmp_path) == ["step-00000002"]
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        {"files": None},
-        {"files": ["model"]},
-        {"files": {"model/x": 5}},
-        {"identity": 5},
-        {"step": "2"},
-        {"step": 20},
-    ],
-)
-def test_a_manifest_that_says_something_else_is_damage(tmp_path, written):
-    save(tmp_path, 1)
-    manifest = save(tmp_path, 2) / MANIFEST
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **written}))
-    step, run = load(tmp_path)
-    assert step == 1
-    assert f"is damaged ({MANIFEST}" in run.said[0]
-
-
-@pytest.mark.parametrize("part", ["model", "optimizer"])
-def test_a_file_that_nobody_vouches_for_is_not_read(tmp_path, part):
-    save(tmp_path, 1)
-    path = save(tmp_path, 2)
-    shutil.copy(shard(tmp_path / "step-00000001", part), path / part / "more.safetensors")
-    step, run = load(tmp_path)
-    assert step == 1
-    assert f"({part}/more.safetensors is no file of it)" in run.said[0]
-
-
-def test_a_file_in_the_place_of_a_checkpoint_is_replaced(tmp_path):
-    save(tmp_path, 1)
-    (tmp_path / "step-00000002").write_text("")
-    (tmp_path / "step-00000003.tmp-1").write_text("")
-    save(tmp_path, 2)
-    assert load(tmp_path)[0] == 2
-    assert steps(tmp_path) == ["step-00000001", "step-00000002"]
-
-
 @pytest.mark.parametrize("record", ["[]", "5", '{"start": "x"}', "{"])
 def test_a_record_of_starts_that_cannot_be_read_is_begun_anew(tmp_path, record):
     save(tmp_path, 1)
@@ -271,23 +134,6 @@ def test_a_directory_that_cannot_be_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FarspanError, match=r"cannot be written to .*file/checkpoints.*; set run.directory to a folder"):
         load(tmp_path / "file" / "checkpoints")
-
-
-def test_damage_costs_no_good_checkpoint(tmp_path):
-    """What is damaged counts for nothing in what is kept."""
-    for step in (1, 5, 6):
-        save(tmp_path, step)
-    for step in (5, 6):
-        truncate(shard(tmp_path / f"step-0000000{step}", "model"))
-    save(tmp_path, 2, keep=2)
-    assert steps(tmp_path) == [f"step-0000000{step}" for step in (1, 2, 5, 6)]
-    assert load(tmp_path)[0] == 2
-
-
-def test_nothing_but_damage_is_no_fresh_start(tmp_path):
-    truncate(shard(save(tmp_path, 1), "model"))
-    with pytest.raises(FarspanError, match="all 1 checkpoints"):
-        load(tmp_path)
 
 
 @pytest.mark.parametrize("moment", ["files", "manifest", "rename", "retention"])
@@ -318,22 +164,6 @@ def test_killed_while_writing(tmp_path, monkeypatch, moment):
     assert load(tmp_path)[0] == (2 if moment == "retention" else 1)
     save(tmp_path, 3, keep=1)
     assert sorted(os.listdir(tmp_path)) == ["run.json", "run.lock", "step-00000003"]
-
-
-def test_another_run_is_refused_showing_both(tmp_path):
-    save(tmp_path, 1)
-    with pytest.raises(FarspanError, match=r"run.seed: checkpoint 1, now 2"):
-        load(tmp_path, identity={**IDENTITY, "run": {"seed": 2}})
-    assert load(tmp_path)[0] == 1
-
-
-def test_another_version_is_refused_by_name(tmp_path):
-    path = save(tmp_path, 1) / MANIFEST
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 1}))
-    with pytest.raises(
-        FarspanError, match=r"'farspan.checkpoint' version 1; this farspan reads 'farspan.checkpoint' v"
-    ):
-        load(tmp_path)
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
@@ -396,21 +226,6 @@ def test_a_full_disk_is_an_error_of_the_run(tmp_path, monkeypatch, asynchronous)
         run.checkpoints.finish()
     run.checkpoints.finish()
     assert load(tmp_path)[0] == 1
-
-
-def test_no_code_is_loaded(tmp_path):
-    """A file with the right hash that holds a pickled object is refused, not opened."""
-    path = save(tmp_path, 1)
-    file = shard(path, "model")
-    file.write_bytes(pickle.dumps(find_fault))
-    manifest = json.loads((path / MANIFEST).read_text())
-    manifest["files"][str(file.relative_to(path))] = file_facts(file)
-    (path / MANIFEST).write_text(json.dumps(manifest))
-    assert find_fault(path) is None
-    with pytest.raises(FarspanError, match="holds no tensors that farspan wrote"):
-        load(tmp_path)
-    with pytest.raises(FarspanError, match="holds no tensors that farspan wrote"):
-        load_tensors(path / "model")
 
 
 def test_a_model_that_is_built_otherwise_is_refused(tmp_path):
