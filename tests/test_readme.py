@@ -10,7 +10,7 @@ from pipelines.commands import build_parser
 from trainer.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("docs/corpora.md", "docs/models.md", "docs/objectives.md")
+GUIDES = ("docs/corpora.md", "docs/models.md", "docs/objectives.md", "docs/training.md")
 
 
 def lines(page: str) -> list[str]:
