@@ -118,7 +118,7 @@ def our_run(model: Seq2Seq, batches: list[Batch], length: int, target: int) -> R
     recipe = Recipe(
         model=our_config(LED, their_config(LED, length, target)),
         data=DataConfig(source_length=length, target_length=target),
-        run=RunConfig(directory="", steps=1_000_000, batch_size=1, device="cpu"),
+        run=RunConfig(directory="unused", steps=1_000_000, batch_size=1, device="cpu"),
         optimizer=OPTIMIZER,
         schedule=ScheduleConfig(shape="constant", warmup_steps=0),
     )
