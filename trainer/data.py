@@ -25,10 +25,7 @@ class Source(Protocol):
         tokenizer_fingerprint, tokenizer_size: of the tokenizer whose ids the examples hold, and one more than its
             largest id.
 
-    It may offer more, and is then asked for it:
-
-    - ``origin(index) -> str``: where a sequence lies, for readers.
-    - ``check_shards(share, shares)``: compare its files, or one of several shares of them, with their checksums.
+    It may offer ``origin(index) -> str``, where a sequence lies, for readers.
     """
 
     fingerprint: str

@@ -103,10 +103,6 @@ class Candidates:
         """The shard and the row in it of sequence ``index``."""
         return self._rows.origin(index)
 
-    def check_shards(self, share: int = 0, shares: int = 1) -> None:
-        """As of ``MaskedCorpus``."""
-        self._rows.check_shards(share, shares)
-
 
 @dataclass(frozen=True)
 class Generator:

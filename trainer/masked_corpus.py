@@ -108,16 +108,6 @@ class MaskedCorpus:
         shard = int(np.searchsorted(self._corpus.starts, index, side="right")) - 1
         return f"{self._corpus.path(shard)} row {index - self._corpus.starts[shard]}"
 
-    def check_shards(self, share: int = 0, shares: int = 1) -> None:
-        """Compare every shard with its checksum, or one of several shares of them.
-
-        Raises:
-            FarspanError: a damaged one.
-        """
-        for rows in (self._corpus, *([] if isinstance(self._masks, bytes) else [self._masks])):
-            for shard in range(share, len(rows.manifest.shards), shares):
-                rows.check_shard(shard)
-
 
 def _checksums(rows: ShardedRows) -> list[str]:
     return [shard.sha256 for shard in rows.manifest.shards]

@@ -106,16 +106,6 @@ class Mixture:
             found.append(f"{self.parts[number].name}: {place}")
         return found
 
-    def check_shards(self, share: int = 0, shares: int = 1) -> None:
-        """Compare every shard with its checksum, or one of several shares of them.
-
-        Raises:
-            FarspanError: a damaged one.
-        """
-        for part in self.parts:
-            if hasattr(part.source, "check_shards"):
-                part.source.check_shards(share, shares)
-
     def _split(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(n,)`` numbers of parts, and ``(n,)`` rows in them."""
         indices = np.asarray(indices, np.int64)

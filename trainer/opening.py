@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import track
 
 from corpora.errors import FarspanError
+from corpora.shards import ShardedRows
 from objectives.special_tokens import SpecialTokens
 from trainer.conversion.convert import initial_model
 from trainer.conversion.model_folder import weights_sha256
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.data import Source
+from trainer.data import Source, SourceConfig
 from trainer.distributed import Ranks
 from trainer.evaluation import HeldOut
 from trainer.joint import Candidates, Generator, open_joint
@@ -121,21 +125,42 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
     return [HeldOut(part.name, part.source, data, evaluation.sequences, rows) for part in known.parts]
 
 
-def check_shards(sources: Sequence[Source], ranks: Ranks) -> None:
-    """Compare every shard with its checksum, each rank its share of them.
+def check_shards(recipe: Recipe, ranks: Ranks, console: Console) -> None:
+    """Compare every shard that the recipe names with its checksum, each rank its share of them, before one is read.
+
+    What is not there at all, or not as long as it should be, is left to those who open it.
+
+    Args:
+        console: for a progress bar, if it is a terminal.
 
     Raises:
-        FarspanError: one that is damaged; all ranks raise it.
+        FarspanError: a shard that is damaged; all ranks raise it.
     """
-    fault = None
+    sources = [source for stage in recipe.all_stages for source in stage.data.sources]
+    if held_out := recipe.evaluation:
+        sources += [*held_out.mixture, SourceConfig(name="held out", corpus=held_out.corpus, masks=held_out.masks)]
+    named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
+    named += [(source.masks, "farspan.masks") for source in sources if source.masks]
+    shards = [(rows, shard) for rows in _there(named) for shard in range(len(rows.manifest.shards))]
+    share, fault = shards[ranks.rank :: ranks.size], None
     try:
-        for source in {id(source): source for source in sources}.values():  # stages share them
-            if hasattr(source, "check_shards"):
-                source.check_shards(ranks.rank, ranks.size)
+        for rows, shard in track(share, "checksums", console=console, transient=True, disable=not console.is_terminal):
+            rows.check_shard(shard)
     except FarspanError as error:
         fault = str(error)
     if found := next(filter(None, ranks.gather(fault)), None):
         raise FarspanError(found)
+
+
+def _there(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
+    """Of folders and formats, each once, those whose files are there."""
+    found = []
+    for folder, kind in dict.fromkeys(named):
+        with suppress(FarspanError):
+            rows = ShardedRows(folder, kind)
+            rows.check_files()
+            found.append(rows)
+    return found
 
 
 def begin_model(recipe: Recipe, trained: Training) -> Seq2Seq | MaskedLM:

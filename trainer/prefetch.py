@@ -28,8 +28,8 @@ class LoadingConfig:
     Attributes:
         ahead: steps whose batches are made before they are asked for, in threads; 0 makes them when asked.
         processes: that make batches instead of threads, where an objective drawn on the fly is slower than the model.
-        verify: compare shards with their checksums all at the ``start``, ``lazily`` when one is first read, or
-            ``never``.
+        verify: compare shards with their checksums: all at the ``start``, each process its share of them, before one
+            is read; ``lazily`` when one is first read, where reading them all would take too long; or ``never``.
 
     Raises:
         FarspanError: counts below 0.
@@ -37,7 +37,7 @@ class LoadingConfig:
 
     ahead: int = 2
     processes: int = 0
-    verify: Literal["start", "lazily", "never"] = "lazily"
+    verify: Literal["start", "lazily", "never"] = "start"
 
     def __post_init__(self) -> None:
         for name in ("ahead", "processes"):

@@ -80,17 +80,17 @@ def _train(
     stop: Interruption,
 ) -> Outcome:
     run, directory = recipe.run, Path(recipe.run.directory)
+    display = Display(run.steps, recipe.metrics.log_every, console if ranks.first else Console(quiet=True))
+    if source is None and recipe.loading.verify == "start":
+        check_shards(recipe, ranks, display.console)
     trained = open_training(recipe, source)
     measured = open_held_out(recipe, trained, held_out)
-    if recipe.loading.verify == "start":
-        check_shards([*trained.mixtures, *(one.source for one in measured)], ranks)
     loader = Loader(recipe.all_stages, trained.mixtures, run.seed, ranks.rank, ranks.size)
     reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
     identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
     peak = peak_tflops(recipe.metrics.peak_tflops, ranks.device, run.precision)
     trainer = Trainer(begin_model(recipe, trained), recipe, ranks, peak)
     with ExitStack() as stack:
-        display = Display(run.steps, recipe.metrics.log_every, console if ranks.first else Console(quiet=True))
         checkpoints = stack.enter_context(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, ranks, identity, vocabulary, display.say)
         )

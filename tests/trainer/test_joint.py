@@ -194,7 +194,6 @@ def test_candidates_are_a_source(corpus, generator):
     other = open_candidates(data_of(corpus, candidate_density=0.2), generator, SEED)
     assert len({source.fingerprint, other.fingerprint}) == 2
     assert source.origin(0).endswith("row 0")
-    source.check_shards()
 
 
 def gradients_on_a_rank(ranks: Ranks, mode: str, corpus: str, generator: Generator):

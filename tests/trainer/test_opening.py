@@ -23,7 +23,7 @@ from trainer.mixture import Mixture, Part
 from trainer.model.positions import Learned
 from trainer.opening import Training, check_shards, open_held_out, open_training
 from trainer.prefetch import LoadingConfig
-from trainer.recipe import EvaluationConfig
+from trainer.recipe import EvaluationConfig, Recipe
 from trainer.run import train
 from trainer.stages import StageConfig
 
@@ -78,24 +78,31 @@ def test_who_asks_for_no_check_gets_none(tmp_path, corpus):
     assert train(recipe_on(tmp_path / "run", damaged, damaged, "never"), console=Console(file=StringIO())).finished
 
 
-class Checked(ToySource):
-    """Whose only damage is in the share of the second rank."""
-
-    def check_shards(self, share: int, shares: int) -> None:
-        assert shares == 2
-        if share == 1:
-            raise FarspanError("shard 7 is damaged")
-
-
-def _check(ranks: Ranks) -> str:
-    check_shards([ToySource()], ranks)  # which knows nothing of shards
+def _check(ranks: Ranks, recipe: Recipe) -> str:
     with pytest.raises(FarspanError) as error:
-        check_shards([Mixture.of(Checked())], ranks)
+        check_shards(recipe, ranks, Console(quiet=True))
     return str(error.value)
 
 
-def test_what_one_rank_finds_damaged_all_ranks_report():
-    assert on_ranks(2, _check) == ["shard 7 is damaged"] * 2
+@pytest.mark.parametrize("held_out", [False, True])
+def test_what_one_rank_finds_damaged_all_ranks_report(tmp_path, corpus, held_out):
+    damaged = damaged_copy(corpus, tmp_path / "damaged")
+    recipe = recipe_on(tmp_path / "run", *((corpus, damaged) if held_out else (damaged, corpus)), "start")
+    first, second = on_ranks(2, _check, recipe)
+    assert first == second
+    assert "sha256" in first
+    assert str(damaged) in first
+
+
+def test_checksums_are_compared_before_a_row_is_read(tmp_path, corpus, monkeypatch):
+    damaged = damaged_copy(corpus, tmp_path / "damaged")
+    monkeypatch.setattr(Corpus, "take", lambda *_: pytest.fail("a row is read"))
+    with pytest.raises(FarspanError, match="sha256"):
+        train(recipe_on(tmp_path / "run", damaged, corpus, "start"), console=Console(file=StringIO()))
+
+
+def test_a_recipe_checks_at_the_start_unless_it_says_otherwise():
+    assert LoadingConfig().verify == "start"
 
 
 def test_sources_of_equal_weight_in_another_order_are_another_run(tmp_path):
