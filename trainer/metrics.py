@@ -229,6 +229,9 @@ def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 
     return Together([MetricsFile(directory / "metrics.jsonl", step), *places])
 
 
+_BAR = 16  # columns
+
+
 class Display:
     """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left.
 
@@ -243,7 +246,7 @@ class Display:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self.steps, self.log_every = steps, log_every
         self.bar = Progress(
-            TextColumn("step {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}"),
+            TextColumn("step {task.completed}/{task.total}"), BarColumn(_BAR), TextColumn("{task.description}"),
             console=self.console, disable=not self.console.is_terminal,
         )  # fmt: skip
         self.task = self.bar.add_task("", total=steps, completed=done)
@@ -261,20 +264,26 @@ class Display:
     def update(self, record: Mapping[str, Any]) -> None:
         """Show the ``record`` of a step."""
         self._seconds.append(record["seconds"])
-        step, text = record["step"], self._described(record)
-        self.bar.update(self.task, completed=step, description=text)
-        if not self.console.is_terminal and (step % self.log_every == 0 or step == self.steps):
-            self.say(f"step {step}/{self.steps}  {text}")
+        step, parts, left = record["step"], self._described(record), self._left(record["step"])
+        if self.console.is_terminal:
+            room = self.console.width - len(f"step {step}/{self.steps}") - _BAR - 2  # a space between columns
+            self.bar.update(self.task, completed=step, description=_fitting([parts[0], left, *parts[1:]], room))
+        elif step % self.log_every == 0 or step == self.steps:
+            self.say("  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left])))
 
     def say(self, message: str) -> None:
         """Print a line of its own."""
         self.console.print(message, markup=False)
 
-    def _described(self, record: Mapping[str, Any]) -> str:
-        left = (self.steps - record["step"]) * sum(self._seconds) / len(self._seconds)
+    def _left(self, step: int) -> str:
+        left = (self.steps - step) * sum(self._seconds) / len(self._seconds)
+        return f"{timedelta(seconds=math.ceil(left))} left" if left else ""
+
+    @staticmethod
+    def _described(record: Mapping[str, Any]) -> list[str]:
         mfu, waited = record.get("mfu"), record.get("data_wait_share", 0.0)
         padding = record.get("source_padding_share", 0.0)
-        parts = [
+        return [
             "skipped" if record["loss"] is None else f"loss {record['loss']:.4f}",
             f"lr {record['learning_rate']:.2e}",
             f"{record['source_tokens_per_second']:,.0f} source tokens/s",
@@ -282,6 +291,15 @@ class Display:
             f"{padding:.0%} padding" if padding >= 0.05 else "",
             f"{waited:.0%} waiting for data" if waited >= 0.05 else "",
             f"{record['seconds']:.2f} s",
-            f"{timedelta(seconds=math.ceil(left))} left" if left else "",
         ]
-        return "  ".join(part for part in parts if part)
+
+
+def _fitting(parts: Sequence[str], room: int) -> str:
+    """As many of the parts, the first ones first, as go into ``room`` columns."""
+    text = ""
+    for part in filter(None, parts):
+        longer = f"{text}  {part}" if text else part
+        if len(longer) > room:
+            break
+        text = longer
+    return text

@@ -26,7 +26,7 @@ RECORD = {"step": 1, "loss": 2.5, "learning_rate": 1e-4, "source_tokens_per_seco
 
 def show(terminal: bool, log_every: int, records, steps: int = 3, done: int = 0, **console) -> str:
     screen = StringIO()
-    console = Console(file=screen, width=200, force_terminal=terminal, highlight=False, **console)
+    console = Console(file=screen, force_terminal=terminal, highlight=False, **{"width": 200, **console})
     with Display(steps, log_every, console, done) as display:
         for record in records:
             display.update(record)
@@ -137,6 +137,16 @@ def test_a_terminal_has_a_bar():
     said = show(True, 1, [{**RECORD, "step": 3}])
     assert "step 3/3" in said
     assert "loss 2.5000" in said
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_terminal_shows_what_matters_first_and_nothing_cut(width):
+    record = {**RECORD, "step": 2, "mfu": 0.5, "data_wait_share": 0.3, "source_padding_share": 0.2}
+    said = show(True, 1, [record], steps=10_000, width=width)
+    assert "step 2/10000" in said
+    assert "loss 2.5000  1:23:19 left" in said
+    assert "…" not in said
+    assert ("% of peak" in said) == (width == 120)
 
 
 def test_a_skipped_update_is_called_so():
