@@ -34,7 +34,7 @@ bench: $(VENV)/installed-dev
 	$(VENV)/bin/python -m benchmarks
 
 clean-kernels:
-	find corpora objectives pipelines \( -name '*.nbi' -o -name '*.nbc' \) -delete
+	find corpora objectives trainer pipelines \( -name '*.nbi' -o -name '*.nbc' \) -delete
 
 clean:
 	rm -rf $(VENV) demo-output build dist farspan.egg-info

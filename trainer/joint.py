@@ -31,13 +31,14 @@ from trainer.distributed import Ranks
 from trainer.generator import OBJECTIVE, GeneratorConfig
 from trainer.loader import Loader
 from trainer.masked_corpus import MaskedCorpus
-from trainer.mixture import Mixture, one_vocabulary
+from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.scorer_models import find_model
+from trainer.sources import shared
 from trainer.stages import Stage
 from trainer.trained_model import find_trained
 
@@ -176,14 +177,8 @@ def open_joint(
         FarspanError: as ``open_generator`` and ``open_candidates``.
     """
     generator = open_generator(config, Corpus(stages[0].data.corpus), seed)
-    opened: list[tuple[DataConfig, Mixture]] = []
-    for stage in stages:
-        if not any(data == stage.data for data, _ in opened):
-            candidates = open_candidates(stage.data, generator, seed, verify=verify)
-            opened.append((stage.data, Mixture.of(candidates)))
-    mixtures = one_vocabulary([mixture for _, mixture in opened])
-    datas = [data for data, _ in opened]
-    return [mixtures[datas.index(stage.data)] for stage in stages], generator
+    mixtures = shared(stages, lambda stage: Mixture.of(open_candidates(stage.data, generator, seed, verify=verify)))
+    return mixtures, generator
 
 
 def open_candidates(data: DataConfig, generator: Generator, seed: int, *, verify: bool = False) -> Candidates:

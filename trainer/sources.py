@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -56,12 +56,25 @@ def open_stages(stages: Sequence[Stage], seed: int, *, verify: bool = False) -> 
     Raises:
         FarspanError: as ``open_source``, or stages that do not go together.
     """
-    opened: list[tuple[DataConfig, Mixture]] = []
+    return shared(stages, lambda stage: open_source(stage.data, seed, verify=verify, section=stage.section))
+
+
+def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
+    """A mixture for each stage, all with the special tokens of all; stages with the same data share one.
+
+    Args:
+        opened: of a stage; called once for each data section.
+
+    Raises:
+        FarspanError: stages that do not go together, and what ``opened`` raises.
+    """
+    datas: list[DataConfig] = []
+    mixtures: list[Mixture] = []
     for stage in stages:
-        if not any(data == stage.data for data, _ in opened):
-            opened.append((stage.data, open_source(stage.data, seed, verify=verify, section=stage.section)))
-    mixtures = one_vocabulary([mixture for _, mixture in opened])
-    datas = [data for data, _ in opened]
+        if stage.data not in datas:
+            mixtures.append(opened(stage))
+            datas.append(stage.data)
+    mixtures = one_vocabulary(mixtures)
     return [mixtures[datas.index(stage.data)] for stage in stages]
 
 
