@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 
@@ -20,8 +22,8 @@ def make_model(config: ModelConfig, vocab_size: int) -> Seq2Seq | MaskedLM:
 def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | MaskedLM:
     """Build the model that ``config`` describes, in float32 on the CPU.
 
-    Weights are normal, biases zero, norms one. Every tensor is drawn by its own name, so two models that differ in one
-    part start equal in all others.
+    Weights are drawn as ``config.initialisation`` says, biases are zero, norms one. Every tensor is drawn by its own
+    name, so two models that differ in one part start equal in all others.
     """
     model = make_model(config, vocab_size)
     for name, parameter in model.named_parameters():
@@ -40,20 +42,34 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | Ma
     return model
 
 
-def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generator: torch.Generator) -> None:
-    """T5's standard deviations (arXiv:1910.10683, as released): vectors of tokens and positions, and an output layer of
-    its own, 1; relative positions 1 / sqrt(width); other layers 1 / sqrt(their inputs).
+_TRUNCATED = 0.87962566103423978
+"""Standard deviation of a standard normal variable that is drawn again beyond 2."""
 
-    Queries are smaller by sqrt(D) where scores are not divided by it.
+
+def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generator: torch.Generator) -> None:
+    """Initialise as T5 1.1 and LongT5 do in Flaxformer (``t5_1_1_flaxformer.gin``, ``longt5_1_1_*_flaxformer.gin``).
+
+    Token vectors are standard normal. Every other layer has variance 1 / its inputs: attention normal, queries smaller
+    by sqrt(D) where scores are not divided by it; feed-forward and output layers truncated at two standard deviations.
+    Relative positions are uniform with variance 2 / (H + buckets). A token table that also gives the logits, without
+    the division by sqrt(width) that T5 has there, is drawn like an output layer.
     """
     *path, module, _ = ["", *name.split(".")]
-    if module in ("tokens", "output", "positions") or name == "encoder.extra":
-        std = 1.0
-    elif module == "bias" or "biases" in path:
-        std = config.width**-0.5
+    if module == "bias" or "biases" in path:
+        reach = math.sqrt(3 * 2 / sum(parameter.shape))
+        nn.init.uniform_(parameter, -reach, reach, generator=generator)
+    elif module in ("up", "gate", "down", "output") or (module == "tokens" and not _unit_tokens(config)):
+        std = parameter.shape[1] ** -0.5 / _TRUNCATED
+        nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std, generator=generator)
+    elif module in ("tokens", "positions") or name == "encoder.extra":
+        nn.init.normal_(parameter, generator=generator)
     else:
-        std = parameter.shape[1] ** -0.5
-    nn.init.normal_(parameter, std=std, generator=generator)
+        nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5, generator=generator)
     if module in ("q", "qkv", "global_qkv") and not config.heads.scaled:
         with torch.no_grad():
             parameter[: config.heads.count * config.head_width] *= config.head_width**-0.5
+
+
+def _unit_tokens(config: ModelConfig) -> bool:
+    """Whether token vectors of unit variance leave the logits at unit variance too."""
+    return config.decoder is not None and (config.output.scaled or not config.output.tied)

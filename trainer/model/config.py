@@ -193,8 +193,7 @@ class ModelConfig:
         dropout: on embeddings and on every sublayer's output.
         attention_dropout: on attention weights; above 0 there is no fast attention kernel on a CPU.
         activation_dropout: inside the feed-forward layers.
-        initialisation: ``normal`` with ``init_std``; ``t5`` by the fan-in of each layer, so that scores that are not
-            scaled start small.
+        initialisation: ``normal`` with ``init_std``; ``t5`` by the fan-in of each layer, as T5 1.1 and LongT5 begin.
         init_std: standard deviation of the initial weights.
 
     Raises:

@@ -1,4 +1,4 @@
-"""First weights: T5's standard deviations, each tensor drawn by its own name."""
+"""Initial weights: T5's distributions, each tensor drawn by its own name."""
 
 from __future__ import annotations
 
@@ -36,15 +36,17 @@ CONFIG = ModelConfig(
 )
 
 
-def test_standard_deviations_are_those_of_t5():
+def test_initial_weights_are_those_of_t5():
+    """Standard deviations, and bounds where the published distribution has them."""
     weights = dict(build_model(CONFIG, VOCAB, seed=0).named_parameters())
     heads, d, queries = HEADS * HEAD_WIDTH, WIDTH**-0.5, (WIDTH * HEAD_WIDTH) ** -0.5
+    relative = (2 / (HEADS + 256)) ** 0.5
     expected = {
         "tokens.weight": 1.0,
-        "output.weight": 1.0,
-        "encoder.biases.0.weight": d,
-        "encoder.biases.1.weight": d,
-        "decoder.bias.weight": d,
+        "encoder.biases.0.weight": relative,
+        "encoder.biases.1.weight": relative,
+        "decoder.bias.weight": relative,
+        "output.weight": d,
         "decoder.layers.0.cross_attention.q.weight": queries,
         "decoder.layers.0.cross_attention.kv.weight": d,
         "decoder.layers.0.cross_attention.out.weight": heads**-0.5,
@@ -60,8 +62,34 @@ def test_standard_deviations_are_those_of_t5():
         for part, std in ((q, queries), (k, d), (v, d)):
             assert part.std().item() == pytest.approx(std, rel=0.05)
     for name, std in expected.items():
-        assert weights.pop(name).std().item() == pytest.approx(std, rel=0.08), name
+        weight = weights.pop(name)
+        assert weight.std().item() == pytest.approx(std, rel=0.08), name
+        farthest = weight.abs().max().item() / std
+        if "bias" in name:
+            assert farthest <= 3**0.5, "uniform"
+        elif name == "output.weight" or "feed_forward" in name:
+            assert 2.0 < farthest <= 2 / 0.8796, "truncated at two standard deviations"
+        else:
+            assert farthest > 2.6, "normal"
     assert all((weight == 1).all() for weight in weights.values()), "norms, and nothing else, are left"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"output": OutputConfig(tied=False)},
+        {"output": OutputConfig(tied=True, scaled=True)},
+        {"output": OutputConfig(tied=True)},
+        {"decoder": None},
+    ],
+)
+def test_logits_begin_at_unit_variance_whatever_gives_them(changes):
+    model = build_model(replace(CONFIG, **changes), 1000, seed=0)
+    ids = torch.randint(0, 1000, (2, 40), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        hidden = model.encode(ids)
+        logits = model.logits(hidden if changes.get("decoder", 0) is None else model.decode(ids, hidden))
+    assert logits.std().item() == pytest.approx(1.0, abs=0.1)
 
 
 def test_scores_that_are_scaled_have_queries_as_large_as_keys():
