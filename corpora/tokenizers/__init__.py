@@ -19,7 +19,7 @@ from corpora.ragged import Ragged
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 
-__all__ = ["Tokenizer", "load_tokenizer"]
+__all__ = ["Tokenizer", "load_tokenizer", "special_ids"]
 
 
 class Tokenizer(Protocol):
@@ -30,7 +30,7 @@ class Tokenizer(Protocol):
         fingerprint: hex sha256 of what decides text -> id, and of nothing else.
         owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer fills -> id,
             and its other special tokens (SentencePiece: control symbols) by their text -> id. No text yields these,
-            ``<unk>`` aside (but a Unigram tokenizer.json, whose library takes a special token's text for the token).
+            ``<unk>`` aside (but a SentencePiece model of whole words, whose library looks up ``</s>`` as a word).
         engine: the library that encodes.
     """
 
@@ -62,6 +62,11 @@ class Tokenizer(Protocol):
 
     def save(self, folder: str) -> None:
         """Write ``serialized()`` into a folder."""
+
+
+def special_ids(owned_tokens: Mapping[str, int]) -> np.ndarray:
+    """Ids that the tokens of a text never have, ``(n,)`` int64: of all ``owned_tokens`` but ``<unk>``."""
+    return np.array(sorted({number for name, number in owned_tokens.items() if name != "<unk>"}), np.int64)
 
 
 def load_tokenizer(name_or_path: str) -> Tokenizer:

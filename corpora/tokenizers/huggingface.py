@@ -16,6 +16,7 @@ from corpora.ragged import Ragged
 from corpora.text_offsets import byte_offsets
 from corpora.tokenizers.byte_level import decode_utf8, tiktoken_engine, token_bytes
 from corpora.tokenizers.decoding import piece_tables
+from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 
 # Parallelism is by processes: without this, every worker process starts a thread on every core, and forking warns.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -62,20 +63,22 @@ class HuggingFaceTokenizer:
         config |= {"padding": None, "truncation": None, "post_processor": None}
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(config))
-        except Exception as error:  # the library raises bare Exception
-            raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {error}") from error
-        self._tokenizer.encode_special_tokens = True  # a special token's text inside a document is text
+        self._tokenizer = _load(config)
         config = json.loads(self._tokenizer.to_str())  # written by this version: defaults are spelt out
-        self.fingerprint = _fingerprint(config)
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocab.values()) + 1
+        self.vocab_size = max(vocab.values(), default=-1) + 1
         tokens = [""] * self.vocab_size
         for token, number in vocab.items():
             tokens[number] = token
-        extra = [token["content"] for token in config["added_tokens"] if token["special"]]
-        self.owned_tokens = owned_tokens(_filled_roles(vocab, extra, special), {name: vocab[name] for name in extra})
+        ordinary = ordinary_pieces(config["model"])
+        named = {name: number for name, number in vocab.items() if name not in ordinary}
+        extra = [token["content"] for token in config["added_tokens"] if token["special"] and token["content"] in named]
+        self.owned_tokens = owned_tokens(_filled_roles(named, extra, special), {name: vocab[name] for name in extra})
+        self._names = {number: tokens[number] for number in self.owned_tokens.values()}
+        sealed = seal(config, self._names.values())
+        if sealed is not config:
+            self._tokenizer, config = _load(sealed), sealed
+        self.fingerprint = _fingerprint(config)
         self._engine = tiktoken_engine(config, self._tokenizer)
         self.engine = "tiktoken" if self._engine else "huggingface"
         if _is_byte_level(config.get("decoder")):
@@ -141,7 +144,7 @@ class HuggingFaceTokenizer:
     def _special_names(self) -> dict[str, str]:
         """What ``special_roles`` would find for the owned tokens."""
         owned = [(fields[0], self.owned_tokens.get(role)) for role, fields in _ROLE_FIELDS.items()]
-        return {field: self._tokenizer.id_to_token(number) or "" for field, number in owned if number is not None}
+        return {field: self._names[number] for field, number in owned if number is not None}
 
 
 def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
@@ -179,6 +182,20 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
+
+
+def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """By the library; a special token's text inside a document is text.
+
+    Raises:
+        FarspanError: what the library says.
+    """
+    try:
+        loaded = tokenizers.Tokenizer.from_str(json.dumps(config))
+    except Exception as error:  # the library raises bare Exception
+        raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {error}") from error
+    loaded.encode_special_tokens = True
+    return loaded
 
 
 def _parse(data: bytes) -> dict[str, Any]:

@@ -68,7 +68,9 @@ class SentencePieceTokenizer:
         self._normalised_lengths = np.array(
             [1 if processor.IsByte(i) else -1 if processor.IsUnknown(i) else len(pieces[i].encode()) for i in ids]
         )
-        keeps_space = processor.Decode([_SPACE + "a"]) != "a"  # whether a leading space is the text's own
+        # Whether a leading space is the text's own; asked of a piece, as the library strips no unknown one.
+        spaced = [i for i in np.flatnonzero(self._plain).tolist() if pieces[i].startswith(_SPACE)]
+        keeps_space = processor.Decode(spaced[:1]).startswith(" ")
         first = [piece if keeps_space else piece.removeprefix(_SPACE) for piece in pieces]
         self._tables = PieceTables.build(
             [piece.replace(_SPACE, " ") for piece in first],

@@ -61,6 +61,8 @@ def library(tokenizer):
 @some
 def test_ids_are_the_librarys(tokenizer, batch):
     encode, _ = library(tokenizer)
+    # the library's Unigram model takes the text of a special token for the token (test_special_pieces.py)
+    batch = [text.replace("<pad>", "").replace("</s>", "") for text in batch]
     ids = tokenizer.encode(batch)
     assert ids.values.dtype == np.int32
     assert [row.tolist() for row in ids] == [encode(text) for text in batch]

@@ -1,0 +1,105 @@
+"""Keep the special tokens of a tokenizer.json out of the reach of text.
+
+The tokenizers library can be told not to look for special tokens before the model runs (``encode_special_tokens``), but
+a model whose vocabulary holds the same strings still yields them: a Unigram model takes ``</s>`` as its best piece. So
+these pieces get other names in the model that encodes, and merges that build them are dropped. Ids stay as they are,
+and so does the encoding of every text that spells none of the names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+_BYTE_PIECE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+# Cuts a text that spells the piece of a byte, ``<0x0A>``, after its first character.
+_CUT_BYTE_PIECES = {
+    "type": "Split",
+    "pattern": {"Regex": "<(?=0x[0-9A-Fa-f]{2}>)"},
+    "behavior": "Isolated",
+    "invert": False,
+}
+_NONCHARACTER = "\U0010ffff"  # begins a new name; text that is meant for interchange does not hold it
+
+
+def ordinary_pieces(model: Mapping[str, Any]) -> set[str]:
+    """The pieces without which a model could not write some text: single characters, and bytes of a byte fallback.
+
+    A piece like ``!`` stays text even where a configuration names it as padding.
+    """
+    prefix = model.get("continuing_subword_prefix") or ""
+    suffix = model.get("end_of_word_suffix") or ""
+    return _byte_pieces(model) | {
+        piece
+        for piece in _pieces(model)
+        if len(piece) == 1 or len(piece.removeprefix(prefix).removesuffix(suffix)) == 1
+    }
+
+
+def seal(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The same tokenizer, for encoding alone, whose model yields no token of ``names`` for a text that spells one.
+
+    Nor does it take the spelling of a byte, ``<0x0A>``, for that byte.
+
+    Args:
+        config: a parsed tokenizer.json as the library writes it; not changed.
+        names: special tokens, none of them an ordinary piece.
+
+    Returns:
+        ``config`` itself where nothing has to change. Else one with the same ids, in which special added tokens of the
+        model's own vocabulary are left out (nothing looks for them) and the others are marked as special.
+    """
+    model = config["model"]
+    reachable = _reachable(model, names)
+    parts = {
+        "model": _renamed(model, reachable) if reachable else model,
+        "added_tokens": [
+            {**token, "special": token["special"] or token["content"] in names}
+            for token in config["added_tokens"]
+            if token["content"] not in reachable
+        ],
+        "pre_tokenizer": config["pre_tokenizer"],
+    }
+    if _reachable(model, _byte_pieces(model)):
+        parts["pre_tokenizer"] = _after(config["pre_tokenizer"], _CUT_BYTE_PIECES)
+    return config if all(config[name] == part for name, part in parts.items()) else config | parts
+
+
+def _pieces(model: Mapping[str, Any]) -> Iterator[str]:
+    vocab = model["vocab"]
+    return (entry[0] for entry in vocab) if model["type"] == "Unigram" else iter(vocab)
+
+
+def _byte_pieces(model: Mapping[str, Any]) -> set[str]:
+    return {piece for piece in _pieces(model) if _BYTE_PIECE.fullmatch(piece)} if model.get("byte_fallback") else set()
+
+
+def _reachable(model: Mapping[str, Any], names: Collection[str]) -> set[str]:
+    """Those of ``names`` that are pieces which the model's algorithm can build."""
+    present = set(names).intersection(_pieces(model))
+    if model["type"] != "BPE" or model.get("ignore_merges"):
+        return present
+    prefix = len(model.get("continuing_subword_prefix") or "")
+    return present & {left + right[prefix:] for left, right in model["merges"]}
+
+
+def _renamed(model: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    if model["type"] == "Unigram":  # reads its pieces character by character, so that it never meets an empty one
+        return {**model, "vocab": [["" if piece in names else piece, score] for piece, score in model["vocab"]]}
+    changes: dict[str, Any] = {
+        "vocab": {_NONCHARACTER + piece if piece in names else piece: i for piece, i in model["vocab"].items()}
+    }
+    if model.get("unk_token") in names:
+        changes["unk_token"] = _NONCHARACTER + model["unk_token"]
+    if model["type"] == "BPE":
+        prefix = len(model.get("continuing_subword_prefix") or "")
+        changes["merges"] = [
+            [left, right] for left, right in model["merges"] if names.isdisjoint((left, right, left + right[prefix:]))
+        ]
+    return {**model, **changes}
+
+
+def _after(pre_tokenizer: Mapping[str, Any] | None, step: Mapping[str, Any]) -> dict[str, Any]:
+    first = [] if pre_tokenizer is None else pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    return {"type": "Sequence", "pretokenizers": [*first, step]}
