@@ -16,6 +16,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.manifest import Manifest
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch, corpus_schema
+from corpora.tokenizers import special_ids
 
 Problems = Iterator[str]
 
@@ -162,6 +163,15 @@ def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
     values = tokens.compact().values
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < manifest.tokenizer["vocab_size"]:
         yield f"{place}: token ids {values.min()}..{values.max()} outside of the vocabulary"
+    owned = manifest.tokenizer["owned_tokens"]
+    found = np.flatnonzero(np.isin(values, special_ids(owned)))  # positions among all tokens of the batch
+    if len(found):
+        row = int(np.searchsorted(tokens.compact().offsets, found[0], side="right")) - 1
+        name, number = next(entry for entry in owned.items() if entry[1] == values[found[0]] and entry[0] != "<unk>")
+        yield (
+            f"{place} row {row}: {name} (id {number}) is stored as text, as are {len(found) - 1} more special tokens "
+            "of the batch; make the documents again, from the raw text"
+        )
 
 
 def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> Problems:

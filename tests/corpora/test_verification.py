@@ -121,6 +121,18 @@ def test_ids_twice_and_tokens_outside_of_the_vocabulary(corpus):
     assert "outside of the vocabulary" in problems
 
 
+def test_special_tokens_are_no_text(corpus):
+    def break_rows(table):
+        tokens = table.column("tokens").to_pylist()
+        tokens[2][1], tokens[2][2], tokens[3][0] = 2, 3, 1  # </s>, <unk>, which a text may hold, and <pad>
+        return column(table, "tokens", tokens)
+
+    rewrite(corpus, break_rows)
+    problems = [problem for problem in verify(corpus) if "stored as text" in problem]
+    assert len(problems) == 1
+    assert "row 2: <eos> (id 2) is stored as text, as are 1 more" in problems[0]
+
+
 def test_counts_and_tokenizer_are_checked(corpus):
     manifest = read_manifest(FILES, corpus)
     manifest.counts["made"]["rejected"] = 5

@@ -72,9 +72,7 @@ def merged(ignore_merges=False):
             if (name[: cut - 1], name[cut - 1]) not in merges:
                 merges.append((name[: cut - 1], name[cut - 1]))
     return finished(
-        models.BPE(
-            vocab, merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>", ignore_merges=ignore_merges
-        ),
+        models.BPE(vocab, merges, byte_fallback=True, fuse_unk=True, unk_token="<unk>", ignore_merges=ignore_merges),
         normalizer=normalizers.Replace(" ", "▁"),
         decoder=decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]),
     )
