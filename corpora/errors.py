@@ -1,5 +1,38 @@
 """The one exception that users are meant to read."""
 
+from __future__ import annotations
+
+import errno
+
 
 class FarspanError(ValueError):
     """Something the user can cure: the message names the file, the record or field, the value and the cure."""
+
+
+_NO_ROOM = "make room there, or choose a place with more"
+_CURES = {
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: f"{_NO_ROOM}, or have the quota raised",
+    errno.EFBIG: "choose a file system that takes larger files",
+    errno.EROFS: "mount it for writing, or choose another place",
+    errno.EACCES: "let this user read and write there",
+    errno.EPERM: "let this user read and write there",
+    errno.EIO: "the disk itself reports it: look after the disk, or choose another",
+    errno.ESTALE: "mount the file system again",
+    errno.ENODEV: "mount the file system again",
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+    errno.ENFILE: "close other programs, or raise the limit of open files",
+    errno.ENOENT: "somebody deleted or moved it: put it back",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
+    errno.EISDIR: "a folder stands where a file is needed: move it away",
+}
+
+
+def from_os_error(error: OSError, place: str) -> FarspanError | None:
+    """The error of a disk as one line with the cure; None for one that no user can do anything about.
+
+    Args:
+        place: where it was met, for errors that name no file.
+    """
+    cure = _CURES.get(error.errno or 0)
+    return FarspanError(f"{error.filename or place}: {error.strerror}; {cure}") if cure else None

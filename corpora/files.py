@@ -6,9 +6,11 @@ HDFS). Paths are plain strings with ``/``.
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -45,6 +47,7 @@ class LocalFiles:
     """This machine's disk. Files appear atomically: temporary name, fsync, rename."""
 
     def open(self, path: str) -> BinaryIO:
+        require_regular(path)
         return open(path, "rb")
 
     @contextmanager
@@ -57,6 +60,11 @@ class LocalFiles:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
+        except OSError as error:
+            self.delete([temporary])
+            if error.errno and error.filename in (None, temporary):  # a full disk is told of by number alone
+                raise OSError(error.errno, error.strerror, path) from error
+            raise
         except BaseException:
             self.delete([temporary])
             raise
@@ -77,6 +85,16 @@ class LocalFiles:
         for path in paths:
             if os.path.exists(path):
                 os.remove(path)
+
+
+def require_regular(path: str) -> None:
+    """Let only a regular file be opened: a named pipe would be waited for without end.
+
+    Raises:
+        OSError: it is none, or is not there.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 def temporary_name(path: str) -> str:

@@ -8,28 +8,45 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Annotated, Any, BinaryIO
 
 from corpora.errors import FarspanError
 from corpora.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.manifest_contents import fault
+from corpora.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+VERSIONS = (1, 2)  # that are read; in 1 no file but the shards is listed
 NAME = "manifest.json"
+_RESTORE = "restore it from its source, or make the artefact again"
 COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
+
+
+ShardName = Annotated[str, re.compile(r"part-\d{5,9}-of-\d{5,9}\.arrow")]  # a plain name: nothing leaves ``shards/``
+TaskName = Annotated[str, re.compile(r"[\w-]{1,200}")]
 
 
 @dataclass(frozen=True)
 class ShardInfo:
     """One shard: file name below ``shards/``, rows, tokens, bytes and the hex sha256 of its bytes."""
 
-    name: str
-    rows: int
-    tokens: int
-    bytes: int
-    sha256: str
+    name: ShardName
+    rows: Natural
+    tokens: Natural
+    bytes: Natural
+    sha256: Sha256
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """Bytes and hex sha256 of a file that is no shard."""
+
+    bytes: Natural
+    sha256: Sha256
 
 
 @dataclass(frozen=True)
@@ -45,19 +62,27 @@ class Receipt:
         rejects: reason -> dead letters.
     """
 
-    task: str
+    task: TaskName
     shards: tuple[ShardInfo, ...] = ()
-    totals: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    rejects: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, Natural] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    rejects: Mapping[str, Natural] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         return json_bytes(asdict(self))
 
     @classmethod
     def from_json(cls, data: bytes) -> Receipt:
-        values = json.loads(data)
-        return cls(**{**values, "shards": tuple(ShardInfo(**shard) for shard in values["shards"])})
+        """The inverse of ``to_json``.
+
+        Raises:
+            StructureError: anything else.
+        """
+        receipt = decode(cls, parse_json(data))
+        for source, numbers in receipt.counts.items():
+            if strange := [name for name in numbers if name not in COUNTS]:
+                raise StructureError(f"counts.{source} has an unknown key {strange[0]!r}")
+        return receipt
 
 
 @dataclass(frozen=True)
@@ -72,25 +97,55 @@ class Manifest:
         special_tokens: name -> id, masks only.
         parent: ``path`` (relative to this folder) and ``manifest_sha256`` of the artefact it was made from.
         inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
+        files: relative path -> bytes and sha256 of every other file of the artefact; empty in version 1.
     """
 
     format: str
     config: Mapping[str, Any]
     seed: int
-    rows_per_batch: int
+    rows_per_batch: Positive
     tokenizer: Mapping[str, Any]
-    special_tokens: Mapping[str, int] = field(default_factory=dict)
+    special_tokens: Mapping[str, Natural] = field(default_factory=dict)
     parent: Mapping[str, str] | None = None
     inputs: tuple[Mapping[str, Any], ...] = ()
     shards: tuple[ShardInfo, ...] = ()
-    totals: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    rejects: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, Natural] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    rejects: Mapping[str, Natural] = field(default_factory=dict)
+    files: Mapping[str, FileInfo] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
     farspan_version: str = ""
 
     def to_json(self) -> bytes:
-        return json_bytes(asdict(self))
+        values = asdict(self)
+        if self.format_version == 1:
+            del values["files"]
+        return json_bytes(values)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Manifest:
+        """The inverse of ``to_json``, for every version that is known.
+
+        Raises:
+            StructureError: anything else.
+            FarspanError: an unknown version.
+        """
+        values = parse_json(data)
+        if not isinstance(values, dict) or "format_version" not in values:
+            raise StructureError("no format_version")
+        return cls.from_values(values)
+
+    @classmethod
+    def from_values(cls, values: Any) -> Manifest:
+        """As ``from_json``, of parsed JSON."""
+        known = isinstance(values, dict) and values.get("format_version")
+        if type(known) is int and known not in VERSIONS:
+            raise FarspanError(
+                f"format_version {known} is unknown to farspan {farspan_version()} (it knows "
+                f"{' and '.join(map(str, VERSIONS))}); install the farspan that wrote it: "
+                f"{values.get('farspan_version')!r}"
+            )
+        return decode(cls, {**values, "files": {}} if known == 1 else values)
 
     @property
     def job(self) -> dict[str, Any]:
@@ -111,6 +166,15 @@ class Manifest:
 
 def json_bytes(value: object) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def file_info(file: BinaryIO) -> FileInfo:
+    """Bytes and sha256 of what is left to read in an open file."""
+    digest, size = hashlib.sha256(), 0
+    while data := file.read(1 << 20):
+        digest.update(data)
+        size += len(data)
+    return FileInfo(size, digest.hexdigest())
 
 
 def farspan_version() -> str:
@@ -163,18 +227,13 @@ def read_manifest(files: Files, folder: str, format: str | None = None) -> Manif
         cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
         raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
     try:
-        values = json.loads(read_bytes(files, path))
-        if values["format_version"] != FORMAT_VERSION:
-            raise FarspanError(
-                f"{path}: format_version {values['format_version']!r} is unknown to farspan {farspan_version()} "
-                f"(it knows {FORMAT_VERSION}); install the farspan that wrote it: {values.get('farspan_version')!r}"
-            )
-        shards = tuple(ShardInfo(**shard) for shard in values.pop("shards"))
-        manifest = Manifest(**{**values, "shards": shards, "inputs": tuple(values["inputs"])})
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
-        raise FarspanError(
-            f"{path}: not a farspan manifest ({error}); restore it or make the artefact again"
-        ) from error
+        manifest = Manifest.from_json(read_bytes(files, path))
+        if wrong := fault(manifest):
+            raise StructureError(wrong)
+    except (StructureError, OSError) as error:
+        raise FarspanError(f"{path}: not a manifest of farspan ({error}); {_RESTORE}") from error
+    except FarspanError as error:
+        raise FarspanError(f"{path}: {error}") from None
     if format is not None and manifest.format != format:
         raise FarspanError(f"{folder}: is {manifest.format!r} where {format!r} is needed; give another folder")
     return manifest

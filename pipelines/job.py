@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,9 +22,23 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_os_error
 from corpora.files import Files, read_bytes, sweep, write_bytes
-from corpora.manifest import NAME, Manifest, Receipt, farspan_version, fold, json_bytes, read_manifest, write_manifest
+from corpora.manifest import (
+    NAME,
+    FileInfo,
+    Manifest,
+    Receipt,
+    TaskName,
+    farspan_version,
+    file_info,
+    fold,
+    json_bytes,
+    read_manifest,
+    write_manifest,
+)
+from corpora.manifest_contents import fault
+from corpora.strict_json import StructureError, decode, parse_json
 from pipelines.beam_files import files_for
 from pipelines.engine import Engine, WorkerDied, run_pipeline
 from pipelines.lock import locked
@@ -30,6 +46,8 @@ from pipelines.progress import ProgressBars, Reporter
 
 WORK = "_work"
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
+_ANEW = "delete the folder and run the job's command again"
+_TOLD = "farspan says: "  # before what a task tells the driver by its exception
 _REPEAT = "finished tasks are kept: run the same command again to resume"
 Report = Callable[[int], None]
 
@@ -88,8 +106,13 @@ def run_job(job: Job, engine: Engine) -> Manifest:
     """
     if not 0 <= job.error_budget <= 1:
         raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
-    with locked(job.output):
-        return _run_locked(job, engine)
+    try:
+        with locked(job.output):
+            return _run_locked(job, engine)
+    except OSError as error:
+        if cured := from_os_error(error, job.output):
+            raise FarspanError(f"{cured}; {_REPEAT}") from error
+        raise
 
 
 def check_output(output: str) -> None:
@@ -115,8 +138,7 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
     opened = os.path.join(work, "job.json")
     tasks = [task.name for stage in job.stages for task in stage.tasks]
     if files.exists(opened):
-        started = json.loads(read_bytes(files, opened))
-        _refuse_changes(job.output, Manifest(**started["head"]).job, job.head.job)
+        _refuse_changes(job.output, _read_start(files, opened).head.job, job.head.job)
         sweep(files, job.output)
         files.delete(_ending(files, work, ".failed"))
     else:
@@ -142,6 +164,7 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
                 raise
             except Exception as error:
                 raise _explain(files, work, error) from error
+    _require_begun(files, job.output)
     return finalize(job.output, job.error_budget)
 
 
@@ -158,24 +181,82 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
         return read_manifest(files, output)
     if not files.exists(opened):
         raise FarspanError(f"{output}: no job was started here; give the --output of an unfinished job")
-    started = json.loads(read_bytes(files, opened))
-    paths = {name: os.path.join(work, f"{name}.json") for name in started["tasks"]}
-    present = set(files.walk(work))  # one listing, where a question for each would take an object store minutes
+    started = _read_start(files, opened)
+    paths = {name: os.path.join(work, f"{name}.json") for name in started.tasks}
+    present = set(files.walk(output))  # one listing, where a question for each would take an object store minutes
     missing = [name for name, path in paths.items() if path not in present]
     if missing:
         raise FarspanError(
             f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
         )
     with ThreadPoolExecutor(8) as pool:  # for object stores, where each read is a wait
-        folded = fold(map(Receipt.from_json, pool.map(partial(read_bytes, files), paths.values())))
-    _check_budget(output, folded, error_budget)
-    head = Manifest(**{**started["head"], "inputs": tuple(started["head"]["inputs"])})
-    manifest = replace(head, **folded, farspan_version=farspan_version())
+        folded = fold(pool.map(partial(_read_receipt, files), paths.values()))
+        _check_shards(files, output, folded, present)
+        _check_budget(output, folded, error_budget)
+        names = [name for path in sorted(present) if _is_listed(name := os.path.relpath(path, output))]
+        facts = pool.map(lambda name: _facts(files, os.path.join(output, name)), names)
+        listed = dict(zip(names, facts, strict=True))
+    manifest = replace(started.head, **folded, files=listed, farspan_version=farspan_version())
+    if wrong := fault(manifest):
+        raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
     write_manifest(files, output, manifest)
     files.delete(files.walk(work))
     if "://" not in work and os.path.isdir(work):
         os.rmdir(work)
     return manifest
+
+
+@dataclass(frozen=True)
+class _Start:
+    """``_work/job.json``: the manifest without what receipts will say, and the names of all tasks."""
+
+    head: Manifest
+    tasks: tuple[TaskName, ...]
+
+
+def _read_start(files: Files, path: str) -> _Start:
+    try:
+        values = parse_json(read_bytes(files, path))
+        if not isinstance(values, dict) or values.keys() != {"head", "tasks"}:
+            raise StructureError("head and tasks are needed")
+        head = Manifest.from_values(values["head"])
+        if wrong := fault(head, finished=False):
+            raise StructureError(wrong)
+        return _Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"))
+    except StructureError as error:
+        raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
+
+
+def _read_receipt(files: Files, path: str) -> Receipt:
+    try:
+        receipt = Receipt.from_json(read_bytes(files, path))
+        if f"{receipt.task}.json" != os.path.basename(path):
+            raise StructureError(f"it is that of task {receipt.task}")
+        return receipt
+    except StructureError as error:
+        raise FarspanError(
+            f"{path}: not a receipt of farspan ({error}); delete it and run the job's command again, which does its "
+            "task anew"
+        ) from error
+
+
+def _check_shards(files: Files, output: str, folded: Mapping[str, Any], present: set[str]) -> None:
+    """See that the shards are there that the receipts speak of."""
+    for shard in folded["shards"]:
+        path = os.path.join(output, "shards", shard.name)
+        if path not in present or ("://" not in path and files.size(path) != shard.bytes):
+            raise FarspanError(f"{path}: missing or cut short, though its task is done; {_ANEW}")
+
+
+def _is_listed(path: str) -> bool:
+    """Whether a file of an artefact is named under ``files``: any but shards, the manifest, and what lies hidden."""
+    folder = path.partition("/")[0]
+    return path != NAME and folder not in ("shards", WORK) and not os.path.basename(path).startswith(".")
+
+
+def _facts(files: Files, path: str) -> FileInfo:
+    with files.open(path) as file:
+        return file_info(file)
 
 
 class RunTask(beam.DoFn):
@@ -189,17 +270,36 @@ class RunTask(beam.DoFn):
         place = os.path.join(self._output, WORK, task.name)
         if not files.exists(f"{place}.json"):
             try:
+                _require_begun(files, self._output)
                 receipt = self._work(task, lambda done: self._reporter(self._stage, task.name, done))
                 write_bytes(files, f"{place}.json", receipt.to_json())
             except Exception as error:
-                # runners wrap an exception in their own words; the file keeps ours
-                text = f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{_REPEAT}"
-                write_bytes(files, f"{place}.failed", text.encode())
-                raise
+                text = _told(error, self._output)
+                with suppress(OSError, FarspanError):  # a full disk takes no word, a deleted folder stays deleted
+                    _require_begun(files, self._output)
+                    write_bytes(files, f"{place}.failed", text.encode())
+                raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
             finally:
                 pa.default_memory_pool().release_unused()  # a long job needs no more than its largest task
         self._reporter(self._stage, task.name, task.units)
         yield task.name
+
+
+def _require_begun(files: Files, output: str) -> None:
+    """Do nothing in a folder that is gone: it would come back as part of an artefact.
+
+    Raises:
+        FarspanError: it is gone.
+    """
+    if not files.exists(os.path.join(output, WORK, "job.json")):
+        raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to begin anew")
+
+
+def _told(error: Exception, output: str) -> str:
+    """What the user is told of a task's exception, with the cure."""
+    if isinstance(error, OSError) and (cured := from_os_error(error, output)):
+        return f"{cured}; {_REPEAT}"
+    return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{_REPEAT}"
 
 
 def _build(pipeline: beam.Pipeline, job: Job, done: set[str], reporter: Reporter) -> None:
@@ -261,9 +361,11 @@ def _ending(files: Files, folder: str, suffix: str) -> list[str]:
 
 def _explain(files: Files, work: str, error: Exception) -> FarspanError:
     failed = _ending(files, work, ".failed")
-    if not failed:
-        last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
-        return FarspanError(f"the runner stopped: {last}; finished tasks are kept")
-    reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
-    task = os.path.basename(failed[0]).removesuffix(".failed")
-    return FarspanError(f"task {task} failed: {reason}")
+    if failed:
+        reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
+        task = os.path.basename(failed[0]).removesuffix(".failed")
+        return FarspanError(f"task {task} failed: {reason}")
+    if told := re.search(rf"{_TOLD}(task [\w-]+ failed: .*?)(?: \[while running|$)", str(error), re.MULTILINE):
+        return FarspanError(told[1])
+    last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+    return FarspanError(f"the runner stopped: {last}; finished tasks are kept")

@@ -12,7 +12,6 @@ import pytest
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles, sweep, temporary_name
-from corpora.manifest import Manifest, Receipt, ShardInfo, fold, read_manifest, write_manifest
 from corpora.shards import map_shard, write_shard
 from tests.artefacts import make_corpus
 
@@ -147,37 +146,6 @@ def test_checksums_are_compared_when_asked_or_at_the_first_touch(corpus, tmp_pat
             reader.take(second)
         with pytest.raises(FarspanError, match="sha256"):
             reader.gather_tokens(second, np.zeros((1, 5), np.int64))
-
-
-def receipt(index):
-    shard = ShardInfo(f"part-{index:05d}-of-00003.arrow", index, 10 * index, 100, "0" * 64)
-    counts = {"a": {"read": 3, "written": 2, "rejected": 1}}
-    return Receipt(f"t{index}", (shard,), {"tokens": index, "max_tokens": index}, counts, {"broken_json": 1})
-
-
-def test_the_fold_does_not_depend_on_order():
-    receipts = [Receipt.from_json(receipt(index).to_json()) for index in range(3)]
-    assert fold(receipts) == fold(receipts[::-1])
-    assert fold(receipts)["totals"] == {"tokens": 3, "max_tokens": 2}
-    assert fold(receipts)["counts"]["a"]["read"] == 9
-
-
-def test_manifests_are_read_back_and_strangers_are_refused(tmp_path):
-    manifest = Manifest("farspan.corpus", {"a": 1}, 3, 64, {"vocab_size": 10}, **fold([receipt(0)]))
-    write_manifest(FILES, str(tmp_path), manifest)
-    assert read_manifest(FILES, str(tmp_path), "farspan.corpus") == manifest
-    with pytest.raises(FarspanError, match=r"farspan\.masks"):
-        read_manifest(FILES, str(tmp_path), "farspan.masks")
-    path = tmp_path / "manifest.json"
-    path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 7'))
-    with pytest.raises(FarspanError, match="format_version 7"):
-        read_manifest(FILES, str(tmp_path))
-    path.write_text("{")
-    with pytest.raises(FarspanError, match="not a farspan manifest"):
-        read_manifest(FILES, str(tmp_path))
-    path.unlink()
-    with pytest.raises(FarspanError, match="no farspan artefact"):
-        read_manifest(FILES, str(tmp_path))
 
 
 def test_a_shard_with_other_columns_is_named(corpus, tmp_path):
