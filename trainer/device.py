@@ -8,9 +8,10 @@ import statistics
 import sys
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
+from torch import Tensor
 
 
 def peak_tflops(
@@ -69,6 +70,67 @@ def memory_capacity(device: torch.device) -> int:
     limits = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
     allowed = [int(text) for path in limits if path.exists() and (text := path.read_text().strip()).isdigit()]
     return min([machine, *allowed])
+
+
+class Timing(Protocol):
+    """The time that a device takes for a piece of work, and a few of its results.
+
+    Made when the work begins; ``end`` is called when all of it is queued, ``read`` whenever the results are wanted.
+    """
+
+    def end(self, *results: Tensor) -> None:
+        """Mark the end of the work and begin to copy its results, ``()`` each; waits for nothing."""
+
+    def read(self) -> tuple[float, list[float]]:
+        """Seconds between both marks, and the results. Waits for this work, never for work queued after it."""
+
+
+class HostTiming:
+    """``Timing`` of a device that works while the process waits, which is what a CPU does."""
+
+    def __init__(self) -> None:
+        self._begun, self._ended, self._results = time.perf_counter(), 0.0, list[float]()
+
+    def end(self, *results: Tensor) -> None:
+        self._results = [result.item() for result in results]
+        self._ended = time.perf_counter()
+
+    def read(self) -> tuple[float, list[float]]:
+        return self._ended - self._begun, self._results
+
+
+class StreamTiming:
+    """``Timing`` by events in a CUDA device's stream, with the results copied into pinned memory.
+
+    The first event passes when the work queued before it is done, so an update is not charged for an evaluation or a
+    checkpoint before it; the time in which the stream stood idle because batches came late is the update's own.
+    """
+
+    def __init__(self) -> None:
+        self._begin, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._results: Tensor | None = None
+        self._begin.record()
+
+    def end(self, *results: Tensor) -> None:
+        # Reading the device's tensors later would wait for all that is queued by then.
+        self._results = _pinned(len(results))
+        self._results.copy_(torch.stack([result.double() for result in results]), non_blocking=True)
+        self._end.record()
+
+    def read(self) -> tuple[float, list[float]]:
+        assert self._results is not None
+        self._end.synchronize()
+        return self._begin.elapsed_time(self._end) / 1e3, self._results.tolist()
+
+
+def start_timing(device: torch.device) -> Timing:
+    """Begin to time what ``device`` is given to do."""
+    return StreamTiming() if device.type == "cuda" else HostTiming()
+
+
+def _pinned(count: int) -> Tensor:
+    """``(count,)`` float64 in memory that a CUDA device can write to while the process goes on."""
+    return torch.empty(count, dtype=torch.float64, pin_memory=True)
 
 
 def _finish(device: torch.device) -> None:

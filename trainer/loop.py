@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from trainer.data import Batch, Batches
-from trainer.device import memory_in_use
+from trainer.device import Timing, memory_in_use, start_timing
 from trainer.distributed import Ranks
 from trainer.joint import generator_flops
 from trainer.metrics import Counts, derive
@@ -56,25 +56,19 @@ class Update:
 
     Attributes:
         step: finished updates, this one included.
-        begun: when, by ``time.perf_counter``.
-        ended: when the device had made it; None where it may still be at it.
+        timing: of it, with the loss summed over all ranks and the norm of the gradient before it is clipped.
         waited: seconds for its batches.
         learning_rate: with which it is made.
         counts: of all ranks.
-        loss: ``()``, cross-entropy summed over all ranks.
-        norm: ``()``, of the gradient before it is clipped.
         generator_loss: of joint training, per candidate token; None without it.
         batches: samples and loss of each micro-batch of this rank.
     """
 
     step: int
-    begun: float
-    ended: float | None
+    timing: Timing
     waited: float
     learning_rate: float
     counts: Counts
-    loss: Tensor
-    norm: Tensor
     generator_loss: float | None
     batches: Sequence[tuple[list[Sample], Tensor]]
 
@@ -110,7 +104,6 @@ class Trainer:
         self.step = 0
         self._attention = recipe.model.encoder.attention
         self._skipped = 0
-        self._ended = -math.inf
 
     def update(self, batches: Batches, stop: bool = False) -> Update | None:
         """Begin the next update.
@@ -126,7 +119,7 @@ class Trainer:
         Returns:
             None where a rank wishes to stop: then nothing was done.
         """
-        begun = time.perf_counter()
+        timing, begun = start_timing(self.ranks.device), time.perf_counter()
         made = batches.step(self.step)
         waited = time.perf_counter() - begun
         stage = self.recipe.stage_at(self.step)
@@ -144,8 +137,8 @@ class Trainer:
         self.step += 1
         generator_loss = getattr(batches, "generator_loss", None)
         seen = [(_samples(batch), own_loss) for batch, own_loss in zip(made, losses, strict=True)]
-        ended = None if self.ranks.device.type == "cuda" else time.perf_counter()
-        return Update(self.step, begun, ended, waited, rate, totals, loss, norm, generator_loss, seen)
+        timing.end(loss, norm)
+        return Update(self.step, timing, waited, rate, totals, generator_loss, seen)
 
     def gradients(self, stage: Stage, batches: Sequence[Batch], targets: int = 1) -> list[Tensor]:
         """Pass micro-batches forward and backward as ``stage`` asks; gradients are those of the sum over all ranks.
@@ -176,12 +169,10 @@ class Trainer:
     def record(self, update: Update) -> dict[str, Any]:
         """The metrics of an update, once the device has made it; all ranks ask for every update, in order.
 
-        One that was left out has no loss, and names its sequences as ``skipped``.
+        Updates that are queued after it are not waited for. One that was left out has no loss, and names its sequences
+        as ``skipped``.
         """
-        loss, norm = update.loss.item(), update.norm.item()
-        ended = time.perf_counter() if update.ended is None else update.ended
-        # Where the device was still at the one before, this one began when that one ended.
-        seconds, self._ended = ended - max(update.begun, self._ended), ended
+        seconds, (loss, norm) = update.timing.read()
         finite = math.isfinite(loss) and math.isfinite(norm)
         numbers = derive(
             update.counts, loss=loss if finite else None, seconds=seconds, waited=update.waited,
