@@ -50,6 +50,7 @@ from trainer.state import (
     read_tensors,
     restore_optimizer,
     shards_of,
+    share_of,
     write_tensors,
 )
 
@@ -184,6 +185,7 @@ class Checkpoints:
                 f"after step {step}, {next(filter(None, bad))} holds values that are not finite; no checkpoint is "
                 f"written, the newest is {newest}; lower optimizer.learning_rate or set run.precision to fp32"
             )
+        states = {name: share_of(tensors, self._ranks.rank, self._ranks.size) for name, tensors in states.items()}
         path = self._directory / f"step-{step:08d}"
         if self._config.asynchronous:
             states = {name: copied(tensors) for name, tensors in states.items()}

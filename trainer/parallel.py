@@ -11,6 +11,7 @@ from types import MethodType
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 import torch.fx.experimental._config
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -19,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from corpora.errors import FarspanError
-from trainer.distributed import Ranks
+from trainer.distributed import PATIENCE, Ranks
 from trainer.model.attention import Pattern
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
@@ -173,7 +174,10 @@ def _mesh(config: ParallelConfig, ranks: Ranks) -> DeviceMesh:
         raise FarspanError(
             f"parallel.shard_size is {shards} with {ranks.size} processes; start a multiple of it, or change it"
         )
-    return init_device_mesh(ranks.device.type, (ranks.size // shards, shards), mesh_dim_names=("copies", "shard"))
+    grid = torch.arange(ranks.size).view(-1, shards)
+    # Groups that a mesh makes by itself have the backend's own time limit, 10 minutes for NCCL.
+    groups = [dist.new_subgroups_by_enumeration(members.tolist(), timeout=PATIENCE)[0] for members in (grid.T, grid)]
+    return DeviceMesh.from_group(groups, ranks.device.type, grid, mesh_dim_names=("copies", "shard"))
 
 
 def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:

@@ -63,6 +63,31 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, folder: Path, grou
     set_optimizer_state_dict(model, optimizer, {**found, "state": kept}, options=StateDictOptions(strict=False))
 
 
+def share_of(tensors: Tensors, rank: int, size: int) -> Tensors:
+    """Those of ``tensors`` that this rank is to write, so that each one is written, and held in CPU memory, once.
+
+    Whole tensors are dealt out by size. Of tensors that are shared out within groups of ranks and copied across these,
+    each is written by one of its groups.
+
+    Args:
+        tensors: with the same names and sizes on every rank.
+    """
+    loads, share = [0] * size, {}
+    largest_first = sorted(tensors.items(), key=lambda item: (-item[1].numel(), item[0]))
+    for number, (name, tensor) in enumerate(largest_first):
+        if isinstance(tensor, DTensor):
+            mesh = tensor.device_mesh
+            copies = [axis for axis, placed in enumerate(tensor.placements) if placed.is_replicate()]
+            mine = all(mesh.get_local_rank(axis) == number % mesh.size(axis) for axis in copies)
+        else:
+            writer = loads.index(min(loads))
+            loads[writer] += tensor.nbytes
+            mine = writer == rank
+        if mine:
+            share[name] = tensor
+    return share
+
+
 def copied(tensors: Tensors) -> Tensors:
     """A copy in CPU memory, which no later update changes; shared-out tensors stay shared out."""
     with torch.no_grad():

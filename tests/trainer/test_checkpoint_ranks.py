@@ -107,6 +107,39 @@ def test_any_number_of_ranks_in_any_mode_goes_on_from_any(tmp_path):
     assert of_ddp == {name: written[name] for name in of_two[:1]}
 
 
+def bytes_held(ranks, directory, modes):
+    """Bytes that this rank copies for a checkpoint, and those of all weights and their Adam state."""
+    found = {}
+    for mode in modes:
+        run, held = Run(ranks, f"{directory}/{mode}", "adamw", mode), []
+        copied = trainer.checkpoint.copied
+
+        def counted(tensors, copied=copied, held=held):
+            copies = copied(tensors)
+            local = [value.to_local() if isinstance(value, DTensor) else value for value in copies.values()]
+            held.append(sum(value.nbytes for value in local))
+            return copies
+
+        trainer.checkpoint.copied = counted
+        with run.checkpoints:
+            run.restore()
+            run.update(1)
+            run.save(1)
+        trainer.checkpoint.copied = copied
+        whole = sum(parameter.numel() for parameter in run.model.parameters())
+        found[mode] = sum(held), 4 * (3 * whole + len(list(run.model.parameters())))
+    return found
+
+
+def test_every_rank_copies_its_share_of_the_state_for_a_checkpoint(tmp_path):
+    by_rank = on_ranks(4, bytes_held, tmp_path, ["ddp", "fsdp", "hybrid"])
+    for mode in ("ddp", "fsdp", "hybrid"):
+        held, (whole, *_) = [of[mode][0] for of in by_rank], [of[mode][1] for of in by_rank]
+        # of the last layer's 3 rows, one of 4 ranks has none; the steps of fsdp's Adam are whole on every rank
+        assert sum(held) == whole, mode
+        assert max(held) < whole / 2, mode
+
+
 def refused(call):
     try:
         call()

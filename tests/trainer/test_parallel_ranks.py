@@ -12,13 +12,20 @@ from torch.distributed.tensor import DTensor
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.toy import SPECIAL, ToySource, toy_recipe
-from trainer.distributed import Ranks
+from trainer.distributed import PATIENCE, Ranks
 from trainer.loader import Loader
 from trainer.loop import Trainer
 from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
-from trainer.parallel import ParallelConfig, apply_activation_checkpointing, apply_compile, apply_parallel, reducing
+from trainer.parallel import (
+    ParallelConfig,
+    _mesh,
+    apply_activation_checkpointing,
+    apply_compile,
+    apply_parallel,
+    reducing,
+)
 
 MODES = {
     "ddp": ParallelConfig(mode="ddp"),
@@ -160,6 +167,21 @@ def refused(ranks: Ranks, recipe):
     with pytest.raises(FarspanError) as error:
         trained(ranks, recipe, ToySource())
     return str(error.value)
+
+
+def limits(ranks: Ranks):
+    """Seconds that the groups of a shared model wait, by mode, and those of the default group."""
+    found = {}
+    for mode in ("fsdp", "hybrid"):
+        mesh = _mesh(MODES[mode], ranks)
+        groups = [mesh.get_group(name) for name in mesh.mesh_dim_names]
+        found[mode] = [group._get_backend(ranks.device).options._timeout.total_seconds() for group in groups]
+    return found
+
+
+def test_every_group_waits_as_long_as_a_run_is_patient():
+    for found in on_ranks(4, limits):
+        assert found == {"fsdp": [PATIENCE.total_seconds()], "hybrid": [PATIENCE.total_seconds()] * 2}
 
 
 def test_groups_that_do_not_come_out_even_are_refused():

@@ -3,8 +3,8 @@
 - ``varlen`` where padding or documents would cost a mask, and with it the fast kernel.
 - ``flex`` for windows and global positions within blocks, which are best said as a mask, relative positions included.
 - the pattern's own way everywhere else: on a CPU, in float32, in layers that are compiled, with dropout of attention
-  weights, with relative positions of other patterns. Without padding and documents its reshaped blocks take the fast
-  kernel as they are.
+  weights, with relative positions of other patterns, with heads too narrow for a kernel. Without padding and documents
+  its reshaped blocks take the fast kernel as they are.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def attend_within(
     """
     if not fused(q, dropout):
         return pattern.attend(q, k, v, context, dropout, scale)
-    if flex.AVAILABLE and pattern.pattern in flex.NAMES:
+    if flex.AVAILABLE and pattern.pattern in flex.NAMES and q.shape[-1] >= flex.LEAST_WIDTH:
         return flex.attend(pattern, q, k, v, context, scale)
     plan = plan_within(pattern, q, context)
     if plan is None:

@@ -33,6 +33,9 @@ NAMES = ("block_global", "window", "local", "tglobal")
 AVAILABLE = "recompile_limit" in inspect.signature(torch.compile).parameters
 """Whether torch lets so many lengths be compiled: past its usual limit it would keep all scores instead."""
 
+LEAST_WIDTH = 16
+"""Of a head: the products of a kernel's tiles are no narrower."""
+
 TILE = 128  # queries and keys that a kernel takes or skips as one
 
 

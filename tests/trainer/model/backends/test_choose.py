@@ -101,8 +101,9 @@ def test_a_model_learns_the_same_from_groups_as_from_masks(pattern, packed, monk
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_windows_take_masks(monkeypatch):
-    q, k, v = torch.randn(3, 2, 10, HEADS, WIDTH)
+@pytest.mark.parametrize("width", [8, 16])
+def test_windows_take_masks_where_heads_are_wide_enough(monkeypatch, width):
+    q, k, v = torch.randn(3, 2, 10, HEADS, width)
     expected = Window(4).attend(q, k, v, make_context(REAL))
     taken = []
     original = flex.attend
@@ -110,5 +111,5 @@ def test_windows_take_masks(monkeypatch):
     monkeypatch.setattr(flex, "attend", lambda *given: taken.append(given[0]) or original(*given))
     with torch.no_grad():
         got = attend_within(Window(4), q, k, v, make_context(REAL))
-    assert taken == [Window(4)]
+    assert taken == ([Window(4)] if width == 16 else [])  # FlexAttention refuses heads below 16
     torch.testing.assert_close(got[REAL], expected[REAL], atol=1e-5, rtol=0)
