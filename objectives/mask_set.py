@@ -74,26 +74,34 @@ class MaskSet(ShardedRows):
         Raises:
             FarspanError: it does not lie there.
         """
-        path = (self.manifest.parent or {})["path"]
-        folder = path if "://" in path else os.path.normpath(os.path.join(os.path.realpath(self.folder), path))
+        folder = self._path_of((self.manifest.parent or {})["path"])
         if not os.path.isdir(folder):
             raise FarspanError(
                 f"{self.folder}: its corpus is not on this disk at {folder}; say where it is: --corpus FOLDER"
             )
         return folder
 
+    def _path_of(self, parent: str) -> str:
+        """Where a path of the manifest leads."""
+        return parent if "://" in parent else os.path.normpath(os.path.join(os.path.realpath(self.folder), parent))
+
     def check_parent(self, corpus: ShardedRows) -> None:
         """Refuse a corpus that this mask set was not made from, and options that its special tokens do not cover.
 
         Raises:
-            FarspanError: naming both fingerprints, or the tokens that are missing.
+            FarspanError: naming both corpora, or the tokens that are missing.
         """
         found = manifest_sha256(LocalFiles(), corpus.folder)
-        expected = (self.manifest.parent or {}).get("manifest_sha256")
-        if expected != found:
+        parent = self.manifest.parent or {}
+        if parent.get("manifest_sha256") != found:
+            made_from, given = self._path_of(parent.get("path", "")), os.path.realpath(corpus.folder)
+            changed = made_from == given
             raise FarspanError(
-                f"{self.folder}: masks of the corpus with manifest sha256 {expected}, not {found}; "
-                "give the corpus it was made from, or run `farspan mask` on this corpus"
+                f"{self.folder}: its masks are not those of the corpus {corpus.folder}, "
+                + ("which has changed since" if changed else f"but of the one that lay at {made_from}")
+                + "; "
+                + ("" if changed else "give that one, or ")
+                + "run `farspan mask` on this corpus"
             )
         if self.adjusted:
             needed = self.objective.validate(CorpusFacts.of(corpus.manifest)).ids

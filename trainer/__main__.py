@@ -5,31 +5,34 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 from corpora.errors import FarspanError
-from trainer.memory import memory_table
-from trainer.recipe import load_recipe
-from trainer.run import train
+from trainer.command import add_arguments, run_command
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0 when the run is finished or was interrupted, with a checkpoint; 2 for what the user can cure."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command. The exit status is that of ``farspan train``.
+
+    Returns:
+        0 when the run is finished, or was stopped by a signal and has its checkpoint; 1 for what the user can cure;
+        130 after Ctrl-C before the first update. (Python itself ends with 2 where ``arguments`` make no command.)
+    """
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
-    parser.add_argument("recipe", help="a packaged recipe (bart_ls_base, bart_ls_large, tiny) or a path to a TOML file")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a value, e.g. run.steps=100"
-    )
-    parser.add_argument("--estimate", type=int, metavar="VOCAB", help="print the memory that a step needs, and stop")
-    given = parser.parse_args(arguments)
+    add_arguments(parser)
+    options, rest = parser.parse_known_args(arguments)
     try:
-        recipe = load_recipe(given.recipe, given.set)
-        if given.estimate is None:
-            train(recipe)
-        else:
-            print(memory_table(recipe, given.estimate))
-    except (FarspanError, OSError) as error:  # of the user, or of the disk
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        if rest:
+            raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
+        run_command(options)
+    except BrokenPipeError:  # of --estimate
+        return 0
+    except (FarspanError, OSError) as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("trainer: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -40,6 +40,7 @@ from trainer.checkpoint_files import (
 )
 from trainer.claim import Claim, read_record
 from trainer.distributed import PATIENCE, Ranks
+from trainer.optimizer import calmer
 from trainer.state import (
     Tensors,
     check_fit,
@@ -181,9 +182,10 @@ class Checkpoints:
         bad = self._together(lambda: self._check(states))
         if any(bad):
             newest = next((path.name for path in newest_first(self._directory)), "none")
+            cure = calmer(self._identity.get("run", {}).get("precision"))
             raise FarspanError(
                 f"after step {step}, {next(filter(None, bad))} holds values that are not finite; no checkpoint is "
-                f"written, the newest is {newest}; lower optimizer.learning_rate or set run.precision to fp32"
+                f"written, the newest is {newest}; {cure}"
             )
         states = {name: share_of(tensors, self._ranks.rank, self._ranks.size) for name, tensors in states.items()}
         path = self._directory / f"step-{step:08d}"

@@ -25,7 +25,7 @@ from trainer.model.joint import JointModel
 from trainer.model.loss import Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
-from trainer.optimizer import build_optimizer
+from trainer.optimizer import build_optimizer, calmer
 from trainer.parallel import (
     apply_activation_checkpointing,
     apply_attention,
@@ -202,7 +202,7 @@ class Trainer:
         self._skipped += 1
         named = [" ".join(map(str, sample.values())) for sample in record["skipped"][:4]]
         ids = "; ".join(named) + ("; ..." if len(record["skipped"]) > 4 else "")
-        cure = "lower optimizer.learning_rate, set run.precision to fp32, or look at these sequences in the corpus"
+        cure = f"look at these sequences in the corpus, or {calmer(run.precision)}"
         if run.non_finite == "abort":
             raise FarspanError(
                 f"step {step}: loss or gradient is not finite (samples {ids}); {cure}, or set run.non_finite to skip"

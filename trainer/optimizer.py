@@ -60,3 +60,13 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
         return Adafactor(groups, lr=config.learning_rate)
     kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
     return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+
+
+def calmer(precision: str | None) -> str:
+    """The cure for numbers that grew beyond all bounds, for messages.
+
+    Args:
+        precision: of the run; None where it is not known.
+    """
+    cure = "lower optimizer.learning_rate" + (", set run.precision to fp32" if precision == "bf16" else "")
+    return f"{cure} (a run with other values begins in a new run.directory)"

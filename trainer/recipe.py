@@ -41,7 +41,8 @@ class RunConfig:
         precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
         activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass, ``selective`` also the
             results of matrix products and attention; what is not kept is computed again.
-        compile: generate faster code for each layer; the first update takes minutes longer.
+        compile: generate faster code for each layer; the first update takes minutes longer. That code draws dropout in
+            another way, so a run keeps what it began with.
         device: ``auto`` is the accelerator where there is one.
         non_finite: ``skip`` leaves out updates whose loss or gradient is NaN or infinite, up to ``max_skipped`` in a
             row; ``abort`` stops at the first.
@@ -223,7 +224,7 @@ class Recipe:
         Data counts by its fingerprint, which the checkpoint holds too.
         """
         sections = asdict(self)
-        run = ("steps", "batch_size", "seed", "precision")
+        run = ("steps", "batch_size", "seed", "precision", "compile")  # compiled layers drop other values
         joint = self.generator is not None and self.generator.mode == "joint"
         return {
             **{name: sections[name] for name in ("model", "optimizer", "schedule", "loss")},

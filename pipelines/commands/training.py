@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipelines.commands.shared import command
+from trainer.command import add_arguments, run_command
 
 
 def add_train(commands: Any) -> None:
@@ -12,7 +13,7 @@ def add_train(commands: Any) -> None:
         commands,
         "train",
         "Train a model from a corpus and a mask set; an interrupted run resumes.",
-        _run_train,
+        run_command,
         """\
 A run lies in the folder run.directory: metrics.jsonl, and checkpoints. The same command begins it, goes on after
 Ctrl-C, SIGTERM or a crash, and does nothing when all steps are made. What would change its numbers cannot be changed on
@@ -29,23 +30,4 @@ examples:
   torchrun --nproc-per-node 8 -m trainer bart_ls_base --set data.corpus=corpus --set data.masks=masks
 """,
     )
-    parser.add_argument("recipe", help="a packaged recipe by name (tiny, bart_ls_base, ...), or a TOML file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key; repeatable")
-    parser.add_argument(
-        "--estimate",
-        type=int,
-        metavar="ROWS",
-        help="print the memory that a step needs with so many rows in the token table, and stop; reads no data",
-    )
-
-
-def _run_train(options: Any) -> None:
-    from trainer.memory import memory_table
-    from trainer.recipe import load_recipe
-    from trainer.run import train
-
-    recipe = load_recipe(options.recipe, options.set)
-    if options.estimate is None:
-        train(recipe)
-    else:
-        print(memory_table(recipe, options.estimate))
+    add_arguments(parser)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -53,6 +51,8 @@ def test_special_tokens_that_the_manifest_lacks_are_refused(folders, tmp_path):
 
 def test_masks_of_another_corpus_are_refused(folders, tmp_path):
     other = Corpus(make_corpus(str(tmp_path / "other"), seed=1))
-    expected = json.load(open(f"{folders[1]}/manifest.json"))["parent"]["manifest_sha256"]
-    with pytest.raises(FarspanError, match=f"masks of the corpus with manifest sha256 {expected}, not "):
+    said = (
+        f"{folders[1]}: its masks are not those of the corpus {other.folder}, but of the one that lay at {folders[0]};"
+    )
+    with pytest.raises(FarspanError, match=said):
         MaskSet(folders[1]).check_parent(other)

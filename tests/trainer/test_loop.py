@@ -168,6 +168,16 @@ def test_a_recipe_can_ask_to_stop_at_the_first():
         updated(trainer)
 
 
+@pytest.mark.parametrize(("precision", "advised"), [("fp32", False), ("bf16", True)])
+def test_a_precision_is_advised_only_where_it_is_another(precision, advised):
+    trainer = make_trainer(toy_recipe("unused", non_finite="abort", precision=precision))
+    with torch.no_grad():
+        trainer.model.tokens.weight[:] = float("inf")
+    with pytest.raises(FarspanError, match=r"lower optimizer.learning_rate") as error:
+        updated(trainer)
+    assert ("set run.precision to fp32" in str(error.value)) == advised
+
+
 def test_a_wish_to_stop_leaves_everything_as_it_is():
     trainer = make_trainer(toy_recipe("unused"))
     before = weights(trainer)

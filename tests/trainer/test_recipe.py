@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from corpora.errors import FarspanError
+from tests.trainer.toy import toy_recipe
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling
@@ -285,3 +286,10 @@ def test_a_trained_generator_is_part_of_the_run():
 def test_a_generator_that_nobody_asks_is_refused(assignments, message):
     with pytest.raises(FarspanError, match=message):
         load_recipe("tiny", assignments)
+
+
+def test_a_compiled_run_is_another_run(tmp_path):
+    """Compiled layers drop other values: a run that changed over would not be the run that was never interrupted."""
+    plain, compiled = (toy_recipe(tmp_path, compile=compile) for compile in (False, True))
+    assert plain.identity()["run"]["compile"] != compiled.identity()["run"]["compile"]
+    assert plain.identity() == toy_recipe(tmp_path / "moved", micro_batch_size=1, dry_run=False).identity()

@@ -12,10 +12,8 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from tests.artefacts import make_corpus
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.__main__ import main
 from trainer.checkpoint import Checkpoints
 from trainer.loop import Trainer
 from trainer.model.config import ModelConfig
@@ -172,27 +170,3 @@ def test_data_that_does_not_suit_the_model_is_refused_at_once(tmp_path, source, 
 def test_a_device_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(FarspanError, match="finds no CUDA device"):
         run(toy_recipe(tmp_path, device="cuda"))
-
-
-def test_a_signal_to_the_command_line_is_a_checkpoint_a_message_and_status_0(tmp_path, monkeypatch, capsys):
-    made = Trainer.update
-
-    def update(self, *arguments, **named):
-        os.kill(os.getpid(), signal.SIGTERM)
-        return made(self, *arguments, **named)
-
-    monkeypatch.setattr(Trainer, "update", update)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(
-        f'extends = "tiny"\nrun = {{ directory = "{tmp_path}/run", device = "cpu", dry_run = false }}\n'
-        f'data = {{ corpus = "{make_corpus(str(tmp_path / "corpus"))}", source_length = 512, target_length = 256, '
-        'objective = { name = "span" } }\n'
-    )
-    assert main([str(recipe)]) == 0
-    assert "stopped by SIGTERM after step 1; the same command goes on from there" in capsys.readouterr().out
-    assert (tmp_path / "run/checkpoints/step-00000001/checkpoint.json").exists()
-
-
-def test_the_command_line_says_what_is_wrong(capsys):
-    assert main(["tiny", "--set", "run.stepz=3"]) == 2
-    assert "did you mean 'steps'" in capsys.readouterr().err

@@ -57,7 +57,10 @@ def test_wrong_sections_are_refused(folders):
         open_source(replace(data, masks=None, objective=ObjectiveConfig(name="span", options={"densty": 1})), 0)
     manifest = Path(corpus) / "manifest.json"
     manifest.write_text(manifest.read_text() + "\n")
-    with pytest.raises(FarspanError, match="masks of the corpus with manifest sha256"):
+    with pytest.raises(
+        FarspanError,
+        match=f"its masks are not those of the corpus {corpus}, which has changed since; run `farspan mask` on",
+    ):
         open_source(data, 0)
 
 

@@ -1,0 +1,102 @@
+"""``farspan train`` and ``python -m trainer`` end with the same status and the same words."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.artefacts import make_corpus
+from trainer.__main__ import main
+from trainer.distributed import Ranks
+from trainer.loop import Trainer
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory):
+    """Two updates of ``tiny``."""
+    folder = tmp_path_factory.mktemp("recipe")
+    path = folder / "recipe.toml"
+    path.write_text(
+        'extends = "tiny"\nmodel = { width = 32 }\nrun = { steps = 2, batch_size = 1, micro_batch_size = 1, '
+        'device = "cpu", dry_run = false, non_finite = "abort" }\n'
+        "schedule = { warmup_steps = 0 }\nmetrics = { peak_tflops = 1.0 }\n"
+        f'data = {{ corpus = "{make_corpus(str(folder / "corpus"))}", source_length = 512, target_length = 256, '
+        'objective = { name = "span" } }\n'
+    )
+    return str(path)
+
+
+@pytest.fixture(params=["farspan train", "python -m trainer"])
+def train(request, run, capsys):
+    """(status, output, errors) of either command."""
+
+    def module(*arguments):
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return module if request.param == "python -m trainer" else lambda *arguments: run("train", *arguments)
+
+
+def test_a_finished_run_is_status_0_and_so_is_one_with_nothing_left_to_do(train, recipe, tmp_path):
+    for said in ("step 2/2", "nothing is left to do"):
+        status, out, err = train(recipe, "--set", f"run.directory={tmp_path}")
+        assert (status, err) == (0, "")
+        assert said in out
+
+
+def test_a_signal_is_a_checkpoint_a_message_and_status_0(train, recipe, tmp_path, monkeypatch):
+    made = Trainer.update
+
+    def update(self, *arguments, **named):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return made(self, *arguments, **named)
+
+    monkeypatch.setattr(Trainer, "update", update)
+    status, out, _ = train(recipe, "--set", f"run.directory={tmp_path}")
+    assert status == 0
+    assert "stopped by SIGTERM after step 1; the same command goes on from there" in out
+    assert (tmp_path / "checkpoints/step-00000001/checkpoint.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--fast"], "--fast: unknown argument"),
+        (["--set", "run.stepz=3"], "did you mean 'steps'"),
+        (["--set", "data.corpus=nowhere"], "nowhere"),
+        (["--set", "optimizer.learning_rate=1e38"], "step 2: loss or gradient is not finite"),
+    ],
+)
+def test_what_the_user_can_cure_is_status_1_and_one_line(train, recipe, tmp_path, given, said):
+    status, _, err = train(recipe, *given, "--set", f"run.directory={tmp_path}")
+    assert status == 1
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_checkpoint_of_another_run_is_status_1(train, recipe, tmp_path):
+    assert train(recipe, "--set", f"run.directory={tmp_path}")[0] == 0
+    status, _, err = train(recipe, "--set", f"run.directory={tmp_path}", "--set", "run.seed=1")
+    assert status == 1
+    assert "run.seed: checkpoint 42, now 1" in err
+
+
+def test_ctrl_c_before_a_run_has_begun_is_status_130(train, recipe, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ranks, "from_environment", interrupted)
+    assert train(recipe)[0] == 130
+
+
+def test_progress_that_nobody_reads_any_more_is_status_1(train, recipe, tmp_path, monkeypatch):
+    def broken(*arguments, **named):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(Trainer, "update", broken)
+    status, _, err = train(recipe, "--set", f"run.directory={tmp_path}")
+    assert status == 1
+    assert "goes on from the last checkpoint" in err

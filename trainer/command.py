@@ -1,0 +1,43 @@
+"""The command that trains: ``farspan train`` and ``python -m trainer``, which differ in nothing but their name."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from corpora.errors import FarspanError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Tell ``parser`` of the recipe and what can be said beside it."""
+    parser.add_argument("recipe", help="a packaged recipe by name (tiny, bart_ls_base, ...), or a TOML file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key; repeatable")
+    parser.add_argument(
+        "--estimate",
+        type=int,
+        metavar="ROWS",
+        help="print the memory that a step needs with so many rows in the token table, and stop; reads no data",
+    )
+
+
+def run_command(options: Namespace) -> None:
+    """Train, continue or estimate, as ``options`` of ``add_arguments`` say.
+
+    Raises:
+        FarspanError: what the user can cure.
+        OSError: a disk that is full or gone.
+    """
+    from trainer.memory import memory_table  # here, because they load PyTorch, which no --help needs
+    from trainer.recipe import load_recipe
+    from trainer.run import train
+
+    recipe = load_recipe(options.recipe, options.set)
+    if options.estimate is not None:
+        print(memory_table(recipe, options.estimate))
+        return
+    try:
+        train(recipe)
+    except BrokenPipeError as error:
+        raise FarspanError(
+            f"whoever read the progress of this run has gone ({error}); the same command, with its output sent "
+            "elsewhere, goes on from the last checkpoint"
+        ) from error
