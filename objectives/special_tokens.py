@@ -1,10 +1,16 @@
-"""Special tokens: ids appended to the tokenizer's vocabulary when a batch is rendered, never stored in a corpus."""
+"""Special tokens: ids that rendering inserts and a corpus never stores.
+
+A token that the tokenizer owns keeps the tokenizer's id; the others are appended to its vocabulary. Published models
+have learned such tokens under names of their own (T5's ``<extra_id_0>``, PEGASUS's ``<mask_1>``): a tokenizer that
+declares them as special tokens owns the roles they play, so that training goes on from their learned vectors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count, takewhile
 from typing import Literal
 
 import numpy as np
@@ -15,6 +21,11 @@ PAD, BEGIN, END, UNKNOWN = "<pad>", "<bos>", "<eos>", "<unk>"
 DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END = "<doc-sep>", "<doc-s>", "</doc-s>"
 MASK, SENTENCE_MASK = "<mask>", "<sent-mask>"
 _SENTINEL = "<sentinel-"
+_PUBLISHED_NAMES = {
+    MASK: ("<mask_2>",),  # PEGASUS: stands for a masked word
+    SENTENCE_MASK: ("<mask_1>", "<sent_mask>"),  # PEGASUS; BART-LS's variant of it
+}
+_PUBLISHED_SENTINELS = ("<extra_id_{}>", "<sentinel_{}>")  # T5, LongT5 and their kin; BART-LS
 
 
 def sentinel(index: int) -> str:
@@ -25,13 +36,27 @@ def is_sentinel(name: str) -> bool:
     return name.startswith(_SENTINEL)
 
 
+def owned_id(owned: Mapping[str, int], name: str) -> int | None:
+    """The tokenizer's id for the special token ``name``, by our name or a published one; None where it owns none."""
+    return next((owned[text] for text in (name, *_PUBLISHED_NAMES.get(name, ())) if text in owned), None)
+
+
+def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
+    """The tokenizer's ids for sentinel 0, 1, ..., as many as it owns without a gap."""
+    for spelling in (f"{_SENTINEL}{{}}>", *_PUBLISHED_SENTINELS):
+        names = takewhile(owned.__contains__, map(spelling.format, count()))
+        if numbers := [owned[name] for name in names]:
+            return numbers
+    return []
+
+
 @dataclass(frozen=True)
 class SpecialTokens:
     """Name -> id, as a mask set's manifest records it.
 
     Attributes:
-        ids: every special token that rendering may emit; ids the tokenizer owns (``<pad>``, ``<bos>``, ``<eos>``) keep
-            the tokenizer's id, all others lie at and above the tokenizer's ``vocab_size``.
+        ids: every special token that rendering may emit; those that the tokenizer owns keep its ids, all others lie at
+            and above its ``vocab_size``.
         vocab_size: rows an embedding needs: one more than the largest id of tokenizer and table.
     """
 
@@ -44,8 +69,8 @@ class SpecialTokens:
     @cached_property
     def sentinels(self) -> np.ndarray:
         """``(count,)`` int32, not to be written: the id of sentinel 0, 1, ..."""
-        count = sum(map(is_sentinel, self.ids))
-        numbers = np.array([self.ids[sentinel(index)] for index in range(count)], np.int32)
+        names = map(sentinel, range(sum(map(is_sentinel, self.ids))))
+        numbers = np.array([self.ids[name] for name in names], np.int32)
         numbers.flags.writeable = False
         return numbers
 
@@ -58,23 +83,28 @@ class SpecialTokens:
         sentinels: int = 0,
         order: Literal["ascending", "descending"] = "ascending",
     ) -> SpecialTokens:
-        """Number the tokens that a tokenizer with ``vocab_size`` ids does not own.
+        """Number the special tokens over a tokenizer with ``vocab_size`` ids.
 
         Args:
             vocab_size: one more than the tokenizer's largest id.
-            owned: the roles that the tokenizer fills itself, e.g. ``{"<eos>": 1}``.
+            owned: roles and special tokens that the tokenizer has itself, by name, e.g. ``{"<eos>": 1}``.
             names: further special tokens; ``<pad>``, ``<bos>`` and ``<eos>`` are always in the table.
-            sentinels: how many sentinels.
-            order: BART-LS numbers sentinels upwards, T5 downwards from the last id.
+            sentinels: how many sentinels. The tokenizer's own come first, in their published order (T5's vocabulary has
+                100); those beyond are appended.
+            order: of appended sentinels: BART-LS numbers them upwards, T5 downwards from the last id.
         """
-        roles = [PAD, BEGIN, END, *names]
-        ids = {name: owned[name] for name in roles if name in owned}
+        roles = dict.fromkeys([PAD, BEGIN, END, *names])
+        ids = {name: number for name in roles if (number := owned_id(owned, name)) is not None}
+        following = count(vocab_size)
         for name in roles:
-            ids.setdefault(name, vocab_size + sum(value >= vocab_size for value in ids.values()))
-        first = max([vocab_size - 1, *ids.values()]) + 1
-        numbers = range(first, first + sentinels)
-        ids |= {sentinel(i): n for i, n in enumerate(numbers if order == "ascending" else reversed(numbers))}
-        return cls(ids, first + sentinels)
+            if name not in ids:
+                ids[name] = next(following)
+        numbers = owned_sentinels(owned)[:sentinels]
+        first = next(following)
+        appended = range(first, first + sentinels - len(numbers))
+        numbers += appended if order == "ascending" else reversed(appended)
+        ids |= {sentinel(index): number for index, number in enumerate(numbers)}
+        return cls(ids, appended.stop)
 
     @classmethod
     def merge(cls, tables: Sequence[SpecialTokens], tokenizer_size: int) -> SpecialTokens:

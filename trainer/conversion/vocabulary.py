@@ -11,7 +11,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from objectives.special_tokens import END, MASK, SpecialTokens
+from objectives.special_tokens import END, MASK, SpecialTokens, is_sentinel
 
 TABLES = ("tokens.weight", "output.weight", "bias")
 """Our tensors with a row for each id."""
@@ -37,7 +37,10 @@ class Vocabulary:
 
     @classmethod
     def of(cls, special: SpecialTokens, tokenizer_fingerprint: str | None, decoder_start: str = END) -> Vocabulary:
-        """Where only special tokens stand behind the tokenizer's ids."""
+        """Where only special tokens stand behind the tokenizer's ids.
+
+        Special tokens at the end of the tokenizer's own ids (T5's sentinels) count as standing behind them.
+        """
         size, ids = special.vocab_size, set(special.ids.values())
         while size - 1 in ids:
             size -= 1
@@ -73,8 +76,9 @@ class Vocabulary:
 def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabulary) -> dict[str, Tensor]:
     """A state whose tables have a row for each id of ``new``.
 
-    Tokens keep their rows, special ones by their name. The others begin as the row of the mask token (the
-    mean row where there is none) plus noise that depends on their own name only.
+    Tokens keep their rows, special ones by their name. The others begin as the row of the mask token (the mean row
+    where there is none) plus noise that depends on their own name only; sentinels that follow sentinels of the
+    tokenizer's own (T5's) as the mean row of those.
 
     Args:
         state: of a model that knows ``old``.
@@ -98,17 +102,28 @@ def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabul
         else:
             fresh[number] = name or f"row {number}"
             rows.append(0)
+    learned = [rows[number] for number in new.special.sentinels.tolist() if number not in fresh]
     changed = dict(state)
     for table in set(TABLES) & state.keys():
-        changed[table] = _with_fresh_rows(state[table], torch.tensor(rows), fresh, old.special.ids.get(MASK))
+        changed[table] = _with_fresh_rows(state[table], torch.tensor(rows), fresh, old.special.ids.get(MASK), learned)
     return changed
 
 
-def _with_fresh_rows(table: Tensor, rows: Tensor, fresh: Mapping[int, str], mask: int | None) -> Tensor:
-    """``(V, d)`` or ``(V,)`` -> the same of the new ids."""
-    begin = table.mean(0) if mask is None else table[mask]
+def _with_fresh_rows(
+    table: Tensor, rows: Tensor, fresh: Mapping[int, str], mask: int | None, sentinels: list[int]
+) -> Tensor:
+    """``(V, d)`` or ``(V,)`` -> the same of the new ids.
+
+    Args:
+        rows: of ``table``, one for each new id.
+        fresh: new ids that have no row, and what their noise depends on.
+        mask, sentinels: rows of the mask token and of the sentinels that the model has learned.
+    """
+    anything = table.mean(0) if mask is None else table[mask]
+    marker = table[sentinels].mean(0) if sentinels else anything
     taken = table[rows]
     for number, name in fresh.items():
+        begin = marker if is_sentinel(name) else anything
         taken[number] = begin
         if table.dim() > 1:
             key = make_key(0, "token row", {"name": name})
