@@ -27,10 +27,11 @@ from objectives.options import (
     check,
     check_choice,
     check_flag,
+    check_global_attention,
     check_numbers,
     check_whole,
     equipped,
-    is_number,
+    is_share,
     normalize,
     options_of,
 )
@@ -56,11 +57,14 @@ class ModelBased:
     """Objective ``model_based``; it needs a scorer.
 
     A row's hardest candidates are hidden, one after the other, until one of its budgets is full: tokens (``density``),
-    decoder positions (``target_length``) or spans (``sentinels``). The last one is cut where the budget ends; its first
-    tokens are hidden. Spans of equal loss are taken from left to right.
+    spans (``span_share``, ``sentinels``) or decoder positions (``target_length``). Where a budget ends within a span, its
+    first tokens are hidden. Spans of equal loss are taken from left to right.
 
     Attributes:
-        density: fraction of a row's text tokens to hide, as in ``span``: so many exactly, whatever their spans.
+        density: fraction of a row's text tokens to hide, as in ``span``: so many exactly, whatever their spans; None: as
+            many as the other budgets hold.
+        span_share: fraction of a row's candidates to hide (BART-LS: a fifth), rounded down, at least one; None: as many
+            as the other budgets hold.
         candidate_density: fraction of the tokens that are shown to the model as hidden, at least ``density``.
         mean_span_lengths: mean tokens of a candidate; with several, every row draws one of them with equal chances.
         aggregation: a span's loss is the ``mean``, ``sum`` or ``max`` of its tokens' cross-entropies.
@@ -75,7 +79,8 @@ class ModelBased:
         FarspanError: an option of the wrong type or out of range.
     """
 
-    density: float = 1 / 16
+    density: float | None = 1 / 16
+    span_share: float | None = None
     candidate_density: float = 5 / 16
     mean_span_lengths: float | Sequence[float] = (5.0,)
     aggregation: str = "mean"
@@ -88,25 +93,29 @@ class ModelBased:
     _tools: Tools | None = field(default=None, init=False, repr=False, compare=False)
 
     name: ClassVar[str] = "model_based"
-    adjustable: ClassVar[tuple[str, ...]] = ("density", "target_length", "sentinels")
+    adjustable: ClassVar[tuple[str, ...]] = ("density", "span_share", "target_length", "sentinels")
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # Xiong et al. 2022, section 2.3: 5,120 of 16,384 tokens are drawn and a fifth of them kept. The mean lengths
-        # are those of the published code's sweep of this objective; the paper gives none.
+        # Xiong et al. 2022, section 2.3: 5,120 of 16,384 tokens are drawn, and a fifth of their spans kept. The mean
+        # lengths, and 1,024 target positions, are those of the published code's sweep of this objective.
         "bart_ls": {
-            "density": 1 / 16,
+            "density": None,
+            "span_share": 0.2,
             "candidate_density": 5 / 16,
             "mean_span_lengths": [4, 8, 12],
             "sentinel_order": "ascending",
             "begin": True,
+            "separator": None,
+            "target_length": 1024,
         },
     }
 
     def __post_init__(self) -> None:
-        for option in ("density", "candidate_density"):
-            value = getattr(self, option)
-            check(self, option, is_number(value) and 0 < value < 1, "a number between 0 and 1")
-        at_most = f"at most candidate_density, {self.candidate_density}, or raise that"
-        check(self, "density", self.density <= self.candidate_density, at_most)
+        hidden, share, drawn = self.density, self.span_share, self.candidate_density
+        check(self, "density", hidden is None or is_share(hidden), "a number between 0 and 1, or null")
+        check(self, "span_share", share is None or share == 1 or is_share(share), "a number above 0 up to 1, or null")
+        check(self, "candidate_density", is_share(drawn), "a number between 0 and 1")
+        at_most = f"at most candidate_density, {drawn}, or raise that"
+        check(self, "density", hidden is None or hidden <= drawn, at_most)
         means = check_numbers(self, "mean_span_lengths", least=1)
         check_choice(self, "aggregation", *AGGREGATIONS)
         check_choice(self, "sentinel_order", "descending", "ascending")
@@ -114,9 +123,10 @@ class ModelBased:
         check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
         check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
         check_whole(self, "sentinels", least=1, null=True)
-        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
-        densities = {"density": float(self.density), "candidate_density": float(self.candidate_density)}
-        normalize(self, **densities, mean_span_lengths=means)
+        check_global_attention(self)
+        shares = {"density": hidden, "span_share": share, "candidate_density": drawn}
+        numbers = {option: value if value is None else float(value) for option, value in shares.items()}
+        normalize(self, **numbers, mean_span_lengths=means)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -170,7 +180,7 @@ class ModelBased:
         tokens = np.full(len(means), facts.max_tokens)
         drawn = noise_counts(tokens, self.candidate_density)
         candidates = np.minimum(drawn, span_counts(tokens, drawn, means) + max(facts.max_documents - 1, 0))
-        hidden, spans, positions = self._budgets(tokens)
+        hidden, spans, positions = self._budgets(tokens, candidates)
         # Spans of one token each are the most that a budget holds.
         most = np.minimum.reduce([candidates, hidden, spans, positions // 2])
         return SpecialTokens.append(
@@ -259,17 +269,27 @@ class ModelBased:
         """The text of every row, rows of int32, from what ``render`` gave."""
         return reconstruct(examples, masks, special, self._layout)
 
-    def _budgets(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens, spans, and decoder positions beside begin and end, of rows with ``(n,)`` tokens; int64."""
-        spans = _UNBOUNDED if self.sentinels is None else self.sentinels
+    def _budgets(self, tokens: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens, spans, and decoder positions beside begin and end, of rows with so many tokens and candidates.
+
+        All ``(n,)`` int64.
+        """
+        hidden = noise_counts(tokens, self.candidate_density if self.density is None else self.density)
+        spans = candidates
+        if self.span_share is not None:
+            # A share that was meant to be exact may end a little below it: 0.29 * 100 is 28.999999999999996.
+            spans = np.maximum(np.floor(candidates * self.span_share + 1e-9), 1).astype(np.int64)
+        if self.sentinels is not None:
+            spans = np.minimum(spans, self.sentinels)
         positions = _UNBOUNDED if self.target_length is None else self.target_length - self._layout.ends
-        return noise_counts(tokens, self.density), np.full(len(tokens), spans), np.full(len(tokens), positions)
+        return hidden, spans, np.full(len(tokens), positions)
 
     def _hidden(
         self, batch: SequenceBatch, starts: Ragged, lengths: Ragged, scores: Ragged, ranks: Ragged
     ) -> MaskBatch:
         """All candidates as mask rows, those hidden that the budgets hold; one that is cut becomes two."""
-        kept = keep_hardest(lengths, ranks, *self._budgets(batch.tokens.lengths)).values
+        budgets = self._budgets(batch.tokens.lengths, lengths.lengths)
+        kept = keep_hardest(lengths, ranks, *budgets).values
         cut = (kept > 0) & (kept < lengths.values)
         rows = np.repeat(np.arange(len(batch)), lengths.lengths)
         counts = lengths.lengths + np.bincount(rows[cut], minlength=len(batch))

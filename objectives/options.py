@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from corpora.errors import FarspanError
+from objectives.special_tokens import DOCUMENT_SEPARATOR
 from objectives.tools import Tools
 
 Equipped = TypeVar("Equipped")
@@ -40,6 +41,13 @@ def check_flag(objective: Any, *options: str) -> None:
         check(objective, option, isinstance(getattr(objective, option), bool), "true or false")
 
 
+def check_global_attention(objective: Any) -> None:
+    """A rule for rows with ``separator`` between documents; without one there are no separators to attend from."""
+    check_choice(objective, "global_attention", "none", "bos", "separators", "masked")
+    impossible = objective.global_attention == "separators" and objective.separator is None
+    check(objective, "global_attention", not impossible, f"bos, or separator={DOCUMENT_SEPARATOR} beside it")
+
+
 def check_whole(objective: Any, option: str, least: int, null: bool = False) -> None:
     """A whole number from ``least`` up, or with ``null`` None."""
     value = getattr(objective, option)
@@ -69,6 +77,11 @@ def check_chances(objective: Any, option: str, *events: str) -> tuple[float, ...
 def is_number(value: object) -> bool:
     """A finite int or float, no bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_share(value: object) -> bool:
+    """A number between 0 and 1, neither of them."""
+    return is_number(value) and 0 < value < 1  # type: ignore[operator]
 
 
 def normalize(objective: Any, **values: Any) -> None:

@@ -8,10 +8,12 @@ presets choose the same sentences with the same scores, with these exceptions:
 - Sentences are the corpus's; the published codes cut at every ``.``, ``!`` or ``?`` before a space, or at every token
   spelt ``.``. BART-LS then drops what follows the last chosen sentence and never chooses the first token: here what is
   not chosen stays. Where it finds a single sentence, it hides a random stretch; here that sentence is hidden.
-- A target that is full is a matter of ``target_length``, never of a cut that nobody sees: PEGASUS cuts targets at their
-  width, and shortens the document before it chooses greedily.
+- Targets are never cut silently: sentences enter best first as far as ``target_length`` goes. PEGASUS hides all it has
+  chosen and cuts the target at its width; it also shortens the document before it chooses greedily.
 - PEGASUS lower-cases ASCII alone, so it does not take U+0130 and U+212A for i and k; its list of stopwords differs
   (``objectives.stopwords``). ``hybrid`` puts no token for the chosen strategy into the source.
+
+``docs/objectives.md`` lists every deviation with the share of choices that agree.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from objectives.options import (
     check_chances,
     check_choice,
     check_flag,
+    check_global_attention,
     check_whole,
     equipped,
     is_number,
@@ -71,12 +74,12 @@ from objectives.sentence_selection import (
 )
 from objectives.sentence_texts import decoded_texts, token_texts
 from objectives.sentence_treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, SpecialTokens
+from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
 from objectives.stopwords import english_stopwords, english_stopwords_version
 from objectives.target_budget import within_target
 from objectives.tools import Tools
 
-# pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256.
+# pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256; one document, hence no separator.
 _PEGASUS = {
     "strategy": "dynamic",
     "ratio": [0.33 * 0.45, 0.45],
@@ -85,9 +88,12 @@ _PEGASUS = {
     "precision": "float32",
     "ties": "later",
     "treatments": [0.9, 0.0, 0.1, 0.0],
+    "separator": None,
+    "target_length": 256,
 }
-# longt5/preprocessors.py: input 4,096, target 910; no stopwords.
-_LONGT5 = {**_PEGASUS, "ratio": [0.33 * 0.2, 0.2], "stopwords": "none"}
+# longt5/preprocessors.py: input 4,096, target 910. The path of the stopwords is blank in the published file, whose
+# comment names the list: PEGASUS's. PEGASUS's mask is id 2, and over T5's unshifted ids that is <unk>.
+_LONGT5 = {**_PEGASUS, "ratio": [0.33 * 0.2, 0.2], "target_length": 910, "mask_token": UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class PrincipalSentences:
             without a trace; in all cases the target has it. It is replaced by a sentence of the same text, any with
             equal chances and also itself, as published; that sentence is repeated or cut to as many tokens.
         scope: a text is a ``document``'s part in the row, or the whole row (``sequence``).
-        mask_token: ``<sent-mask>`` or ``<mask>``, one for every hidden sentence.
+        mask_token: ``<sent-mask>``, ``<mask>`` or ``<unk>`` (LongT5), one for every hidden sentence.
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
         target_length: decoder positions, begin and end included; None: as many as it takes. Sentences enter the target
@@ -172,6 +178,7 @@ class PrincipalSentences:
             "words": "tokens",
             "scope": "sequence",
             "begin": True,
+            "separator": None,
             "target_length": 1024,
             "when_full": "stop",
         },
@@ -197,12 +204,14 @@ class PrincipalSentences:
         check_choice(self, "ties", *TIES)
         chances = check_chances(self, "treatments", "mask", "random", "intact", "remove")
         check_choice(self, "scope", "document", "sequence")
-        check_choice(self, "mask_token", SENTENCE_MASK, MASK)
+        check_choice(self, "mask_token", SENTENCE_MASK, MASK, UNKNOWN)
         check_flag(self, "begin")
         check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
         check_whole(self, "target_length", least=self._layout.ends + 1, null=True)
         check_choice(self, "when_full", "skip", "stop")
-        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
+        check_global_attention(self)
+        unclear = self.global_attention == "masked" and self.mask_token == UNKNOWN
+        check(self, "global_attention", not unclear, f"none, or mask_token={SENTENCE_MASK}: text may hold {UNKNOWN} too")
         ratio = float(bounds[0]) if bounds[0] == bounds[-1] else tuple(map(float, bounds))
         stopwords = tuple(sorted(set(given))) if listed else given
         normalize(self, ratio=ratio, noise=float(self.noise), treatments=chances, stopwords=stopwords)

@@ -32,9 +32,11 @@ from objectives.options import (
     check,
     check_choice,
     check_flag,
+    check_global_attention,
     check_numbers,
     check_whole,
     is_number,
+    is_share,
     normalize,
     options_of,
 )
@@ -42,7 +44,16 @@ from objectives.reconstruction import reconstruct
 from objectives.rendering import columns, render_sentinels
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
 
-_BART_LS = {"density": 1 / 16, "mean_span_lengths": [5], "sentinel_order": "ascending", "begin": True}
+# Documents are concatenated with nothing between them. Targets have 1,024 positions; what they do not hold is not hidden.
+_BART_LS = {
+    "density": 1 / 16,
+    "mean_span_lengths": [5],
+    "sentinel_order": "ascending",
+    "begin": True,
+    "separator": None,
+    "target_length": 1024,
+    "fit": "reduce",
+}
 
 
 @dataclass(frozen=True)
@@ -57,8 +68,8 @@ class Span:
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
         target_length: decoder positions, sentinels, begin and end included; None: as many as it takes.
-        fit: where a row may need more, ``error`` before work starts, or ``reduce``: hide the largest number of tokens
-            that fits wherever the spans fall.
+        fit: where a row may need more than ``target_length``, ``error`` before work starts, or ``reduce``: hide the
+            largest number of tokens that fits wherever the spans fall.
         sentinels: how many to reserve; None: as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
         placement: ``t5``; ``rolled``, the same turned by a random offset, over the end back to the start, where a span
@@ -82,8 +93,15 @@ class Span:
 
     name: ClassVar[str] = "span"
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
-        # Raffel et al. 2020, section 3.3.4 and the choice of section 3.7: 15 %, mean length 3.
-        "t5": {"density": 0.15, "mean_span_lengths": [3], "sentinel_order": "descending", "begin": False},
+        # Raffel et al. 2020, section 3.3.4 and the choice of section 3.7: 15 %, mean length 3. The published pipeline
+        # joins documents without a separator (reduce_concat_tokens).
+        "t5": {
+            "density": 0.15,
+            "mean_span_lengths": [3],
+            "sentinel_order": "descending",
+            "begin": False,
+            "separator": None,
+        },
         # Xiong et al. 2022, section 2.3 and table 3: 1,024 tokens of 16,384; the 8k ablation hides as many of 8,192.
         # Span lengths, fixed and mixed, are the published code's: the paper gives none.
         "bart_ls": _BART_LS,
@@ -93,18 +111,16 @@ class Span:
 
     def __post_init__(self) -> None:
         wanted = "a number between 0 and 1, or pairs of tokens and such a number, tokens ascending"
-        check(self, "density", _is_density(self.density) or _is_schedule(self.density), wanted)
+        check(self, "density", is_share(self.density) or _is_schedule(self.density), wanted)
         means = check_numbers(self, "mean_span_lengths", least=1)
         check_choice(self, "placement", *PLACEMENTS)
         check_flag(self, "begin")
         check_choice(self, "sentinel_order", "descending", "ascending")
         check_choice(self, "separator", DOCUMENT_SEPARATOR, END, None)
         check_choice(self, "fit", "error", "reduce")
-        check_choice(self, "global_attention", "none", "bos", "separators", "masked")
+        check_global_attention(self)
         check_whole(self, "target_length", least=self._layout.ends + 2, null=True)  # one sentinel with one token
         check_whole(self, "sentinels", least=1, null=True)
-        if self.fit == "reduce" and self.target_length is None:
-            raise FarspanError("span: option fit is 'reduce', but target_length is null; give the length to fit")
         density: Any = self.density
         schedule = _is_schedule(density) and tuple((int(tokens), float(share)) for tokens, share in density)
         normalize(self, density=schedule or float(density), mean_span_lengths=means)
@@ -216,7 +232,7 @@ class Span:
             return np.minimum(noise, spans(noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
 
         noise = noise_counts(tokens, self._densities(tokens))
-        if self.fit == "reduce":
+        if self.fit == "reduce" and self.target_length is not None:
             # Hidden tokens and their pieces only grow together, so halve the interval that holds the largest fit.
             low, high = np.zeros_like(noise), noise
             while (low < high).any():
@@ -275,14 +291,10 @@ def tokens_for(input_length: int, density: float, mean: float) -> int:
     return tokens - 1 if density == 0.5 and target > source else tokens
 
 
-def _is_density(value: object) -> bool:
-    return is_number(value) and 0 < value < 1  # type: ignore[operator]
-
-
 def _is_schedule(value: object) -> bool:
     if not isinstance(value, list | tuple) or not value:
         return False
-    if not all(isinstance(pair, list | tuple) and len(pair) == 2 and _is_density(pair[1]) for pair in value):
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 and is_share(pair[1]) for pair in value):
         return False
     bounds = [pair[0] for pair in value]
     whole = all(is_number(bound) and bound == int(bound) and bound >= 1 for bound in bounds)

@@ -116,18 +116,49 @@ def compare(batch, aggregation, target_length, sentinels):
     st.integers(0, 2**31),
 )
 def test_hidden_tokens_are_exactly_those_of_span_corruption(lengths, density, candidate_density, seed):
-    """The published code keeps a number of spans, so its hidden tokens vary with their lengths."""
+    """A share of the spans varies with their lengths instead."""
     batch = make_sequences(lengths, 3, seed=seed)
     masks = model_based(density=density, candidate_density=candidate_density).mask(batch, KEY)
     assert np.array_equal(hidden_tokens(masks), noise_counts(batch.tokens.lengths, density))
     assert np.array_equal(masks.span_lengths.values.sum(), noise_counts(batch.tokens.lengths, candidate_density).sum())
 
 
-def test_bart_ls_hides_1024_of_5120_candidates_in_16384_tokens():
-    batch = make_sequences([16_384] * 3, dtype=np.int32)
-    masks = load_objective("model_based", "bart_ls").with_tools(TOOLS).mask(batch, KEY)
-    assert hidden_tokens(masks).tolist() == [1024] * 3
-    assert [masks.span_lengths[row].sum() for row in range(3)] == [5120] * 3
+def test_bart_ls_hides_a_fifth_of_the_spans_that_5120_of_16384_tokens_make():
+    """How many tokens that is depends on how long the hard spans are; a density says it to the token."""
+    batch = make_sequences([16_384] * 8, dtype=np.int32)
+    preset = load_objective("model_based", "bart_ls", {"target_length": None}).with_tools(TOOLS)
+    masks = preset.mask(batch, KEY)
+    drawn = masks.span_flags.lengths
+    assert set(drawn.tolist()) <= {round(5120 / mean) for mean in (4, 8, 12)}
+    assert [masks.span_lengths[row].sum() for row in range(8)] == [5120] * 8
+    hidden = [int((masks.span_flags[row] == HIDDEN).sum()) for row in range(8)]
+    assert hidden == [count // 5 for count in drawn.tolist()]
+    assert len(set(hidden_tokens(masks).tolist())) > 1
+    exactly = replace(preset, density=1 / 16, span_share=None).with_tools(TOOLS)
+    assert hidden_tokens(exactly.mask(batch, KEY)).tolist() == [1024] * 8
+    # As published, 1,024 target positions: the hardest that they hold.
+    for share, most in ((0.2, masks.target_lengths.max()), (0.9, 1024)):
+        fitting = load_objective("model_based", "bart_ls", {"span_share": share}).with_tools(TOOLS)
+        assert fitting.mask(batch, KEY).target_lengths.max() == most <= 1024
+
+
+@pytest.mark.parametrize(("share", "kept"), [(0.2, 5), (0.29, 7), (0.001, 1), (1, 25), (None, 25)])
+def test_a_share_of_the_spans_is_rounded_down_and_never_none(share, kept):
+    batch = make_sequences([250])  # 25 candidates
+    objective = model_based(density=None, span_share=share, candidate_density=0.5)
+    masks = objective.mask(batch, KEY)
+    assert len(masks.span_flags.values) == 25
+    assert (masks.span_flags.values == HIDDEN).sum() == kept
+    assert len(objective.validate(facts(250)).sentinels) == kept
+
+
+def test_of_several_budgets_the_first_that_is_full_ends_the_choice():
+    batch = make_sequences([1000])  # 62 candidates of 312 tokens
+    by_share = model_based(density=None, span_share=0.2)
+    both = model_based(density=0.02, span_share=0.5)
+    assert hidden_tokens(both.mask(batch, KEY)).tolist() == [20]
+    wide = model_based(density=0.3, span_share=0.2)
+    assert rows_of(wide.mask(batch, KEY)) == rows_of(by_share.mask(batch, KEY))
 
 
 def test_rows_beside_a_short_one_keep_their_spans():
@@ -190,14 +221,16 @@ def test_the_scorer_sees_the_special_tokens_it_knows(edges):
 @settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 150), min_size=1, max_size=3),
-    st.lists(st.sampled_from([0.02, 0.05, 0.11, 0.3]), min_size=2, max_size=2),
+    st.lists(st.sampled_from([None, 0.02, 0.05, 0.11, 0.3]), min_size=2, max_size=2),
+    st.lists(st.sampled_from([None, 0.1, 0.2, 0.9, 1.0]), min_size=2, max_size=2),
     st.lists(st.sampled_from([None, 5, 12, 40]), min_size=2, max_size=2),
     st.lists(st.sampled_from([None, 1, 3, 20]), min_size=2, max_size=2),
     st.integers(0, 2**31),
 )
-def test_choosing_anew_is_masking_anew(lengths, density, target_length, sentinels, seed):
+def test_choosing_anew_is_masking_anew(lengths, density, share, target_length, sentinels, seed):
     batch = make_sequences(lengths, 3, seed=seed)
-    a, b = (model_based(density=density[i], target_length=target_length[i], sentinels=sentinels[i]) for i in range(2))
+    budgets = {"density": density, "span_share": share, "target_length": target_length, "sentinels": sentinels}
+    a, b = (model_based(**{option: values[i] for option, values in budgets.items()}) for i in range(2))
     assert mask_key(1, a) == mask_key(1, b)
     assert mask_key(1, a) != mask_key(1, model_based(aggregation="sum"))
     fresh, expected = a.mask(batch, mask_key(1, a)), rows_of(b.mask(batch, mask_key(1, b)))
@@ -286,7 +319,9 @@ def test_losses_that_are_no_numbers_are_refused_by_sequence():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"density": 0}, "density is 0; give a number between 0 and 1"),
+        ({"density": 0}, "density is 0; give a number between 0 and 1, or null"),
+        ({"span_share": 1.5}, "span_share is 1.5; give a number above 0 up to 1, or null"),
+        ({"span_share": 0}, "span_share is 0; give a number above 0 up to 1, or null"),
         ({"density": 0.4}, "density is 0.4; give at most candidate_density, 0.3125"),
         ({"candidate_density": 1}, "candidate_density is 1; give a number between 0 and 1"),
         ({"mean_span_lengths": []}, "mean_span_lengths is .*; give a number from 1 up"),
@@ -297,6 +332,10 @@ def test_losses_that_are_no_numbers_are_refused_by_sequence():
         ({"sentinels": 0}, "sentinels is 0; give a whole number from 1 up, or null"),
         ({"target_length": 2}, "target_length is 2; give a whole number from 3 up, or null"),
         ({"global_attention": "all"}, "global_attention is 'all'; give none, bos, separators or masked"),
+        (
+            {"global_attention": "separators", "separator": None},
+            "global_attention is 'separators'; give bos, or separator=<doc-sep> beside it",
+        ),
     ],
 )
 def test_options_are_checked(options, message):

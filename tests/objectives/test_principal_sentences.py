@@ -343,6 +343,8 @@ def test_a_row_needs_no_more_target_than_it_has():
         ({"target_length": 2, "begin": True}, "target_length is 2; give a whole number from 3"),
         ({"when_full": "cut"}, "when_full"),
         ({"global_attention": "all"}, "global_attention"),
+        ({"global_attention": "separators", "separator": None}, "give bos, or separator=<doc-sep> beside it"),
+        ({"global_attention": "masked", "mask_token": "<unk>"}, "give none, or mask_token=<sent-mask>"),
     ],
 )
 def test_options_are_checked(options, message):
@@ -365,6 +367,7 @@ def test_one_spelling_of_equal_options():
 def test_presets_differ_where_paper_and_code_do():
     presets = PrincipalSentences.presets
     assert (presets["longt5_paper"]["counts"], presets["longt5_code"].get("counts", "orig")) == ("uniq", "orig")
+    assert {presets[name]["stopwords"] for name in ("pegasus", "longt5_paper", "longt5_code")} == {"english"}
     assert presets["pegasus"]["treatments"] == [0.9, 0.0, 0.1, 0.0]
     assert presets["pegasus_paper"]["treatments"] == [0.8, 0.0, 0.2, 0.0]
     assert presets["pegasus"]["ratio"] == pytest.approx([0.1485, 0.45])
