@@ -43,6 +43,9 @@ def make_corpus(folder: str, rows: int, length: int, shards: int = 4) -> None:
         totals = {
             "sequences": len(sequences),
             "tokens": len(sequences.tokens.values),
+            "documents": int(sequences.document_starts.lengths.sum()),
+            "parts": int(sequences.document_starts.lengths.sum()),
+            "padding": 0,
             "max_tokens": int(sequences.tokens.lengths.max()),
             "max_documents": int(sequences.document_starts.lengths.max()),
         }
@@ -72,7 +75,12 @@ def make_masks(folder: str, corpus: str, objective: Objective, seed: int = 0) ->
         receipts.append(Receipt(shard.name, tuple(info), totals))
     manifest = Manifest(
         "farspan.masks",
-        {"objective": objective.name, "options": dict(objective.options), "tools": {}},
+        {
+            "objective": objective.name,
+            "options": dict(objective.options),
+            "global_attention": objective.global_attention,
+            "tools": {},
+        },
         seed,
         parent.rows_per_batch,
         parent.tokenizer,

@@ -77,6 +77,7 @@ def documents_of(texts, folder, source="test", held_out=0.0):
         writer.write(batch)
     totals = {
         "documents": len(texts),
+        "held_out_documents": int(held.sum()),
         "tokens": int(lengths.sum()),
         "held_out_tokens": int(lengths[held].sum()),
         "max_tokens": int(lengths.max(initial=0)),

@@ -36,8 +36,9 @@ def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
 def make_folders(tmp_path: Path) -> tuple[str, str]:
     """A corpus of two shards with 5 and 4 rows, and span masks of it."""
     blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n], 3, seed=n) for n in range(2)]
-    facts = {"max_tokens": 80, "max_documents": 3}
-    config = {"sequence_length": 96, "room_per_sequence": 2, "room_per_document": 1}
+    facts = dict.fromkeys(("sequences", "tokens", "documents", "parts", "padding"), 0)
+    facts |= {"max_tokens": 80, "max_documents": 3}
+    config = {"builder": "random", "sequence_length": 96, "room_per_sequence": 2, "room_per_document": 1}
     corpus, masks = tmp_path / "corpus", tmp_path / "masks"
     manifest = Manifest(
         "farspan.corpus", config, 0, 2,
@@ -51,11 +52,17 @@ def make_folders(tmp_path: Path) -> tuple[str, str]:
     mask_manifest = replace(
         manifest,
         format="farspan.masks",
-        config={"objective": "span", "options": dict(objective.options)},
+        config={
+            "objective": "span",
+            "options": dict(objective.options),
+            "global_attention": objective.global_attention,
+            "tools": {},
+        },
         seed=SEED,
         special_tokens=special.ids,
         parent={"path": "../corpus", "manifest_sha256": manifest_sha256(FILES, str(corpus))},
         totals={
+            "sequences": 9,
             "max_source_length": int(max(part.source_lengths.max() for part in drawn)),
             "max_target_length": int(max(part.target_lengths.max() for part in drawn)),
         },
