@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+_EPS = 1e-30
+"""Added to squared gradients (algorithm 4), so that a gradient of zeros gives a step of zeros."""
 
 
 class Adafactor(torch.optim.Optimizer):
-    """Adam without momentum, and with second moments of matrices kept as one number a row and one a column.
+    """Adam without momentum, with the second moments of a matrix factored into one number per row and per column.
 
     Shazeer & Stern 2018 (arXiv:1804.04235), algorithm 4: update ``t`` moves a parameter by ``min(lr, 1 / sqrt(t))``
-    times its own root mean square, or ``scale`` where that is smaller. ``torch.optim.Adafactor`` computes the same, but
-    neither sharded parameters nor without waiting for the device.
+    times its root mean square, or ``scale`` where that is smaller. ``torch.optim.Adafactor`` updates neither sharded
+    parameters nor stacked projections, and its ``eps`` of 1e-7 drowns the gradients of a large batch.
+
+    A parameter group may have a ``count``: its parameters are that many projections stacked along dimension 0, each
+    measured and clipped as a parameter of its own.
 
     Args:
-        params: parameters, or groups of them.
+        params: vectors and matrices, or groups of them; sharded ones along dimension 0.
         lr: the largest relative step.
         decay: second moments are averaged with weight ``t ** decay`` for the newest.
         scale: least root mean square of a parameter that steps are relative to.
@@ -35,7 +44,8 @@ class Adafactor(torch.optim.Optimizer):
         clip: float = 1.0,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(params, {"lr": lr, "decay": decay, "scale": scale, "clip": clip, "weight_decay": weight_decay})
+        options = {"lr": lr, "decay": decay, "scale": scale, "clip": clip, "weight_decay": weight_decay, "count": 1}
+        super().__init__(params, options)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -47,39 +57,79 @@ class Adafactor(torch.optim.Optimizer):
 
 
 def _update(parameter: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    moments = _moments(grad)
     if not state:
-        state["step"] = torch.zeros(())
-        state |= {name: torch.zeros_like(moment) for name, moment in moments.items()}
+        state |= _initial_state(parameter, group["count"])
     state["step"] += 1
-    step, eps = state["step"].item(), torch.finfo(parameter.dtype).eps
-    for name, moment in moments.items():
-        state[name].lerp_(moment, step ** group["decay"])
-    variance = state["variance"] if grad.dim() < 2 else _product(state["rows"], state["columns"], eps)
-    update = grad * variance.clamp(min=eps * eps).rsqrt()
-    clipped = (_root_mean_square(update) / group["clip"]).clamp(min=1.0)
-    size = _root_mean_square(parameter).clamp(min=group["scale"]) * min(group["lr"], step**-0.5)
-    parameter.mul_(1 - group["lr"] * group["weight_decay"])
-    parameter.sub_(update * (size / clipped))
+    step, weights, gradients = state["step"].item(), _local(parameter), _local(grad)
+    rows = _rows_of_projections(parameter, group["count"])
+    size = parameter.numel() / group["count"]  # numbers of a projection
+    squares = gradients.square() + _EPS
+    newest = step ** group["decay"]
+    if parameter.dim() < 2:
+        variance = _local(state["variance"]).lerp_(squares, newest)
+        update = gradients * variance.rsqrt()
+        (scale,) = _summed(parameter, [_sums(weights.square(), rows)])
+    else:
+        row_means = _local(state["rows"]).lerp_(squares.mean(-1, keepdim=True), newest)
+        scale, total, columns = _summed(
+            parameter,
+            [_sums(weights.square(), rows), _sums(row_means, rows), torch.stack([squares[own].sum(0) for own in rows])],
+        )
+        height = parameter.shape[0] / group["count"]
+        state["columns"].lerp_(columns / height, newest)
+        update = torch.empty_like(gradients)
+        for projection, own in enumerate(rows):
+            relative = row_means[own] / (total[projection] / height)
+            update[own] = gradients[own] * relative.rsqrt() * state["columns"][projection].rsqrt()
+    (length,) = _summed(parameter, [_sums(update.square(), rows)])
+    clipped = ((length / size).sqrt() / group["clip"]).clamp(min=1.0)
+    steps = (scale / size).sqrt().clamp(min=group["scale"]) * min(group["lr"], step**-0.5) / clipped
+    weights.mul_(1 - group["lr"] * group["weight_decay"])
+    for projection, own in enumerate(rows):
+        weights[own] -= update[own] * steps[projection]
 
 
-def _moments(grad: Tensor) -> dict[str, Tensor]:
-    """Of a vector ``(C,)`` all; of a matrix ``(R, C)`` rows ``(R, 1)`` and columns ``(1, C)``."""
-    squares = grad.square()
-    if grad.dim() < 2:
-        return {"variance": squares}
-    return {"rows": _mean(squares, -1), "columns": _mean(squares, -2)}
+def _initial_state(parameter: Tensor, count: int) -> dict[str, Tensor]:
+    """Of a vector ``(R,)`` the ``variance``; of a matrix ``(R, C)`` ``rows`` ``(R, 1)`` and ``columns`` ``(count, C)``.
+
+    What has a row for each of the parameter's is sharded as it is; ``columns`` is whole on every rank.
+    """
+    state = {"step": torch.zeros(())}
+    if parameter.dim() < 2:
+        return {**state, "variance": torch.zeros_like(parameter)}
+    columns = torch.zeros(count, parameter.shape[1], dtype=parameter.dtype, device=parameter.device)
+    return {**state, "rows": torch.zeros_like(parameter.sum(-1, keepdim=True)), "columns": columns}
 
 
-def _product(rows: Tensor, columns: Tensor, eps: float) -> Tensor:
-    """The ``(R, C)`` of rank 1 that has these means."""
-    return rows * columns / _mean(rows, -2).clamp(min=eps)
+def _rows_of_projections(parameter: Tensor, count: int) -> list[slice]:
+    """The rows of each projection that this rank holds, counted from its own first row."""
+    height, first, held = parameter.shape[0] // count, 0, parameter.shape[0]
+    if isinstance(parameter, DTensor):
+        for dimension, placement in enumerate(parameter.placements):
+            if placement.is_shard():
+                # as torch.chunk deals rows out: the last ranks may hold fewer, or none
+                shard = -(-parameter.shape[0] // parameter.device_mesh.size(dimension))
+                first = shard * parameter.device_mesh.get_local_rank(dimension)
+        held = parameter.to_local().shape[0]
+    edges = [min(max(number * height - first, 0), held) for number in range(count + 1)]
+    return [slice(begin, end) for begin, end in pairwise(edges)]
 
 
-def _mean(values: Tensor, dim: int) -> Tensor:
-    # By the sum, because a mean of means is wrong where shards are uneven.
-    return values.sum(dim, keepdim=True) / values.shape[dim]
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _root_mean_square(values: Tensor) -> Tensor:
-    return (values.square().sum() / values.numel()).sqrt()
+def _sums(values: Tensor, rows: list[slice]) -> Tensor:
+    """``(count,)``: of the rows of each projection."""
+    return torch.stack([values[own].sum() for own in rows])
+
+
+def _summed(parameter: Tensor, parts: list[Tensor]) -> list[Tensor]:
+    """``parts`` summed over the ranks that share ``parameter``, in one message."""
+    if not isinstance(parameter, DTensor):
+        return parts
+    message = torch.cat([part.flatten() for part in parts])
+    for dimension, placement in enumerate(parameter.placements):
+        if placement.is_shard():
+            dist.all_reduce(message, group=parameter.device_mesh.get_group(dimension))
+    return [flat.view_as(part) for flat, part in zip(message.split([p.numel() for p in parts]), parts, strict=True)]

@@ -21,6 +21,7 @@ from trainer.joint import generator_sizes
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import CHUNK
+from trainer.model.projections import projections_in
 from trainer.parallel import ParallelConfig, layers_of
 from trainer.recipe import Recipe
 from trainer.stages import Stage
@@ -186,8 +187,10 @@ def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parame
     layers = [_numbers(layer) for layer in layers_of(model)]
     every = _numbers(model)
     state = 2 * every  # two moments
-    if optimizer == "adafactor":  # of a matrix, its rows and columns
-        state = sum(p.numel() if p.dim() < 2 else sum(p.shape) for p in model.parameters())
+    if optimizer == "adafactor":  # of a matrix, its rows, and the columns of each projection in it
+        state = sum(
+            p.numel() if p.dim() < 2 else p.shape[0] + count * p.shape[1] for p, count in projections_in(model).items()
+        )
     return _Parameters(every, max(layers), every - sum(layers), state)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from corpora.errors import FarspanError
 from trainer.adafactor import Adafactor
+from trainer.model.projections import projections_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +51,25 @@ class OptimizerConfig:
 
 
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """The optimiser over two groups: matrices and tables with decay, norms and biases without."""
+    """The optimiser: matrices and tables decay, norms and biases do not.
+
+    Adafactor, which measures whole weights, measures stacked projections one by one.
+    """
+    decays = (True, config.weight_decay), (False, 0.0)
+    if config.name == "adafactor":
+        counts = projections_in(model)
+        groups = [
+            {"params": chosen, "weight_decay": decay, "count": count}
+            for count in sorted(set(counts.values()))
+            for matrices, decay in decays
+            if (chosen := [p for p, stacked in counts.items() if stacked == count and (p.dim() > 1) == matrices])
+        ]
+        return Adafactor(groups, lr=config.learning_rate)
     parameters = list(model.parameters())
     groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+        {"params": [p for p in parameters if (p.dim() > 1) == matrices], "weight_decay": decay}
+        for matrices, decay in decays
     ]
-    if config.name == "adafactor":
-        return Adafactor(groups, lr=config.learning_rate)
     kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
     return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
 

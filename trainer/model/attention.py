@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from corpora.errors import FarspanError
 from trainer.model.backends.choose import attend_across, attend_within
 from trainer.model.context import Context
+from trainer.model.projections import Projections
 from trainer.model.rotary import rotate
 
 
@@ -158,7 +159,7 @@ class SelfAttention(nn.Module):
         inner = heads.count * (heads.width or width // heads.count)
         self.heads, self.pattern, self.dropout = heads.count, pattern, dropout
         self.scale = None if heads.scaled else 1.0
-        self.qkv = nn.Linear(width, 3 * inner, bias=heads.bias)
+        self.qkv = Projections(width, inner, 3, bias=heads.bias)
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
@@ -183,7 +184,7 @@ class CrossAttention(nn.Module):
         self.heads, self.dropout = heads.count, dropout
         self.scale = None if heads.scaled else 1.0
         self.q = nn.Linear(width, inner, bias=heads.bias)
-        self.kv = nn.Linear(width, 2 * inner, bias=heads.bias)
+        self.kv = Projections(width, inner, 2, bias=heads.bias)
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, memory: Tensor, real: Tensor | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, attend, visible
 from trainer.model.backends.choose import attend_across
 from trainer.model.context import Context
+from trainer.model.projections import Projections
 
 Length = TypeVar("Length", int, Tensor)
 
@@ -92,7 +93,7 @@ class PooledAttention(nn.Module):
         self.heads, self.pooling, self.dropout = heads.count, pooling, dropout
         self.scale = None if heads.scaled else 1.0
         self.q = nn.Linear(width, inner, bias=heads.bias)
-        self.kv = nn.Linear(width, 2 * inner, bias=heads.bias)
+        self.kv = Projections(width, inner, 2, bias=heads.bias)
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:

@@ -7,11 +7,12 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, SelfAttention, attend, visible
 from trainer.model.context import Context, Globals
+from trainer.model.projections import Projections
 from trainer.model.rotary import rotate
 
 
@@ -176,7 +177,7 @@ class WindowAttention(SelfAttention):
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: Window, dropout: float) -> None:
         super().__init__(width, heads, pattern, dropout)
-        self.global_qkv = nn.Linear(width, self.qkv.out_features, bias=heads.bias)
+        self.global_qkv = Projections(width, self.qkv.out_features // 3, 3, bias=heads.bias)
 
     def mix(self, x: Tensor, context: Context) -> Tensor:
         """``(B, L, d)`` -> ``(B, L, H, D)``."""
