@@ -31,8 +31,9 @@ class Pooling:
         kernel, stride, padding: of the average over positions; 16,384 positions become 1,366.
         reference_init: draw the output projection like all others; by default it starts at zero, so that a model
             starts as the same model without pooling.
-        reference_padding: average over the whole window, its padding counted as zeros; by default over its real
-            positions only.
+        reference_padding: as the released code does: average over the whole window, padding counted as zeros, and
+            see every window of the padded batch that holds a real position, so that a row's result depends on how far
+            it is padded. By default, averages and windows are those of the row without its padding.
 
     Raises:
         FarspanError: windows that leave positions out or a sequence without any window.
@@ -170,10 +171,12 @@ class PooledAttention(nn.Module):
         return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
 
     def _real_windows(self, real: Tensor) -> Tensor:
-        """``(B, P)`` bool: the windows that each row would have if it were not padded."""
-        lengths = _lengths(real)
-        windows = torch.arange(self.pooling.windows(real.shape[1]), device=real.device)
-        return (windows < self.pooling.windows(lengths)[:, None]) & (lengths > 0)[:, None]
+        """``(B, P)`` bool: the windows that the positions of each row see."""
+        pooling, lengths = self.pooling, _lengths(real)[:, None]
+        windows = torch.arange(pooling.windows(real.shape[1]), device=real.device)
+        if pooling.reference_padding:
+            return pooling.stride * windows - pooling.padding < lengths.where(lengths > 0, -pooling.padding)
+        return (windows < pooling.windows(lengths)) & (lengths > 0)
 
 
 def _lengths(real: Tensor) -> Tensor:
