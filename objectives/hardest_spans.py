@@ -1,8 +1,8 @@
 """From the losses of candidate spans to the hardest ones that fit a budget (BART-LS, arXiv:2209.10052, section 2.3).
 
 The published code takes the k spans of largest mean loss, k a fifth of the *fewest* spans that any row of the batch
-has, so a row's spans depend on the rows beside it. Here every row has budgets of its own, and the last span taken is cut
-where the first of them ends.
+has, so a row's spans depend on the rows beside it. Here every row has budgets of its own, and the last span taken is
+cut where the first of them ends.
 """
 
 from __future__ import annotations

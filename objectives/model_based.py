@@ -57,12 +57,12 @@ class ModelBased:
     """Objective ``model_based``; it needs a scorer.
 
     A row's hardest candidates are hidden, one after the other, until one of its budgets is full: tokens (``density``),
-    spans (``span_share``, ``sentinels``) or decoder positions (``target_length``). Where a budget ends within a span, its
-    first tokens are hidden. Spans of equal loss are taken from left to right.
+    spans (``span_share``, ``sentinels``) or decoder positions (``target_length``). Where a budget ends within a span,
+    its first tokens are hidden. Spans of equal loss are taken from left to right.
 
     Attributes:
-        density: fraction of a row's text tokens to hide, as in ``span``: so many exactly, whatever their spans; None: as
-            many as the other budgets hold.
+        density: fraction of a row's text tokens to hide, as in ``span``: so many exactly, whatever their spans; None:
+            as many as the other budgets hold.
         span_share: fraction of a row's candidates to hide (BART-LS: a fifth), rounded down, at least one; None: as many
             as the other budgets hold.
         candidate_density: fraction of the tokens that are shown to the model as hidden, at least ``density``.

@@ -44,7 +44,7 @@ from objectives.reconstruction import reconstruct
 from objectives.rendering import columns, render_sentinels
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
 
-# Documents are concatenated with nothing between them. Targets have 1,024 positions; what they do not hold is not hidden.
+# Documents are concatenated with nothing between them. Targets have 1,024 positions; more than they hold is not hidden.
 _BART_LS = {
     "density": 1 / 16,
     "mean_span_lengths": [5],

@@ -30,7 +30,13 @@ def pegasus_files() -> dict[str, bytes]:
 
 def bart_files() -> dict[str, bytes]:
     """``<s>`` (0), ``<pad>``, ``</s>``, ``<unk>``, pieces, and ``<mask>`` as the last id."""
-    roles = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    roles = {
+        "bos_token": "<s>",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "mask_token": "<mask>",
+    }
     return _files(["<s>", "<pad>", "</s>", "<unk>", *WORDS, "<mask>"], 3, ["<mask>"], roles)
 
 

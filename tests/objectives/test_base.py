@@ -12,8 +12,8 @@ from tests.factories import OWNED
 
 
 def test_span_is_installed_with_its_presets():
-    objective = load_objective("span", "bart_ls", {"target_length": 1024, "fit": "reduce"})
-    assert objective == Span(1 / 16, 5, "ascending", True, target_length=1024, fit="reduce")
+    objective = load_objective("span", "bart_ls", {"target_length": 512})
+    assert objective == Span(1 / 16, 5, "ascending", True, None, target_length=512, fit="reduce")
     assert isinstance(objective, Objective)
     assert load_objective("span") == Span()
 

@@ -399,4 +399,4 @@ def test_special_tokens_are_appended_also_where_the_vocabulary_spells_them():
 def test_english_stopwords_are_named_with_their_origin():
     assert {"the", "of", "n't"} < english_stopwords()
     assert set(load_objective("principal_sentences", "pegasus").tools) == {"stopwords"}
-    assert load_objective("principal_sentences", "longt5_code").tools == {}
+    assert load_objective("principal_sentences", "bart_ls").tools == {}

@@ -55,7 +55,9 @@ FRAMES = [
 ]
 
 
-@pytest.mark.parametrize(("files", "preset", "spans", "source", "target"), FRAMES, ids=["T5", "PEGASUS", "LongT5", "PRIMERA"])
+@pytest.mark.parametrize(
+    ("files", "preset", "spans", "source", "target"), FRAMES, ids=["T5", "PEGASUS", "LongT5", "PRIMERA"]
+)
 def test_examples_are_those_of_the_published_system(files, preset, spans, source, target):
     content = files()
     tokenizer = tokenizer_of(content)
