@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, runtime_checkable
+from types import NoneType
+from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
@@ -164,8 +165,8 @@ def load_objective(name: str, preset: str | None = None, options: Mapping[str, A
         raise FarspanError(
             f"objective {name} has no preset {preset!r}{_nearest(preset, presets)}; its presets: {names}"
         )
-    values = {**(presets[preset] if preset else {}), **(options or {})}
     accepted = inspect.signature(factory).parameters
+    values = {**(presets[preset] if preset else {}), **_with_null(factory, accepted, options or {})}
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
         for option in values:
             if option not in accepted:
@@ -174,6 +175,19 @@ def load_objective(name: str, preset: str | None = None, options: Mapping[str, A
                     f"its options: {', '.join(accepted)}"
                 )
     return factory(**values)
+
+
+def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with None for ``"null"``, which is how a recipe spells it, where the option may be None."""
+    try:
+        hints = get_type_hints(factory)
+    except (NameError, TypeError):  # annotations of names that are not there when the package runs
+        hints = {}
+
+    def optional(option: str) -> bool:
+        return NoneType in get_args(hints.get(option)) or (option in accepted and accepted[option].default is None)
+
+    return {option: None if value == "null" and optional(option) else value for option, value in options.items()}
 
 
 def _nearest(word: str, known: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from corpora.assignments import spelled
 from corpora.errors import FarspanError
 from objectives.special_tokens import DOCUMENT_SEPARATOR
 from objectives.tools import Tools
@@ -25,11 +26,11 @@ def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
         FarspanError: not ``valid``.
     """
     if not valid:
-        raise FarspanError(f"{objective.name}: option {option} is {getattr(objective, option)!r}; give {wanted}")
+        raise FarspanError(f"{objective.name}: option {option} is {spelled(getattr(objective, option))}; give {wanted}")
 
 
 def check_choice(objective: Any, option: str, *choices: str | None) -> None:
-    """One of ``choices``; None is spelt null, as in JSON."""
+    """One of ``choices``; None is spelled null, as on the command line and in recipes."""
     spelled = [choice or "null" for choice in choices]
     wanted = ", ".join(spelled[:-1]) + " or " * (len(spelled) > 1) + spelled[-1]
     check(objective, option, getattr(objective, option) in choices, wanted)

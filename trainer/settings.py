@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from corpora.assignments import assignment, spelled
 from corpora.errors import FarspanError
 
 Settings = TypeVar("Settings")
@@ -20,8 +20,8 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     """Build the dataclass ``kind`` from nested tables.
 
     A section whose type is a choice of dataclasses says with its key ``pattern`` or ``scheme`` which one is
-    meant; an optional section or value is None where it says ``"none"`` or is left out. ``~/`` at the beginning of a
-    text is the user's home, for a shell leaves it alone in ``--set data.corpus=~/corpus``.
+    meant; an optional section or value is None where it says ``"none"`` or ``"null"`` or is left out. ``~/`` at the
+    beginning of a text is the user's home, for a shell leaves it alone in ``--set data.corpus=~/corpus``.
 
     Raises:
         FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, nan, or what
@@ -29,7 +29,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
-        raise FarspanError(f"{where} is {values!r}; a table is needed, with keys {_names(kind)}")
+        raise FarspanError(f"{where} is {spelled(values)}; a table is needed, with keys {_names(kind)}")
     hints = get_type_hints(kind)
     for key in values:
         if key not in hints:
@@ -51,7 +51,9 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
         return parse(kind, value, file, name)  # type: ignore[arg-type]
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
-            raise FarspanError(f"{file}: {name} is {value!r}; choose one of {', '.join(map(repr, get_args(kind)))}")
+            raise FarspanError(
+                f"{file}: {name} is {spelled(value)}; choose one of {', '.join(map(repr, get_args(kind)))}"
+            )
         return value
     if get_origin(kind) is tuple:
         return _list(get_args(kind), value, file, name)
@@ -59,7 +61,7 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
         value = _float(value)
     plain = get_origin(kind) or kind
     if type(value) is not plain:
-        raise FarspanError(f"{file}: {name} is {value!r}; a value of type {plain.__name__} is needed")
+        raise FarspanError(f"{file}: {name} is {spelled(value)}; a value of type {plain.__name__} is needed")
     if kind is float and math.isnan(value):  # which is neither above nor below any limit
         raise FarspanError(f"{file}: {name} is nan; a number is needed")
     return _at_home(value) if kind is str else value
@@ -70,7 +72,7 @@ def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any
     any_number = inner[1:] == (...,)
     if not isinstance(value, list | tuple) or not (any_number or len(value) == len(inner)):
         needed = f"{len(inner)} values" if not any_number else "tables" if is_dataclass(inner[0]) else "values"
-        raise FarspanError(f"{file}: {name} is {value!r}; a list of {needed} is needed")
+        raise FarspanError(f"{file}: {name} is {spelled(value)}; a list of {needed} is needed")
     kinds = inner[:1] * len(value) if any_number else inner
     return tuple(
         _value(kind, part, file, f"{name}[{number}]")
@@ -90,7 +92,7 @@ def _at_home(text: str) -> str:
 
 
 def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
-    if NoneType in kinds and value == "none":
+    if NoneType in kinds and value in (None, "none", "null"):
         return None
     kinds = [kind for kind in kinds if kind is not NoneType]
     if len(kinds) == 1:
@@ -119,33 +121,24 @@ def _looks_like(kind: Any, value: Any) -> bool:
 
 
 def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """``values`` with each ``dotted.key=value`` put in; values are TOML, or else plain text.
+    """``values`` with each ``dotted.key=value`` put in, as ``assignment`` reads it.
 
     Raises:
         FarspanError: no ``=``, or a key that goes through something that is no table.
     """
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
-    for assignment in assignments:
-        dotted, equals, text = assignment.partition("=")
-        if not equals or not dotted.strip():
-            raise FarspanError(f"--set {assignment}: no key=value; write e.g. --set run.steps=100")
-        *path, last = dotted.strip().split(".")
+    for text in assignments:
+        dotted, value = assignment(text)
+        *path, last = dotted.split(".")
         table = values
         for part in path:
             inner = table.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise FarspanError(f"--set {assignment}: {part!r} is {inner!r}, not a section")
+                raise FarspanError(f"--set {text}: {part!r} is {spelled(inner)}, not a section")
             table[part] = dict(inner)
             table = table[part]
-        table[last] = _toml(text.strip())
+        table[last] = value
     return values
-
-
-def _toml(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text  # a bare word or a path, so that a shell needs no double quoting
 
 
 def _join(section: str, key: str) -> str:

@@ -8,12 +8,12 @@ from pipelines.commands.conversion import add_convert
 from pipelines.commands.corpora import add_corpus
 from pipelines.commands.looking import add_looking
 from pipelines.commands.masks import add_mask
-from pipelines.commands.shared import FORMATTER, assignment
+from pipelines.commands.shared import FORMATTER
 from pipelines.commands.stages import add_stages
 from pipelines.commands.text import add_documents, add_tokenizer
 from pipelines.commands.training import add_train
 
-__all__ = ["assignment", "build_parser"]
+__all__ = ["build_parser"]
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from corpora.assignments import assignment
 from corpora.errors import FarspanError
 from pipelines.commands.masks import objective_flags
-from pipelines.commands.shared import assignment, command
+from pipelines.commands.shared import command
 
 _SHOW_EXAMPLES = """\
 examples:

@@ -7,7 +7,8 @@ import inspect
 import json
 from typing import Any
 
-from pipelines.commands.shared import assignment, command, job_flags, start
+from corpora.assignments import assignment
+from pipelines.commands.shared import command, job_flags, start
 
 _EXAMPLES = """\
 objectives: span, principal_sentences, entity_pyramid, model_based, cross_document, and those of other packages;
@@ -32,7 +33,7 @@ def objective_flags(parser: Any) -> None:
     """How an objective is set up."""
     parser.add_argument("--preset", help="options of a published system, e.g. t5, bart_ls, pegasus, primera")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override an option; repeatable"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override an option; null for none; repeatable"
     )
     parser.add_argument(
         "--scorer",

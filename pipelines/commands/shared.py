@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Callable
 from typing import Any
-
-from corpora.errors import FarspanError
 
 FORMATTER = argparse.RawDescriptionHelpFormatter
 
@@ -55,14 +52,3 @@ def start(options: Any, job: Any, shown: str = "") -> None:
 
     manifest = run_job(job, Engine(options.runner, options.workers, options.beam_flags))
     print(f"{shown or options.output}: {summary(manifest)}")
-
-
-def assignment(text: str) -> tuple[str, Any]:
-    """``key=value`` with the value in TOML, or a bare word."""
-    key, given, value = text.partition("=")
-    if not given or not key:
-        raise FarspanError(f"--set {text}: give KEY=VALUE")
-    try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value

@@ -18,6 +18,14 @@ def test_span_is_installed_with_its_presets():
     assert load_objective("span") == Span()
 
 
+@pytest.mark.parametrize("null", [None, "null"])
+def test_a_recipe_spells_null_as_a_word(null):
+    assert load_objective("span", "bart_ls", {"separator": null}).separator is None
+    assert load_objective("principal_sentences", "pegasus", {"target_length": null}).target_length is None
+    with pytest.raises(FarspanError, match=r"option sentinel_order is .?null.?; give descending or ascending"):
+        load_objective("span", "t5", {"sentinel_order": null})
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

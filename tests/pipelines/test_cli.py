@@ -8,7 +8,7 @@ import os
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.commands import assignment, build_parser
+from pipelines.commands import build_parser
 from pipelines.engine import Engine, check_flags
 from tests.artefacts import make_corpus, make_documents
 from tests.tiny_encoder import make_encoder
@@ -109,12 +109,20 @@ def test_workers_are_chosen_by_the_size_of_the_job():
     assert Engine().worker_count(1, 1 << 40) == 1
 
 
-def test_options_are_toml_values_or_words():
-    assert assignment("density=0.1") == ("density", 0.1)
-    assert assignment("mean_span_lengths=[3, 5]") == ("mean_span_lengths", [3, 5])
-    assert assignment("separator=<eos>") == ("separator", "<eos>")
-    with pytest.raises(FarspanError, match="KEY=VALUE"):
-        assignment("density")
+def test_an_option_that_may_be_null_can_be_given_so(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    status, _, err = run("mask", "span", "--set", "separator=x", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert status == 1
+    assert "option separator is 'x'; give <doc-sep>, <eos> or null" in err
+    status, _, err = run("mask", "span", "--set", "separator=null", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert (status, err) == (0, "")
+    assert json.loads((tmp_path / "masks/manifest.json").read_text())["config"]["options"]["separator"] is None
+    status, out, _ = run("show", corpus, "--objective", "span", "--set", "separator=null")
+    assert status == 0
+    assert "<doc-sep>" not in out
+    status, _, err = run("show", corpus, "--objective", "span", "--set", "density=null")
+    assert status == 1
+    assert "option density is null; give a number" in err
 
 
 def test_show_stats_and_verify_read_what_the_jobs_write(run, tmp_path):

@@ -101,13 +101,15 @@ def test_values_are_overridden():
             "run.steps=70", "optimizer.learning_rate=1", "data.corpus=some/folder", "optimizer.betas=[0.8, 0.9]",
             'model.encoder.attention={pattern="full"}', "model.encoder.pooling=none",
             "data.objective.name=span", "data.objective.options={density=0.1}", "evaluation.every=5",
+            "data.objective.options.separator=null", "data.objective.preset=null",
         ],
     )  # fmt: skip
     assert (recipe.run.steps, recipe.optimizer.learning_rate, recipe.data.corpus) == (70, 1.0, "some/folder")
     assert recipe.optimizer.betas == (0.8, 0.9)
     assert recipe.model.encoder.attention == Full()
     assert recipe.model.encoder.pooling is None
-    assert recipe.data.objective.options == {"density": 0.1}
+    assert recipe.data.objective.options == {"density": 0.1, "separator": None}
+    assert recipe.data.objective.preset is None
     assert recipe.evaluation.every == 5
 
 
@@ -118,6 +120,7 @@ def test_values_are_overridden():
         ("modle.width=7", r"tiny.toml has no key 'modle' \(did you mean 'model'\?\)"),
         ("model.encoder.pooling.kernle=7", r"\[model.encoder.pooling\] has no key 'kernle' \(did you mean 'kernel'"),
         ("run.steps=7.5", r"run.steps is 7.5; a value of type int is needed"),
+        ("run.steps=null", r"run.steps is null; a value of type int is needed"),
         ("run.steps=true", r"run.steps is True; a value of type int is needed"),
         ("run.directory=7", r"run.directory is 7; a value of type str is needed"),
         ("model.norm.placement=between", r"model.norm.placement is 'between'; choose one of 'post', 'pre'"),
@@ -141,7 +144,7 @@ def test_values_are_overridden():
         ("model.heads.count=5", r"tiny.toml: model.heads.count is 5 and does not divide"),
         ("data.source_length=8192", r"data.source_length is 8192, but model.encoder.positions.count is 4096"),
         ("schedule.warmup_steps=61", r"schedule.warmup_steps is 61, but run.steps is 60"),
-        ("run.steps", r"--set run.steps: no key=value"),
+        ("run.steps", r"--set run.steps: give KEY=VALUE"),
         ("run.directory=''", r"run.directory is ''; name a folder"),
         ("evaluation={corpus='c', mixture=[{name='a', corpus='d'}]}", r"evaluation.mixture stands beside evaluation.c"),
         (

@@ -1,0 +1,30 @@
+"""``KEY=VALUE``: null, TOML, or a word."""
+
+import pytest
+
+from corpora.assignments import assignment
+from corpora.errors import FarspanError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("density=0.1", 0.1),
+        ("mean_span_lengths=[3, 5]", [3, 5]),
+        ("separator=<eos>", "<eos>"),
+        ("separator=null", None),
+        ("separator = null ", None),
+        ("separator='null'", "null"),
+        ("separator=nulls", "nulls"),
+        ("corpus=a=b", "a=b"),
+        ("begin=true", True),
+    ],
+)
+def test_values_are_null_toml_or_a_word(text, value):
+    assert assignment(text) == (text.partition("=")[0].strip(), value)
+
+
+@pytest.mark.parametrize("text", ["density", "=1", " =1", ""])
+def test_what_is_no_assignment_is_refused(text):
+    with pytest.raises(FarspanError, match="give KEY=VALUE"):
+        assignment(text)
