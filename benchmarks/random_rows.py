@@ -129,7 +129,7 @@ class Ours:
             corpus=corpus, masks=masks, source_length=length, target_length=target, source_multiple=length,
             target_multiple=target,
         )  # fmt: skip
-        self.source = open_source(self.data, 0)
+        self.source = open_source(self.data)
         self.order = np.random.default_rng(1).permutation(len(self.corpus))
         self.batches = np.split(self.order, range(batch, len(self.order), batch))
         self.make = {"rows": self.rows, "masked": self.ready, "ready": self.ready}

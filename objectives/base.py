@@ -7,12 +7,15 @@ callable) that takes the options as keyword arguments and may carry ``presets``:
 from __future__ import annotations
 
 import difflib
+import hashlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
 from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
+
+import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
@@ -131,6 +134,30 @@ def mask_key(seed: int, objective: Objective) -> bytes:
     adjustable = getattr(objective, "adjustable", ())
     options = {name: value for name, value in objective.options.items() if name not in adjustable}
     return make_key(seed, "mask", {"objective": objective.name, **options})
+
+
+def draw_key(key: bytes, draw: int) -> bytes:
+    """The key of draw number ``draw``, from 0, of masks whose key is ``key``; the first draw has that key itself."""
+    return hashlib.blake2b(f"draw {draw}".encode(), digest_size=16, key=key).digest() if draw else key
+
+
+def mask_draws(
+    mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, key: bytes, draws: np.ndarray
+) -> MaskBatch:
+    """Mask each row in a draw of its own.
+
+    Args:
+        mask: an objective's.
+        batch: n corpus rows.
+        key: of ``mask_key``.
+        draws: ``(n,)`` int64, the number of each row's draw.
+    """
+    numbers = np.unique(draws).tolist()
+    if len(numbers) <= 1:
+        return mask(batch, draw_key(key, numbers[0] if numbers else 0))
+    places = [np.flatnonzero(draws == number) for number in numbers]
+    parts = [mask(batch.take(rows), draw_key(key, draw)) for rows, draw in zip(places, numbers, strict=True)]
+    return MaskBatch.concatenate(parts).take(np.argsort(np.concatenate(places)))
 
 
 def installed() -> dict[str, EntryPoint]:

@@ -26,6 +26,7 @@ class MaskSet(ShardedRows):
     Attributes:
         objective: rebuilt from the manifest's name and options; renders the rows.
         special_tokens: the table that rendering uses.
+        draws: how many masks each corpus row has; draw d of row i is row ``d * rows + i``.
         adjusted: whether some options differ from those that the masks were made with.
     """
 
@@ -44,6 +45,12 @@ class MaskSet(ShardedRows):
         config = self.manifest.config
         chosen = {**config["options"], **(options or {})}
         self.objective: Objective = load_objective(config["objective"], options=chosen)
+        self.draws: int = config.get("draws", 1)  # mask sets of earlier versions hold one
+        if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
+            raise FarspanError(
+                f"{folder}: manifest.json says draws {self.draws!r} of {len(self)} rows; restore it, or run "
+                "`farspan mask` again"
+            )
         self.adjusted = bool(options)
         adjustable = getattr(self.objective, "adjustable", ())
         for option in options or {}:
@@ -62,9 +69,13 @@ class MaskSet(ShardedRows):
         """The given ``(n,)`` rows as they are stored, in the given order."""
         return self.gather(rows, self._view)
 
-    def masks(self, batch: SequenceBatch, rows: np.ndarray) -> MaskBatch:
-        """The masks of corpus rows ``batch``, which are rows ``(n,)`` of the corpus, by the options in force."""
-        stored = self.take(rows)
+    def masks(self, batch: SequenceBatch, rows: np.ndarray, draws: np.ndarray | int = 0) -> MaskBatch:
+        """The masks of corpus rows ``batch``, which are rows ``(n,)`` of the corpus, by the options in force.
+
+        Args:
+            draws: which of its masks each row gets, ``(n,)`` or one for all, below ``draws``.
+        """
+        stored = self.take(rows + draws * (len(self) // self.draws))
         return self.objective.select(batch, stored) if self.adjusted else stored  # type: ignore[attr-defined]
 
     @property

@@ -12,6 +12,7 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest
 from corpora.sequences import SequenceBatch
+from corpora.shards import shard_name
 from corpora.verification import shards
 from objectives.mask_set import MaskSet
 from objectives.masks import MASK_SCHEMA, MaskBatch
@@ -33,15 +34,16 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
         masks.check_parent(corpus)
     except FarspanError as error:
         return [str(error)]
-    names = [shard.name for shard in corpus.manifest.shards]
+    parents = len(corpus.manifest.shards)
+    names = [shard_name(number, parents * masks.draws) for number in range(parents * masks.draws)]
     if names != [shard.name for shard in masks.manifest.shards]:
-        return [f"manifest.json: shards differ from the corpus's: {names}"]
+        return [f"manifest.json: shards are not those of {masks.draws} draws over the corpus's {parents}"]
 
     def check(manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Iterator[str]:
         shard = names.index(os.path.basename(name))
         for number, record_batch in enumerate(batches):
             place = f"{name} batch {number}"
-            sequences = SequenceBatch.from_arrow(corpus.batch(shard, number))
+            sequences = SequenceBatch.from_arrow(corpus.batch(shard % parents, number))
             yield from _aligned(place, sequences, MaskBatch.from_arrow(record_batch), masks)
 
     return list(shards(folder, masks.manifest, MASK_SCHEMA, check))

@@ -25,7 +25,8 @@ class Source(Protocol):
         tokenizer_fingerprint, tokenizer_size: of the tokenizer whose ids the examples hold, and one more than its
             largest id.
 
-    It may offer ``origin(index) -> str``, where a sequence lies, for readers.
+    It may offer ``origin(index) -> str``, where a sequence lies, for readers. If its ``examples`` takes ``indices``
+    alone, an example is the same in every epoch.
     """
 
     fingerprint: str
@@ -35,8 +36,12 @@ class Source(Protocol):
 
     def __len__(self) -> int: ...
 
-    def examples(self, indices: np.ndarray) -> Examples:
-        """Render the sequences at ``(n,)`` int64 ``indices``, in that order."""
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """Render the sequences at ``(n,)`` int64 ``indices``, in that order.
+
+        Args:
+            epochs: ``(n,)`` int64, how often the run has seen each of them before; None for 0.
+        """
 
     def with_special(self, special: SpecialTokens) -> Source:
         """The same examples with the ids of another table, which has every token that they need."""
@@ -51,12 +56,17 @@ class ObjectiveConfig:
         preset: one of its presets.
         options: over the preset's.
         scorer: the masked language model it asks, as ``farspan mask --scorer`` takes it.
+        seed: of its draws; with that of ``farspan mask --seed`` (0 for both) the first epoch has the masks that the
+            command stores.
+        redraw: whether every epoch draws anew; if not, each has the masks of the first. Evaluation always has these.
     """
 
     name: str
     preset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     scorer: str | None = None
+    seed: int = 0
+    redraw: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from trainer.data import Batch, Batches, DataConfig
 from trainer.distributed import Ranks
 from trainer.generator import OBJECTIVE, GeneratorConfig
 from trainer.loader import Loader
-from trainer.masked_corpus import MaskedCorpus
+from trainer.masked_corpus import Drawing, MaskedCorpus
 from trainer.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
@@ -54,7 +54,7 @@ class Candidates:
         self,
         corpus: Corpus,
         objective: ModelBased,
-        key: bytes,
+        drawing: Drawing,
         special: SpecialTokens,
         shown: SpecialTokens,
         segment_ids: bool,
@@ -62,34 +62,34 @@ class Candidates:
         """
         Args:
             corpus, objective: whose candidates.
-            key: of ``mask_key``.
+            drawing: of the candidates.
             special, shown: the special tokens of the encoder-decoder, and of the generator.
             segment_ids: number the document of each position.
         """
-        self._corpus, self._objective, self._key, self._segment_ids = corpus, objective, key, segment_ids
+        self._corpus, self._objective, self._drawing, self._segment_ids = corpus, objective, drawing, segment_ids
         self.special, self._shown = special, shown
-        self._rows = MaskedCorpus(corpus, objective, special, key, segment_ids)
+        self._rows = MaskedCorpus(corpus, objective, special, drawing, segment_ids)
         self.fingerprint = self._rows.fingerprint
         self.tokenizer_fingerprint, self.tokenizer_size = self._rows.tokenizer_fingerprint, self._rows.tokenizer_size
 
     def __len__(self) -> int:
         return len(self._corpus)
 
-    def examples(self, indices: np.ndarray) -> Examples:
-        """The rows at ``(n,)`` int64 ``indices`` with every candidate hidden, and labels in place."""
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """The rows at ``(n,)`` int64 ``indices`` with every candidate of their epochs hidden, and labels in place."""
         batch = self._corpus.take(indices)
-        candidates = self._objective.candidates(batch, self._key)
+        candidates = self._drawing.masks(self._objective.candidates, batch, epochs)
         # Collation asks for the segments; the generator takes no notice of them, as no scorer does.
         return self._objective.show(batch, candidates, self._shown, segment_ids=self._segment_ids)
 
-    def chosen(self, indices: np.ndarray, losses: np.ndarray) -> Examples:
+    def chosen(self, indices: np.ndarray, losses: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """The same rows with the hardest candidates hidden, and a target.
 
         Args:
-            losses: ``(n, C)`` float, of each position of ``examples(indices)``, or of wider ones.
+            losses: ``(n, C)`` float, of each position of ``examples(indices, epochs)``, or of wider ones.
         """
         batch = self._corpus.take(indices)
-        candidates = self._objective.candidates(batch, self._key)
+        candidates = self._drawing.masks(self._objective.candidates, batch, epochs)
         labels = self._objective.show(batch, candidates, self._shown).labels
         assert labels is not None
         hidden = self._objective.choose(batch, candidates, losses[:, : labels.shape[1]][labels != IGNORED])
@@ -98,7 +98,7 @@ class Candidates:
     def with_special(self, special: SpecialTokens) -> Candidates:
         """The same candidates, chosen ones rendered with the ids of another table."""
         special = self._rows.with_special(special).special  # which refuses one that lacks a token
-        return Candidates(self._corpus, self._objective, self._key, special, self._shown, self._segment_ids)
+        return Candidates(self._corpus, self._objective, self._drawing, special, self._shown, self._segment_ids)
 
     def origin(self, index: int) -> str:
         """The shard and the row in it of sequence ``index``."""
@@ -177,16 +177,15 @@ def open_joint(
         FarspanError: as ``open_generator`` and ``open_candidates``.
     """
     generator = open_generator(config, Corpus(stages[0].data.corpus), seed)
-    mixtures = shared(stages, lambda stage: Mixture.of(open_candidates(stage.data, generator, seed, verify=verify)))
+    mixtures = shared(stages, lambda stage: Mixture.of(open_candidates(stage.data, generator, verify=verify)))
     return mixtures, generator
 
 
-def open_candidates(data: DataConfig, generator: Generator, seed: int, *, verify: bool = False) -> Candidates:
+def open_candidates(data: DataConfig, generator: Generator, *, verify: bool = False) -> Candidates:
     """Open what a data section of joint training names.
 
     Args:
         generator: that will see the candidates.
-        seed: of their draw.
         verify: as in ``open_source``.
 
     Raises:
@@ -210,7 +209,8 @@ def open_candidates(data: DataConfig, generator: Generator, seed: int, *, verify
             f"data.source_length is {data.source_length}, but the generator has {generator.positions} positions, and "
             "joint training shows it whole rows; give it more positions, with attention in blocks if need be"
         )
-    return Candidates(corpus, made, mask_key(seed, made), special, generator.special, not data.across_documents)
+    drawing = Drawing(mask_key(objective.seed, made), objective.redraw)
+    return Candidates(corpus, made, drawing, special, generator.special, not data.across_documents)
 
 
 @dataclass(frozen=True)
@@ -306,7 +306,8 @@ class JointBatches:
         chosen = []
         scores = self._scores(shown)
         for batch, losses in zip(shown, scores, strict=True):
-            examples = source.chosen(mixture.sequences(batch.samples, self._loader.seed), losses)
+            rows, epochs = mixture.sequences(batch.samples, self._loader.seed)
+            examples = source.chosen(rows, losses, epochs)
             made = collate(examples, batch.samples, stage.data, mixture.special)
             chosen.append(made if batch.source_tokens else made.asking_nothing())
         targets, candidates, total = self._ranks.sum(

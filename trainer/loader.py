@@ -42,10 +42,10 @@ class Loader:
         """
         stage, mixture = self.at(step)
         samples = np.asarray(stage.samples(step), np.int64)
-        rows = mixture.sequences(samples, self.seed)
+        rows, epochs = mixture.sequences(samples, self.seed)
 
         def made(cut: slice) -> Batch:
-            return collate(mixture.examples(rows[cut]), samples[cut], stage.data, mixture.special)
+            return collate(mixture.examples(rows[cut], epochs[cut]), samples[cut], stage.data, mixture.special)
 
         shares = dealt(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
         batches = [made(cut) for cut in shares if cut is not None]
@@ -55,7 +55,7 @@ class Loader:
     def origins(self, step: int, samples: np.ndarray) -> list[str]:
         """Source, file and row of each of the ``(n,)`` samples of a batch of ``step``, for readers."""
         _, mixture = self.at(step)
-        return mixture.origins(mixture.sequences(samples, self.seed))
+        return mixture.origins(mixture.sequences(samples, self.seed).indices)
 
     def at(self, step: int) -> tuple[Stage, Mixture]:
         """The stage of ``step``, and what it is trained on."""

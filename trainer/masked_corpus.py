@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
@@ -11,11 +13,39 @@ import numpy as np
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
+from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
-from objectives.base import CorpusFacts, Objective, mask_key
+from objectives.base import CorpusFacts, Objective, mask_draws, mask_key
 from objectives.examples import Examples
 from objectives.mask_set import MaskSet
+from objectives.masks import MaskBatch
 from objectives.special_tokens import SpecialTokens, is_sentinel
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Masks drawn on the fly.
+
+    Attributes:
+        key: of ``mask_key``.
+        redraw: whether every epoch has a draw of its own; if not, all have the first.
+    """
+
+    key: bytes
+    redraw: bool = True
+
+    def masks(
+        self, mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, epochs: np.ndarray | None
+    ) -> MaskBatch:
+        """What ``mask`` hides in n rows, each as in its epoch of the ``(n,)`` int64 ``epochs``, or as in epoch 0."""
+        if epochs is None or not self.redraw:
+            return mask(batch, self.key)
+        return mask_draws(mask, batch, self.key, epochs)
+
+    @property
+    def identity(self) -> str:
+        """Equal for two that draw the same masks."""
+        return self.key.hex() + " redrawn" * self.redraw
 
 
 class MaskedCorpus:
@@ -32,12 +62,12 @@ class MaskedCorpus:
         corpus: Corpus,
         objective: Objective,
         special: SpecialTokens,
-        masks: MaskSet | bytes,
+        masks: MaskSet | Drawing,
         segment_ids: bool = False,
     ) -> None:
         """
         Args:
-            masks: read from a mask set, or drawn by a key of ``mask_key``.
+            masks: read from a mask set, or drawn.
             segment_ids: number the document of each position.
 
         Raises:
@@ -53,7 +83,7 @@ class MaskedCorpus:
         self.special = special
         self.tokenizer_fingerprint: str = corpus.manifest.tokenizer["fingerprint"]
         self.tokenizer_size: int = corpus.manifest.tokenizer["vocab_size"]
-        identity = masks.hex() if isinstance(masks, bytes) else _checksums(masks)
+        identity = masks.identity if isinstance(masks, Drawing) else _checksums(masks)
         tools = dict(getattr(objective, "tools", {}))
         facts = [_checksums(corpus), objective.name, dict(objective.options), dict(special.ids), tools, identity]
         self.fingerprint = sha256(json.dumps([*facts, self._rendering]).encode()).hexdigest()
@@ -69,22 +99,33 @@ class MaskedCorpus:
         return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
 
     @classmethod
-    def drawn(cls, corpus: Corpus, objective: Objective, seed: int, *, segment_ids: bool = False) -> MaskedCorpus:
-        """Draw the masks that a mask set made with ``seed`` would hold.
+    def drawn(
+        cls, corpus: Corpus, objective: Objective, seed: int, *, redraw: bool = True, segment_ids: bool = False
+    ) -> MaskedCorpus:
+        """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold.
+
+        Args:
+            redraw: if not, in every epoch those of draw 0.
 
         Raises:
             FarspanError: an objective that cannot work on this corpus, or cannot number documents where it should.
         """
         special = objective.validate(CorpusFacts.of(corpus.manifest))
-        return cls(corpus, objective, special, mask_key(seed, objective), segment_ids)
+        return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
 
     def __len__(self) -> int:
         return len(self._corpus)
 
-    def examples(self, indices: np.ndarray) -> Examples:
-        """Render the rows at ``(n,)`` int64 ``indices``, in that order."""
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """Render the rows at ``(n,)`` int64 ``indices``, in that order, with the masks of their ``(n,)`` ``epochs``.
+
+        Of a mask set with n draws, epoch e has draw e modulo n.
+        """
         batch, masks = self._corpus.take(indices), self._masks
-        hidden = self._objective.mask(batch, masks) if isinstance(masks, bytes) else masks.masks(batch, indices)
+        if isinstance(masks, Drawing):
+            hidden = masks.masks(self._objective.mask, batch, epochs)
+        else:
+            hidden = masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
         return self._objective.render(batch, hidden, self.special, **self._rendering)
 
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:

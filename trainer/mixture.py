@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +31,13 @@ class Part:
     name: str
     source: Source
     weight: float = 1.0
+
+
+class Sequences(NamedTuple):
+    """Sequences of a mixture, ``(n,)`` int64 each: which, and how often each was seen before in the run."""
+
+    indices: np.ndarray
+    epochs: np.ndarray
 
 
 class Mixture:
@@ -79,18 +88,20 @@ class Mixture:
         """The same examples with the ids of another table."""
         return Mixture(self.parts, special)
 
-    def sequences(self, samples: np.ndarray, seed: int) -> np.ndarray:
-        """``(n,)`` int64, the sequence of each of the ``(n,)`` samples, counted from 0 over the run."""
+    def sequences(self, samples: np.ndarray, seed: int) -> Sequences:
+        """The sequence and the epoch of each of the ``(n,)`` samples, counted from 0 over the run."""
         places = sample_places(samples, self.shares, seed)
-        return self._starts[places.sources] + places.indices
+        return Sequences(self._starts[places.sources] + places.indices, places.epochs)
 
-    def examples(self, indices: np.ndarray) -> Examples:
-        """Render the sequences at ``(n,)`` int64 ``indices``, in that order."""
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """Render the sequences at ``(n,)`` int64 ``indices``, in that order, each as in its epoch."""
+        if epochs is None:
+            epochs = np.zeros(len(indices), np.int64)
         if len(self.parts) == 1:
-            return self.parts[0].source.examples(indices)
+            return _rendered(self.parts[0].source, indices, epochs)
         numbers, rows = self._split(indices)
-        used = np.unique(numbers)
-        rendered = [self.parts[number].source.examples(rows[numbers == number]) for number in used.tolist()]
+        chosen = {number: numbers == number for number in np.unique(numbers).tolist()}
+        rendered = [_rendered(self.parts[number].source, rows[own], epochs[own]) for number, own in chosen.items()]
         together = Examples.concatenate(rendered, self.special[PAD])
         # together has the rows part by part: place[i] is where row i of the batch stands there
         place = np.empty(len(indices), np.int64)
@@ -124,6 +135,13 @@ def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
         _check_tokenizer(first.parts[0], mixture.parts[0])
     special = SpecialTokens.merge([mixture.special for mixture in mixtures], first.tokenizer_size)
     return [mixture if mixture.special == special else mixture.with_special(special) for mixture in mixtures]
+
+
+def _rendered(source: Source, indices: np.ndarray, epochs: np.ndarray) -> Examples:
+    """The examples of a source, which need not know of epochs."""
+    if "epochs" in inspect.signature(source.examples).parameters:
+        return source.examples(indices, epochs)
+    return source.examples(indices)
 
 
 def _rendering_with(special: SpecialTokens, source: Source) -> Source:

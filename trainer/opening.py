@@ -67,15 +67,15 @@ def open_training(recipe: Recipe, source: Source | None = None) -> Training:
         FarspanError: data that cannot be read or does not suit the model; attention of a stage for which the model has
             not the weights.
     """
-    stages, seed, verify = recipe.all_stages, recipe.run.seed, recipe.loading.verify == "lazily"
+    stages, verify = recipe.all_stages, recipe.loading.verify == "lazily"
     _check_attention(recipe.model, stages)
     generator: Generator | None = None
     if source is not None:
         mixtures = [Mixture.of(source)] * len(stages)
     elif recipe.generator and recipe.generator.mode == "joint":
-        mixtures, generator = open_joint(stages, recipe.generator, seed, verify=verify)
+        mixtures, generator = open_joint(stages, recipe.generator, recipe.run.seed, verify=verify)
     else:
-        mixtures = open_stages(stages, seed, verify=verify)
+        mixtures = open_stages(stages, verify=verify)
     for stage, mixture in zip(stages, mixtures, strict=True):
         if recipe.model.decoder:
             check_start(mixture.special, stage.data)
@@ -109,7 +109,7 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
             )
         data = replace(data, corpus=evaluation.corpus, masks=evaluation.masks, objective=objective, mixture=())
     if source is None:
-        opened = open_source(data, recipe.run.seed, verify=recipe.loading.verify == "lazily", section="evaluation")
+        opened = open_source(data, verify=recipe.loading.verify == "lazily", section="evaluation")
     else:
         opened = Mixture.of(source)
     _check_kind(recipe.model, opened, "evaluation")

@@ -37,7 +37,7 @@ class RunConfig:
         batch_size: sequences an update.
         micro_batch_size: sequences a forward pass.
         initial_model: the model folder, made by ``farspan convert``, that training begins with; None draws all weights.
-        seed: of weights, order, dropout and masks drawn on the fly.
+        seed: of weights, order and dropout; masks drawn on the fly have ``data.objective.seed``.
         precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
         activation_checkpointing: ``layer`` keeps only layer inputs for the backward pass, ``selective`` also the
             results of matrix products and attention; what is not kept is computed again.

@@ -23,11 +23,10 @@ from trainer.stages import Stage
 _SAMPLE = 4  # rows of each source that are rendered when it is opened
 
 
-def open_source(data: DataConfig, seed: int, *, verify: bool = False, section: str = "data") -> Mixture:
+def open_source(data: DataConfig, *, verify: bool = False, section: str = "data") -> Mixture:
     """Open what a data section names.
 
     Args:
-        seed: of masks that are drawn.
         section: of the recipe, for errors.
         verify: compare each shard with its checksum when it is first touched; whether all are there and as long as they
             should be is looked at in any case.
@@ -40,23 +39,23 @@ def open_source(data: DataConfig, seed: int, *, verify: bool = False, section: s
     parts = []
     for config in data.sources:
         with _told_of(data, config.name, section):
-            source = _opened(config, data, seed, verify, section)
+            source = _opened(config, data, verify, section)
         parts.append(Part(config.name, source, config.weight))
     mixture = Mixture(parts)
     check_sample(mixture, data, section)
     return mixture
 
 
-def open_stages(stages: Sequence[Stage], seed: int, *, verify: bool = False) -> list[Mixture]:
+def open_stages(stages: Sequence[Stage], *, verify: bool = False) -> list[Mixture]:
     """What each stage is trained on, all with the special tokens of all; stages with the same sources share them.
 
     Args:
-        seed, verify: as in ``open_source``.
+        verify: as in ``open_source``.
 
     Raises:
         FarspanError: as ``open_source``, or stages that do not go together.
     """
-    return shared(stages, lambda stage: open_source(stage.data, seed, verify=verify, section=stage.section))
+    return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section))
 
 
 def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
@@ -88,7 +87,7 @@ def _told_of(data: DataConfig, name: str, section: str) -> Iterator[None]:
         raise FarspanError(f"{where}: {error}") from error
 
 
-def _opened(config: SourceConfig, data: DataConfig, seed: int, verify: bool, section: str) -> MaskedCorpus:
+def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> MaskedCorpus:
     if not config.corpus:
         how = "" if data.mixture else f": --set {section}.corpus=FOLDER"
         raise FarspanError(f"corpus is not set; name the folder of a corpus{how}")
@@ -109,7 +108,13 @@ def _opened(config: SourceConfig, data: DataConfig, seed: int, verify: bool, sec
     if config.masks is None:
         assert config.objective is not None
         objective = _equipped(config.objective, corpus)
-        return MaskedCorpus.drawn(corpus, objective, seed, segment_ids=not data.across_documents)
+        return MaskedCorpus.drawn(
+            corpus,
+            objective,
+            config.objective.seed,
+            redraw=config.objective.redraw,
+            segment_ids=not data.across_documents,
+        )
     masks = MaskSet(config.masks, config.masks_options, verify)
     masks.check_files()
     if config.objective is not None:

@@ -10,7 +10,7 @@ from corpora.files import LocalFiles
 from corpora.manifest import Manifest, manifest_sha256, write_manifest
 from corpora.sequences import corpus_schema
 from corpora.shards import shard_name, write_shard
-from objectives.base import CorpusFacts, load_objective, mask_key
+from objectives.base import CorpusFacts, draw_key, load_objective, mask_key
 from objectives.masks import MASK_SCHEMA
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.trainer.toy import toy_recipe
@@ -20,7 +20,7 @@ from trainer.stages import Stage
 FILES = LocalFiles()
 OPTIONS = {"density": 0.15}
 SEED = 3
-SPAN = ObjectiveConfig(name="span", options=OPTIONS)
+SPAN = ObjectiveConfig(name="span", options=OPTIONS, seed=SEED)
 
 
 def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
@@ -33,7 +33,7 @@ def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
     write_manifest(FILES, str(folder), replace(manifest, shards=tuple(shards)))
 
 
-def make_folders(tmp_path: Path) -> tuple[str, str]:
+def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
     """A corpus of two shards with 5 and 4 rows, and span masks of it."""
     blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n], 3, seed=n) for n in range(2)]
     facts = dict.fromkeys(("sequences", "tokens", "documents", "parts", "padding"), 0)
@@ -48,7 +48,8 @@ def make_folders(tmp_path: Path) -> tuple[str, str]:
     write_artefact(corpus, manifest, schema, [block.to_arrow(schema) for block in blocks])
     objective = load_objective("span", options=OPTIONS)
     special = objective.validate(CorpusFacts.of(Corpus(str(corpus)).manifest))
-    drawn = [objective.mask(block, mask_key(SEED, objective)) for block in blocks]
+    key = mask_key(SEED, objective)
+    drawn = [objective.mask(block, draw_key(key, draw)) for draw in range(draws) for block in blocks]
     mask_manifest = replace(
         manifest,
         format="farspan.masks",
@@ -57,6 +58,7 @@ def make_folders(tmp_path: Path) -> tuple[str, str]:
             "options": dict(objective.options),
             "global_attention": objective.global_attention,
             "tools": {},
+            "draws": draws,
         },
         seed=SEED,
         special_tokens=special.ids,

@@ -57,7 +57,7 @@ def loader_of(source, data: DataConfig, batch_size: int = 4, micro: int = 2, wor
 
 
 def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> JointBatches:
-    source = open_candidates(data, generator, SEED)
+    source = open_candidates(data, generator)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     loader = loader_of(source, data, **sizes)
     return JointBatches(loader, loader, model, Ranks.alone(), "fp32")
@@ -118,7 +118,7 @@ def test_the_generator_learns_and_chooses_anew(corpus, generator):
 
 def test_a_rank_without_samples_asks_nothing(corpus, generator):
     data = data_of(corpus)
-    source = open_candidates(data, generator, SEED)
+    source = open_candidates(data, generator)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     asked = []
     for rank in range(2):
@@ -175,13 +175,13 @@ def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):
     )
     for wrong in (span, scored, mixed, replace(data, masks="masks")):
         with pytest.raises(FarspanError, match=r"joint.*trains on one corpus with data.objective model_based"):
-            open_candidates(wrong, generator, SEED)
+            open_candidates(wrong, generator)
     with pytest.raises(FarspanError, match=r"source_length is 128, but the generator has 64 positions"):
-        open_candidates(data, replace(generator, positions=64), SEED)
+        open_candidates(data, replace(generator, positions=64))
 
 
 def test_candidates_are_a_source(corpus, generator):
-    source = open_candidates(data_of(corpus), generator, SEED)
+    source = open_candidates(data_of(corpus), generator)
     rows = np.arange(5)
     shown = source.examples(rows)
     assert (shown.source_ids[shown.labels != IGNORED] == generator.special[MASK]).all()
@@ -191,7 +191,7 @@ def test_candidates_are_a_source(corpus, generator):
     again = source.with_special(more)
     assert again.special == more
     assert np.array_equal(again.examples(rows).source_ids, shown.source_ids)
-    other = open_candidates(data_of(corpus, candidate_density=0.2), generator, SEED)
+    other = open_candidates(data_of(corpus, candidate_density=0.2), generator)
     assert len({source.fingerprint, other.fingerprint}) == 2
     assert source.origin(0).endswith("row 0")
 
@@ -199,7 +199,7 @@ def test_candidates_are_a_source(corpus, generator):
 def gradients_on_a_rank(ranks: Ranks, mode: str, corpus: str, generator: Generator):
     """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
-    source = open_candidates(data, generator, SEED)
+    source = open_candidates(data, generator)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
     parallel = ParallelConfig(mode=mode)
     called = apply_parallel(model, parallel, ranks, "fp32")

@@ -134,7 +134,7 @@ def test_the_generator_of_a_run_is_a_scorer(finished, corpus):
         assert torch.equal(tensor, stored[f"generator.{name}"])
     data = data_of(corpus)
     generator = open_generator(GeneratorConfig(mode="joint", initial=run), Corpus(corpus), SEED)
-    shown = open_candidates(data, generator, SEED).examples(np.arange(3))
+    shown = open_candidates(data, generator).examples(np.arange(3))
     model = JointModel(small_model(40, decoder=True), generator.model.eval(), weight=1.0)
     with torch.no_grad():
         scores = model.score(
@@ -158,7 +158,7 @@ def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
         generator.special.vocab_size,
     )
     generator = replace(generator, special=known)
-    mixture = Mixture.of(open_candidates(data_of(corpus), generator, SEED))
+    mixture = Mixture.of(open_candidates(data_of(corpus), generator))
     found = run_vocabulary(Training([mixture], generator))
     assert found["frame"] == [BEGIN, END]
     assert found["special_tokens"] == dict(mixture.special.ids)

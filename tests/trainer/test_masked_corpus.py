@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, replace
 from io import StringIO
 from pathlib import Path
@@ -52,6 +53,30 @@ def test_drawn_masks_are_the_stored_ones(folders):
     assert len({stored.fingerprint, drawn.fingerprint, another.fingerprint}) == 3
 
 
+def shown(source, indices, epochs) -> list[list[int]]:
+    examples = source.examples(np.array(indices), None if epochs is None else np.array(epochs))
+    return [row[:size].tolist() for row, size in zip(examples.source_ids, examples.source_lengths, strict=True)]
+
+
+def test_every_epoch_has_masks_of_its_own_and_stored_draws_are_the_epochs(tmp_path):
+    folders = make_folders(tmp_path, draws=3)
+    corpus, objective = Corpus(folders[0]), load_objective("span", options=OPTIONS)
+    stored = MaskedCorpus.stored(corpus, MaskSet(folders[1]))
+    drawn = MaskedCorpus.drawn(corpus, objective, SEED)
+    rows = list(range(9))
+    epochs = [shown(drawn, rows, [epoch] * 9) for epoch in range(4)]
+    for one, other in itertools.combinations(epochs, 2):
+        assert all(a != b for a, b in zip(one, other, strict=True))
+    assert epochs[0] == shown(drawn, rows, None) == shown(stored, rows, None)
+    assert epochs[:3] == [shown(stored, rows, [epoch] * 9) for epoch in range(3)]
+    assert epochs[:3] == [shown(stored, rows, [epoch] * 9) for epoch in range(3, 6)]
+    mixed = [0, 3, 1, 2, 1, 0, 2, 3, 0]
+    assert shown(drawn, rows, mixed) == [epochs[epoch][row] for row, epoch in enumerate(mixed)]
+    fixed = MaskedCorpus.drawn(corpus, objective, SEED, redraw=False)
+    assert shown(fixed, rows, mixed) == epochs[0]
+    assert len({stored.fingerprint, drawn.fingerprint, fixed.fingerprint}) == 3
+
+
 def test_another_corpus_table_tool_option_or_objective_is_another_fingerprint(tmp_path):
     one, other = (Corpus(make_corpus(str(tmp_path / f"{seed}"), seed=seed)) for seed in (0, 1))
     spans, asking = (load_objective("span", options=OPTIONS) for _ in range(2))
@@ -74,7 +99,7 @@ def test_documents_are_numbered_only_where_they_are_kept_apart(folders):
     data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
     rows = np.arange(9)
     for chosen in (replace(data, masks=folders[1]), replace(data, objective=SPAN)):
-        across, apart = (open_source(replace(chosen, across_documents=value), SEED) for value in (True, False))
+        across, apart = (open_source(replace(chosen, across_documents=value)) for value in (True, False))
         examples = apart.examples(rows)
         np.testing.assert_array_equal(examples.source_ids, across.examples(rows).source_ids)
         assert across.examples(rows).segment_ids is None
@@ -88,9 +113,9 @@ def test_an_objective_that_numbers_no_documents_is_refused_before_training(tmp_p
     data = DataConfig(
         corpus=make_corpus(str(tmp_path / "corpus")), objective=ObjectiveConfig(name="lead_in"), source_length=256
     )
-    open_source(data, SEED)
+    open_source(data)
     with pytest.raises(FarspanError, match=r"data.across_documents is false, but objective lead_in"):
-        open_source(replace(data, across_documents=False), SEED)
+        open_source(replace(data, across_documents=False))
 
 
 def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(folders, tmp_path):
@@ -103,7 +128,7 @@ def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(fol
         target_length=64, across_documents=False,
     )  # fmt: skip
     recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data)
-    source = open_source(data, SEED)
+    source = open_source(data)
     stages = [replace(stage, micro_batch_size=4) for stage in stages_of(data)]
     (batch,) = Loader(stages, [source], SEED).step(0)
     assert batch.global_positions.sum(1).tolist() == [1] * 4

@@ -77,18 +77,44 @@ def test_a_mixture_of_one_is_the_source():
     assert Mixture.of(mixture) is mixture
     assert len(mixture) == 9
     assert mixture.special is SPECIAL or mixture.special == SPECIAL
-    rows = mixture.sequences(np.arange(9), seed=1)
+    rows = mixture.sequences(np.arange(9), seed=1).indices
     assert sorted(rows) == list(range(9))
     assert np.array_equal(mixture.examples(rows).source_ids, source.examples(rows).source_ids)
 
 
 def test_samples_follow_weights_and_epochs():
     mixture = both(3.0, 1.0)
-    rows = mixture.sequences(np.arange(80), seed=5)
+    rows, epochs = mixture.sequences(np.arange(80), seed=5)
     assert (rows >= 20).sum() == 20
     assert all(sorted(rows[rows < 20][epoch : epoch + 20]) == list(range(20)) for epoch in (0, 20, 40))
     assert sorted(rows[rows >= 20][:7] - 20) == list(range(7))
-    assert mixture.sequences(np.array([77, 2]), seed=5).tolist() == rows[[77, 2]].tolist()
+    assert epochs[rows < 20].tolist() == [0] * 20 + [1] * 20 + [2] * 20
+    assert epochs[rows >= 20].tolist() == [0] * 7 + [1] * 7 + [2] * 6
+    again = mixture.sequences(np.array([77, 2]), seed=5)
+    assert again.indices.tolist() == rows[[77, 2]].tolist()
+    assert again.epochs.tolist() == epochs[[77, 2]].tolist()
+
+
+class Counting(ToySourceThatMoves):
+    """Knows of epochs: the first token of a row is its epoch."""
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None):
+        examples = super().examples(indices)
+        examples.source_ids[:, 0] = 0 if epochs is None else epochs
+        return examples
+
+    def with_special(self, special: SpecialTokens) -> Counting:
+        return Counting(self.size, self.encoder_only, self.fingerprint)
+
+
+def test_a_source_is_told_the_epochs_if_it_takes_them():
+    mixture = Mixture([Part("counting", Counting(20)), Part("other", Other(7))])
+    rows, epochs = np.array([25, 3, 3, 20, 1]), np.array([9, 4, 5, 9, 6])
+    examples = mixture.examples(rows, epochs)
+    assert examples.source_ids[[1, 2, 4], 0].tolist() == [4, 5, 6]
+    assert np.array_equal(examples.source_ids[[0, 3]], mixture.examples(rows).source_ids[[0, 3]])
+    assert Mixture.of(Counting(20)).examples(rows[1:3], epochs[1:3]).source_ids[:, 0].tolist() == [4, 5]
+    assert mixture.examples(rows).source_ids[[1, 2, 4], 0].tolist() == [0, 0, 0]
 
 
 def test_the_fingerprint_tells_names_weights_and_sources():
