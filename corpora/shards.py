@@ -17,6 +17,7 @@ from corpora.files import CountingHash, Files, LocalFiles
 from corpora.gathering import Block, Gatherable, gather
 from corpora.manifest import Manifest, ShardInfo, read_manifest
 
+MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
 _CACHED_BATCHES = 1 << 16
 
 

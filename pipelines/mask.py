@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.sequences import SequenceBatch
-from corpora.shards import read_shard, write_shard
-from objectives.base import CorpusFacts, Objective, equip, load_objective, mask_key
+from corpora.shards import MOST_SHARDS, read_shard, shard_name, write_shard
+from objectives.base import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
 from objectives.masks import CANDIDATE, IN_TARGET, MASK_SCHEMA, MaskBatch
 from objectives.tools import Tools
 from pipelines.artefacts import absolute, artefact_tokenizer, copy_tokenizer, parent_entry, tokenizer_folder
@@ -38,6 +39,8 @@ class Masking:
         options: override the preset's.
         scorer: folder or name of the masked language model that the objective asks, or None.
         seed: of the draws.
+        draws: how many masks to store of each row, drawn independently; epoch e of a training run reads draw e modulo
+            ``draws``.
         compression: None, ``lz4`` or ``zstd``.
     """
 
@@ -48,6 +51,7 @@ class Masking:
     options: Mapping[str, Any] = field(default_factory=dict)
     scorer: str | None = None
     seed: int = 0
+    draws: int = 1
     compression: str | None = None
 
 
@@ -74,10 +78,10 @@ def equipped_objective(
 
 
 def plan(options: Masking) -> Job:
-    """Check the objective against the corpus and lay out one task a shard.
+    """Check the objective against the corpus and lay out one task for each shard and draw.
 
     Raises:
-        FarspanError: no finished corpus, or an objective that cannot work on it.
+        FarspanError: no finished corpus, an objective that cannot work on it, or no draws.
     """
     corpus, output = absolute(options.corpus), absolute(options.output)
     scorer = options.scorer
@@ -86,6 +90,12 @@ def plan(options: Masking) -> Job:
     parent = read_manifest(files_for(corpus), corpus, "farspan.corpus")
     objective = equipped_objective(corpus, options.objective, options.preset, options.options, scorer)
     special = objective.validate(CorpusFacts.of(parent))
+    count = len(parent.shards) * options.draws
+    if options.draws < 1 or count > MOST_SHARDS:
+        most = MOST_SHARDS // max(len(parent.shards), 1)
+        raise FarspanError(
+            f"--draws {options.draws}: give 1 to {most:,}, as the corpus has {len(parent.shards)} shards"
+        )
     tools = dict(getattr(objective, "tools", {}))
     head = Manifest(
         format="farspan.masks",
@@ -94,6 +104,7 @@ def plan(options: Masking) -> Job:
             "options": dict(objective.options),
             "global_attention": objective.global_attention,
             "tools": tools,
+            "draws": options.draws,
             "compression": options.compression,
         },
         seed=options.seed,
@@ -107,11 +118,12 @@ def plan(options: Masking) -> Job:
             f"mask-{index:05d}",
             {
                 "corpus": os.path.join(corpus, "shards", shard.name),
-                "shard": os.path.join(output, "shards", shard.name),
+                "shard": os.path.join(output, "shards", shard_name(index, count)),
+                "draw": draw,
             },
             shard.rows,
         )
-        for index, shard in enumerate(parent.shards)
+        for index, (draw, shard) in enumerate(product(range(options.draws), parent.shards))
     ]
     work = MaskShard(
         corpus,
@@ -123,7 +135,7 @@ def plan(options: Masking) -> Job:
         parent.rows_per_batch,
         options.compression,
     )
-    size = sum(shard.bytes for shard in parent.shards)
+    size = sum(shard.bytes for shard in parent.shards) * options.draws
     if tools.keys() & {"scorer", "recognizer"}:
         size *= _MODEL_COST
     copy = partial(copy_tokenizer, tokenizer_folder(corpus))
@@ -155,7 +167,7 @@ class MaskShard:
                 f"objective {self.objective}: this worker has {tools}, the job began with {self.tools}; install the "
                 "same versions everywhere, and name a checkpoint as --scorer where its run still trains"
             )
-        key = mask_key(self.seed, objective)
+        key = draw_key(mask_key(self.seed, objective), task.payload["draw"])
         source, target = task.payload["corpus"], task.payload["shard"]
         totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
         with write_shard(files_for(target), target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (

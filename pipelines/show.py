@@ -19,7 +19,7 @@ from corpora.files import LocalFiles, write_bytes
 from corpora.manifest import read_manifest
 from corpora.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers import Tokenizer, load_tokenizer_of
-from objectives.base import CorpusFacts, Objective, mask_key
+from objectives.base import CorpusFacts, Objective, draw_key, mask_key
 from objectives.examples import IGNORED, Examples
 from objectives.mask_set import MaskSet
 from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
@@ -72,6 +72,7 @@ class Choice:
         objective: entry-point name; None for a mask set's own.
         preset, scorer, seed: as of ``farspan mask``.
         options: over the preset's, or over the mask set's.
+        draw: which of its draws; epoch n of a run sees draw n.
     """
 
     objective: str | None = None
@@ -79,6 +80,7 @@ class Choice:
     options: Mapping[str, Any] = field(default_factory=dict)
     scorer: str | None = None
     seed: int = 0
+    draw: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,10 +126,12 @@ def show(
         if flags := _given(choice, "preset", "scorer", "seed"):
             raise FarspanError(f"{flags}: {folder} holds masks, which are drawn already; show the corpus instead")
         stored = MaskSet(folder, choice.options)
+        if not 0 <= choice.draw < stored.draws:
+            raise FarspanError(f"--draw {choice.draw}: {folder} has draws 0 to {stored.draws - 1}")
         corpus_folder = corpus_folder or stored.parent_folder
     elif corpus_folder:
         raise FarspanError(f"--corpus {corpus_folder}: {folder} holds no masks; leave the flag out")
-    elif not choice.objective and (flags := _given(choice, "preset", "options", "scorer", "seed")):
+    elif not choice.objective and (flags := _given(choice, "preset", "options", "scorer", "seed", "draw")):
         raise FarspanError(f"{flags}: {folder} holds no masks; name what hides: --objective NAME")
     corpus = Corpus(corpus_folder or folder)
     if stored is not None:
@@ -141,7 +145,7 @@ def show(
     tokenizer = load_tokenizer_of(corpus.folder)
     masked = None
     if stored is not None:
-        masked = Masked(stored.objective, stored.special_tokens, stored.masks(batch, rows))
+        masked = Masked(stored.objective, stored.special_tokens, stored.masks(batch, rows, choice.draw))
     elif choice.objective:
         masked = _draw(corpus, batch, choice)
     console.print(f"[bold]row {row}[/] of {folder}, sequence {batch.sequence_id(0).hex()}")
@@ -166,7 +170,9 @@ def _draw(corpus: Corpus, batch: SequenceBatch, choice: Choice) -> Masked:
     assert choice.objective
     objective = equipped_objective(corpus.folder, choice.objective, choice.preset, choice.options, choice.scorer)
     special = objective.validate(CorpusFacts.of(corpus.manifest))
-    return Masked(objective, special, objective.mask(batch, mask_key(choice.seed, objective)))
+    if choice.draw < 0:
+        raise FarspanError(f"--draw {choice.draw}: give 0 for the first, or more")
+    return Masked(objective, special, objective.mask(batch, draw_key(mask_key(choice.seed, objective), choice.draw)))
 
 
 def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], marked: np.ndarray) -> Text:

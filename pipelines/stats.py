@@ -35,10 +35,19 @@ def summary(manifest: Manifest) -> str:
         read = sum(count["read"] for count in manifest.counts.values())
         why = _LEFT_OUT.get(manifest.config.get("builder", ""), "too short, too long, or in a dropped tail")
         totals += f"; {left_out:,} of {read:,} documents left out ({why})"
+    if draws := _equal_draws(manifest):
+        totals += f"; all {draws} draws are equal, as the objective draws nothing: one would do"
     if reason := manifest.config.get("mixture", {}).get("reason"):
         totals += f"; {reason}"
     rejected = sum(manifest.rejects.values())
     return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
+
+
+def _equal_draws(manifest: Manifest) -> int:
+    """How many draws a mask set holds, if all are equal; else 0."""
+    draws = manifest.config.get("draws", 1) if manifest.format == "farspan.masks" else 1
+    checksums = [shard.sha256 for shard in manifest.shards]
+    return draws if draws > 1 and checksums[: len(checksums) // draws] * draws == checksums else 0
 
 
 def padding_share(manifest: Manifest) -> float:

@@ -28,6 +28,7 @@ def add_looking(commands: Any) -> None:
     parser.add_argument("--figure", metavar="FILE.svg", help="draw it in colour instead of printing it")
     parser.add_argument("--objective", help="on a corpus: what this objective would hide, without a mask set")
     parser.add_argument("--seed", type=int, default=0, help="of its random choices (default 0)")
+    parser.add_argument("--draw", type=int, default=0, help="which of its draws, as epochs see them (default 0)")
     objective_flags(parser)
 
     parser = command(commands, "stats", "Sizes, waste and lengths of an artefact.", _run_stats)
@@ -52,7 +53,7 @@ def _run_show(options: Any) -> None:
     from pipelines.show import Choice, show
 
     chosen = dict(assignment(text) for text in options.set)
-    choice = Choice(options.objective, options.preset, chosen, options.scorer, options.seed)
+    choice = Choice(options.objective, options.preset, chosen, options.scorer, options.seed, options.draw)
     show(options.artefact, options.row, options.corpus, options.width, choice, figure=options.figure)
     if options.figure:
         print(f"figure: {options.figure}")

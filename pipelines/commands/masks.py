@@ -26,6 +26,9 @@ def add_mask(commands: Any) -> None:
     parser.add_argument("--options", action=_Explain, help="explain the objective, its options and presets, and stop")
     parser.add_argument("--corpus", required=True, metavar="DIR", help="folder made by `farspan corpus`")
     objective_flags(parser)
+    parser.add_argument(
+        "--draws", type=int, default=1, metavar="N", help="masks of each row, one for each of N epochs (default 1)"
+    )
     job_flags(parser)
 
 
@@ -96,6 +99,7 @@ def _run_mask(options: Any) -> None:
             options=dict(assignment(text) for text in options.set),
             scorer=options.scorer,
             seed=options.seed,
+            draws=options.draws,
             compression=options.compression,
         )
     )

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import read_manifest
-from objectives.base import load_objective, mask_key
+from corpora.shards import shard_name
+from objectives.base import draw_key, load_objective, mask_key
 from objectives.mask_set import MaskSet
 from objectives.verification import verify_masks
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.mask import Masking, plan
+from pipelines.show import Choice, show
+from pipelines.stats import summary
 from tests.artefacts import digests, make_corpus
 from tests.third_party import install_farspan_lead
 
@@ -58,6 +64,93 @@ def test_masks_are_sound_and_equal_those_drawn_in_process(corpus, masks):
 def test_two_workers_write_the_same_bytes(corpus, masks, tmp_path):
     build(corpus, tmp_path / "masks", Engine(workers=2))
     assert digests(tmp_path / "masks") == digests(masks)
+
+
+def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):
+    """The first is what one draw stores, and all are what epochs draw on the fly."""
+    folder = str(tmp_path / "masks")
+    build(corpus, folder, Engine(workers=2), draws=3)
+    manifest = read_manifest(LocalFiles(), folder)
+    assert [shard.name for shard in manifest.shards] == [shard_name(number, 9) for number in range(9)]
+    assert [shard.sha256 for shard in manifest.shards[:3]] == [shard.sha256 for shard in MaskSet(masks).manifest.shards]
+    assert verify_masks(folder) == []
+    stored, rows = MaskSet(folder), Corpus(corpus)
+    order = np.arange(len(rows))[::-1]
+    objective = load_objective("span", "bart_ls_mixed")
+    for draw in range(3):
+        drawn = objective.mask(rows.take(order), draw_key(mask_key(0, objective), draw))
+        assert stored.masks(rows.take(order), order, draw).to_arrow().equals(drawn.to_arrow())
+    shard = os.path.join(folder, "shards", shard_name(4, 9))
+    shutil.copyfile(os.path.join(folder, "shards", shard_name(5, 9)), shard)
+    assert any(shard_name(4, 9) in problem for problem in verify_masks(folder))
+
+
+def test_a_job_of_several_draws_is_resumed(corpus, tmp_path):
+    whole, halved = str(tmp_path / "whole"), str(tmp_path / "halved")
+    build(corpus, whole, draws=2)
+    job = plan(Masking(corpus, halved, "span", "bart_ls_mixed", draws=2))
+    (stage,) = job.stages
+    failing = replace(stage, work=StopsAt(stage.work, "mask-00004"))
+    with pytest.raises(FarspanError, match="mask-00004"):
+        run_job(replace(job, stages=[failing]), Engine(workers=1))
+    run_job(job, Engine(workers=1))
+    assert digests(halved) == digests(whole)
+
+
+class StopsAt:
+    """Work that fails at one of its tasks."""
+
+    def __init__(self, work, task):
+        self.work, self.task = work, task
+
+    def __call__(self, task, report):
+        if task.name == self.task:
+            raise FarspanError("stopped")
+        return self.work(task, report)
+
+
+def test_draws_that_are_all_equal_are_told(corpus, tmp_path):
+    """An objective without random choices has nothing to draw."""
+    for objective, said in (("principal_sentences", True), ("span", False)):
+        job = plan(Masking(corpus, str(tmp_path / objective), objective, draws=2))
+        line = summary(run_job(job, Engine(workers=1)))
+        assert ("all 2 draws are equal" in line) == said
+
+
+@pytest.mark.parametrize("draws", [0, -1, 50_000])
+def test_draws_that_cannot_be_are_refused(corpus, tmp_path, draws):
+    with pytest.raises(FarspanError, match=rf"--draws {draws}: give 1 to 33,333, as the corpus has 3 shards"):
+        plan(Masking(corpus, str(tmp_path / "masks"), "span", draws=draws))
+
+
+def test_draws_of_a_manifest_that_cannot_be_are_told(masks, tmp_path):
+    for draws in (0, "2", 7, True):
+        damaged = shutil.copytree(masks, str(tmp_path / f"masks-{draws}"))
+        path = os.path.join(damaged, "manifest.json")
+        values = json.load(open(path))
+        values["config"]["draws"] = draws
+        json.dump(values, open(path, "w"))
+        with pytest.raises(FarspanError, match=r"manifest.json says draws"):
+            MaskSet(damaged)
+
+
+def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
+    folder = str(tmp_path / "masks")
+    build(corpus, folder, draws=2)
+    seen = []
+    for draw in range(2):
+        for artefact, choice in (
+            (folder, Choice(draw=draw)),
+            (corpus, Choice("span", "bart_ls_mixed", draw=draw)),
+        ):
+            console = Console(file=io.StringIO(), width=10_000)
+            show(artefact, 1, choice=choice, console=console)
+            seen.append(console.file.getvalue().partition("tokens asked")[2])
+    assert seen[0] == seen[1] != seen[2] == seen[3]
+    with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
+        show(folder, 1, choice=Choice(draw=2))
+    with pytest.raises(FarspanError, match="--draw -1: give 0"):
+        show(corpus, 1, choice=Choice("span", draw=-1))
 
 
 def test_seed_and_options_make_other_masks(corpus, masks, tmp_path):
