@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from objectives.base import draw_key, equip, load_objective, mask_key
+from objectives.base import draw_key, equip, installed, load_objective, mask_key
 from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.sentence_treatments import TREATMENTS
 from objectives.span import Span
@@ -45,7 +46,7 @@ def ids(batch) -> list[bytes]:
         ("span", {"placement": "rolled", "mean_span_lengths": [4, 8, 12]}, ()),
         ("principal_sentences", {"target_length": 512}, ["target_length"]),
         ("entity_pyramid", {}, ()),
-        ("model_based", {}, ["density", "target_length", "sentinels"]),
+        ("model_based", {}, ["density", "span_share", "target_length", "sentinels"]),
         ("cross_document", {}, ()),
     ],
 )
@@ -55,6 +56,15 @@ def test_the_key_of_the_masks_and_of_their_draws(name, options, adjustable):
     assert mask_key(SEED, objective) == draw_key(key, 0) == key
     assert draw_key(key, 3) == blake2b(b"draw 3", digest_size=16, key=key).digest()
     assert ("placement" in objective.options) == ("placement" in options)  # left out where it is as before it
+
+
+def test_the_page_names_every_option_that_decides_no_key():
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
+    (rule,) = (line for line in page.splitlines() if line.startswith("- **masks**: purpose `mask`"))
+    for name, entry in installed().items():
+        if entry.value.startswith("objectives."):
+            for option in getattr(entry.load(), "adjustable", ()):
+                assert f"`{option}`" in rule.partition(f"of `{name}`")[0], (name, option)
 
 
 def test_span_draws_by_the_generator_of_the_sequence():
