@@ -43,12 +43,19 @@ class Files(Protocol):
         """Delete files; those already gone are no error."""
 
 
+class DanglingLink(FileNotFoundError):
+    """A symbolic link that leads nowhere, or in a circle."""
+
+
+class NotAFile(OSError):
+    """A pipe, socket or device, which has no size and may have a reader wait for ever."""
+
+
 class LocalFiles:
     """This machine's disk. Files appear atomically: temporary name, fsync, rename."""
 
     def open(self, path: str) -> BinaryIO:
-        require_regular(path)
-        return open(path, "rb")
+        return open(path, "rb", opener=_open_regular)
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
@@ -73,7 +80,14 @@ class LocalFiles:
         return os.path.exists(path)
 
     def size(self, path: str) -> int:
-        return os.path.getsize(path)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP) and os.path.islink(path):
+                raise DanglingLink(f"{path}: a link to {os.readlink(path)!r}, which leads nowhere") from error
+            raise
+        _check_regular(path, status.st_mode)
+        return status.st_size
 
     def match(self, pattern: str) -> list[str]:
         return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
@@ -93,8 +107,29 @@ def require_regular(path: str) -> None:
     Raises:
         OSError: it is none, or is not there.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", path)
+    _check_regular(path, os.stat(path).st_mode)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    number = os.open(path, flags | os.O_NONBLOCK)  # else a pipe would wait for someone to write into it
+    try:
+        _check_regular(path, os.fstat(number).st_mode)
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
+def _check_regular(path: str, mode: int) -> None:
+    kinds = {
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFDIR: "a folder",
+    }
+    if kind := kinds.get(stat.S_IFMT(mode)):
+        raise NotAFile(f"{path}: {kind}, not a regular file")
 
 
 def temporary_name(path: str) -> str:

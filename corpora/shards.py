@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.files import CountingHash, Files, LocalFiles
+from corpora.files import CountingHash, Files, LocalFiles, require_regular
 from corpora.gathering import Block, Gatherable, gather
 from corpora.manifest import Manifest, ShardInfo, read_manifest
 
@@ -124,6 +124,7 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         FarspanError: missing, truncated or not an Arrow file.
     """
     try:
+        require_regular(path)
         buffer = pa.memory_map(path).read_buffer()
         return buffer, pa.ipc.open_file(buffer)
     except (OSError, pa.ArrowInvalid) as error:
