@@ -23,6 +23,7 @@ FORMAT_VERSION = 2
 VERSIONS = (1, 2)  # that are read; in 1 no file but the shards is listed
 NAME = "manifest.json"
 _RESTORE = "restore it from its source, or make the artefact again"
+FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes")
 COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
 
 
@@ -60,6 +61,7 @@ class Receipt:
         counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, the
             ``tokens`` written, and of a documents artefact the ``held_out_tokens`` among these.
         rejects: reason -> dead letters.
+        damage: source -> relative path of a raw file that is cut or damaged -> bytes of it that are lost.
     """
 
     task: TaskName
@@ -67,6 +69,7 @@ class Receipt:
     totals: Mapping[str, Natural] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
     rejects: Mapping[str, Natural] = field(default_factory=dict)
+    damage: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         return json_bytes(asdict(self))
@@ -185,11 +188,15 @@ def farspan_version() -> str:
 
 
 def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
-    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest, whatever the order of ``receipts``."""
+    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest, whatever the order of ``receipts``.
+
+    A source with damaged files has these among its counts, as ``damaged_files`` and ``lost_bytes``.
+    """
     shards: list[ShardInfo] = []
     totals: dict[str, int] = {}
     counts: dict[str, dict[str, int]] = {}
     rejects: dict[str, int] = {}
+    damaged: dict[str, set[str]] = {}  # a file may be cut into ranges, of which several are damaged
     for receipt in receipts:
         shards += receipt.shards
         for name, value in receipt.totals.items():
@@ -197,9 +204,14 @@ def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
         for source, numbers in receipt.counts.items():
             row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
             for name, value in numbers.items():
-                row[name] += value
+                row[name] = row.get(name, 0) + value
         for reason, value in receipt.rejects.items():
             rejects[reason] = rejects.get(reason, 0) + value
+        for source, files in receipt.damage.items():
+            row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+            row["lost_bytes"] = row.get("lost_bytes", 0) + sum(files.values())
+            damaged.setdefault(source, set()).update(files)
+            row["damaged_files"] = len(damaged[source])
     return {
         "shards": tuple(sorted(shards, key=lambda shard: shard.name)),
         "totals": dict(sorted(totals.items())),

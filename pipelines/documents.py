@@ -1,16 +1,17 @@
 """``farspan documents``: raw text to tokenised documents, in record ranges.
 
-A task is a list of ranges of about ``task_bytes`` together and becomes one shard; how ranges were cut shows in no id
-and no byte of a row. Bad records go to ``rejects/``, their neighbours stay.
+A task is a list of ranges of about ``task_bytes`` together, of ``task_files`` files at most, and becomes one shard; how
+ranges were cut shows in no id and no byte of a row. Bad records go to ``rejects/``, their neighbours stay.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,10 @@ from corpora.documents import HeldOut, tokenize_documents
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt
 from corpora.readers import (
+    BLOCK_BYTES,
     Range,
     ReadOptions,
     RecordBlock,
-    Reject,
     check_fields,
     plan_ranges,
     read_records,
@@ -32,9 +33,12 @@ from corpora.shards import shard_name
 from pipelines import duplicates
 from pipelines.artefacts import absolute, artefact_tokenizer, save_tokenizer, tokenizer_at
 from pipelines.beam_files import files_for
-from pipelines.documents_shard import DocumentsShard, write_rejects
+from pipelines.documents_shard import DocumentsShard, RejectsShard
 from pipelines.inputs import Input, every_file, read_options, refuse_equal_ids
 from pipelines.job import WORK, Job, Report, Stage, Task
+
+_FILE_COST = 4 << 10  # bytes that are tokenised in the time that opening a file takes
+_MOST_TEXTS = 4096  # tokenised at once
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class Documents:
         held_out: share of documents kept apart for evaluation.
         seed: of that choice.
         task_bytes: raw bytes a task, and so a shard, is made from.
-        error_budget: largest tolerated share of rejected records.
+        task_files: files that it is made from at most.
+        error_budget: largest tolerated share of rejected records, of damaged files and of lost bytes, each for itself.
         compression: None, ``lz4`` or ``zstd``.
     """
 
@@ -60,6 +65,7 @@ class Documents:
     held_out: float = 0.0
     seed: int = 0
     task_bytes: int = 32 << 20
+    task_files: int = 2048
     error_budget: float = 0.01
     compression: str | None = None
 
@@ -75,21 +81,23 @@ def plan(options: Documents) -> Job:
     tokenizer = tokenizer_at(options.tokenizer)
     splitter = load_splitter(options.sentences)
     held_out = HeldOut(options.held_out, options.seed)
-    if options.task_bytes < 1:
-        raise FarspanError(f"--task-bytes {options.task_bytes}: give a positive number")
+    for flag, number in (("--task-bytes", options.task_bytes), ("--task-files", options.task_files)):
+        if number < 1:
+            raise FarspanError(f"{flag} {number}: give a positive number")
     # what an earlier run of the same job left below an input folder is no input
     kept = tuple(replace(item, paths=_outside(item.paths, output)) for item in options.inputs)
     options = replace(options, inputs=kept)
     refuse_equal_ids(options.inputs)
     reads = read_options(options.inputs)
     for item in options.inputs:
-        check_fields(item.paths[0], files_for(item.paths[0]), item.read)  # one look at each source
-    ranges = [
-        (source, name, piece)
+        _check_first(item)
+    # (source, relative path, its ranges) of every file
+    planned = [
+        (source, name, plan_ranges(path, files_for(path), reads[source], options.task_bytes))
         for source, name, path in every_file(options.inputs)
-        for piece in plan_ranges(path, files_for(path), reads[source], options.task_bytes)
     ]
-    groups = list(_grouped(ranges, options.task_bytes))
+    ranges = [(source, name, piece) for source, name, pieces in planned for piece in pieces]
+    groups = list(_grouped(ranges, options.task_bytes, options.task_files))
     shards = [os.path.join(output, "shards", shard_name(index, len(groups))) for index in range(len(groups))]
     # ids that the user brings may repeat: shards then wait in _work/ until all ids are known
     waiting = [os.path.join(output, WORK, f"unchecked-{index:05d}.arrow") for index in range(len(groups))]
@@ -99,7 +107,7 @@ def plan(options: Documents) -> Job:
             f"documents-{index:05d}",
             {
                 "shard": waiting[index] if own_ids else shards[index],
-                "ranges": [(source, name, asdict(piece)) for source, name, piece in group],
+                "ranges": [(source, name, dict(vars(piece))) for source, name, piece in group],
             },
             sum(piece.bytes for _, _, piece in group) >> 10,
         )
@@ -112,12 +120,13 @@ def plan(options: Documents) -> Job:
         "held_out": options.held_out,
         "read": {source: asdict(read) for source, read in reads.items()},
         "task_bytes": options.task_bytes,
+        "task_files": options.task_files,
         "compression": options.compression,
     }
-    inputs = tuple(
-        {"path": f"{source}:{name}", "bytes": files_for(path).size(path)}
-        for source, name, path in every_file(options.inputs)
-    )
+    inputs = tuple({"path": f"{source}:{name}", "bytes": pieces[0].size or 0} for source, name, pieces in planned)
+    repeated: Counter[str] = Counter()
+    for item in options.inputs:
+        repeated[item.source] += item.repeated
     head = Manifest(
         format="farspan.documents",
         config=config,
@@ -139,20 +148,33 @@ def plan(options: Documents) -> Job:
         head,
         stages,
         partial(save_tokenizer, tokenizer),
-        sum(piece.bytes for _, _, piece in ranges),
+        sum(piece.bytes + _FILE_COST for _, _, piece in ranges),
         options.error_budget,
+        repeated,
     )
+
+
+def _check_first(item: Input) -> None:
+    """Look at the fields of an input's first file, unless it is none that can be read."""
+    for path in item.paths:
+        files = files_for(path)
+        try:
+            files.size(path)
+        except OSError:
+            continue  # becomes a dead letter
+        check_fields(path, files, item.read)
+        return
 
 
 def _outside(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
     return tuple(path for path in paths if not path.startswith(folder + "/"))
 
 
-def _grouped(ranges: list[tuple[str, str, Range]], target: int) -> Iterator[list[tuple[str, str, Range]]]:
+def _grouped(ranges: list[tuple[str, str, Range]], target: int, most: int) -> Iterator[list[tuple[str, str, Range]]]:
     group: list[tuple[str, str, Range]] = []
     size = 0
     for entry in ranges:
-        if group and size + entry[2].bytes > target:
+        if group and (size + entry[2].bytes > target or len(group) == most):
             yield group
             group, size = [], 0
         group.append(entry)
@@ -177,38 +199,82 @@ class TokenizeRanges:
         path = task.payload["shard"]
         files = files_for(path)
         counts: dict[str, Counter[str]] = {}
-        rejects: list[tuple[str, str, Reject]] = []
-        done = 0
-        with DocumentsShard(files, path, tokenizer.vocab_size, self.compression, self.own_ids) as shard:
-            for source, name, values in task.payload["ranges"]:
-                piece, read = Range(**values), self.reads[source]
-                count = counts.setdefault(source, Counter())
-                for block in read_records(piece, files_for(piece.path), read):
-                    count["read"] += block.read
-                    count["rejected"] += len(block.rejects)
-                    count["filtered"] += block.filtered
-                    rejects += [(source, name, reject) for reject in block.rejects]
-                    if block.texts:
-                        ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, read)
-                        batch = tokenize_documents(
-                            ids, block.texts, source, tokenizer, splitter, self.held_out, clusters
-                        )
-                        lengths = np.diff(batch.column("tokens").offsets.to_numpy())
-                        # only spaces, say: text that the tokenizer turns into nothing is left out too
-                        keep = lengths >= max(1, read.min_tokens)
-                        count["filtered"] += int((~keep).sum())
-                        shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
-                    report(done + block.position >> 10)
-                done += piece.bytes
-        if rejects:
-            write_rejects(files, os.path.join(self.output, "rejects", f"{task.name}.arrow"), rejects)
-        reasons = dict(Counter(reject.reason for _, _, reject in rejects))
+        damage: dict[str, Counter[str]] = {}
+        dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
+        with (
+            RejectsShard(files, dead) as rejects,
+            DocumentsShard(files, path, tokenizer.vocab_size, self.compression, self.own_ids) as shard,
+        ):
+            for block in _merged(self._blocks(task, counts, damage, rejects, report)):
+                batch = tokenize_documents(
+                    block.ids, block.texts, block.source, tokenizer, splitter, self.held_out, block.clusters
+                )
+                lengths = np.diff(batch.column("tokens").offsets.to_numpy())
+                # only spaces, say: text that the tokenizer turns into nothing is left out too
+                keep = lengths >= max(1, self.reads[block.source].min_tokens)
+                counts[block.source]["filtered"] += int((~keep).sum())
+                shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
+        lost = _plain(damage)
         if self.own_ids:
             duplicates.write_ids(files, path, shard.ids)
-            return Receipt(task.name, counts=_plain(counts), rejects=reasons)
+            return Receipt(task.name, counts=_plain(counts), rejects=dict(rejects.reasons), damage=lost)
         for source, count in counts.items():
             count.update(shard.counts[source])
-        return Receipt(task.name, shard.info, shard.totals, _plain(counts), reasons)
+        return Receipt(task.name, shard.info, shard.totals, _plain(counts), dict(rejects.reasons), lost)
+
+    def _blocks(
+        self,
+        task: Task,
+        counts: dict[str, Counter[str]],
+        damage: dict[str, Counter[str]],
+        rejects: RejectsShard,
+        report: Report,
+    ) -> Iterator[_Texts]:
+        """The good texts of a task block by block; counts what was read, and writes dead letters."""
+        done = 0
+        for source, name, values in task.payload["ranges"]:
+            piece, read = Range(**values), self.reads[source]
+            count = counts.setdefault(source, Counter())
+            for block in read_records(piece, files_for(piece.path), read):
+                count["read"] += block.read
+                count["rejected"] += len(block.rejects)
+                count["filtered"] += block.filtered
+                rejects.write(source, name, block.rejects)
+                if block.damaged:
+                    damage.setdefault(source, Counter())[name] += min(block.lost, piece.size or 0)
+                if block.texts:
+                    ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, read)
+                    yield _Texts(source, ids, block.texts, clusters)
+                report(done + block.position >> 10)
+            done += piece.bytes
+
+
+class _Texts(NamedTuple):
+    """Texts of one source, with the id of each and the name of its cluster."""
+
+    source: str
+    ids: list[str]
+    texts: list[str]
+    clusters: list[str | None]
+
+
+def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
+    """The same texts in fewer blocks, since a block costs as much as many short texts; files may be tiny."""
+    held: _Texts | None = None
+    size = 0
+    for block in blocks:
+        if held and (held.source != block.source or size >= BLOCK_BYTES or len(held.texts) >= _MOST_TEXTS):
+            yield held
+            held = None
+        if held is None:
+            held, size = block, 0
+        else:
+            held.ids.extend(block.ids)
+            held.texts.extend(block.texts)
+            held.clusters.extend(block.clusters)
+        size += sum(map(len, block.texts))
+    if held:
+        yield held
 
 
 def _plain(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:

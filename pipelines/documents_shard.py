@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from types import TracebackType
 
@@ -72,10 +73,58 @@ class DocumentsShard:
             self.ids += batch.column("document_id").to_pylist()
 
 
-def write_rejects(files: Files, path: str, rejects: Sequence[tuple[str, str, Reject]]) -> None:
-    """Write dead letters: (source, relative path, reject) each."""
-    rows = [(source, name, r.key, r.reason, r.detail, r.raw) for source, name, r in rejects]
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTS_SCHEMA.types, strict=True)]
-    with write_shard(files, path, REJECTS_SCHEMA, DocumentsShard.ROWS_PER_BATCH) as (writer, _):
-        writer.write(pa.record_batch(arrays, schema=REJECTS_SCHEMA))
+class RejectsShard:
+    """Dead letters, written as they occur: at most ``ROWS`` rows or ``BYTES`` bytes of them wait in memory.
+
+    The file appears when the ``with`` block ends well, and only if there is a dead letter.
+
+    Attributes:
+        reasons: reason -> dead letters so far.
+    """
+
+    ROWS = 1024
+    BYTES = 4 << 20
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files, self._path = files, path
+        self._stack = ExitStack()
+        self._writer: pa.RecordBatchFileWriter | None = None
+        self._rows: list[tuple[str, str, str, str, str, bytes]] = []
+        self._bytes = 0
+        self.reasons: Counter[str] = Counter()
+
+    def __enter__(self) -> RejectsShard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if kind is None:
+            try:
+                self._flush()
+                if self._writer:
+                    self._writer.close()
+            except BaseException:
+                self._stack.__exit__(*sys.exc_info())
+                raise
+        return self._stack.__exit__(kind, error, trace)
+
+    def write(self, source: str, name: str, rejects: Iterable[Reject]) -> None:
+        """Add dead letters of the file ``name`` (a relative path) of a source."""
+        for reject in rejects:
+            self.reasons[reject.reason] += 1
+            self._rows.append((source, name, reject.key, reject.reason, reject.detail, reject.raw))
+            self._bytes += len(reject.raw)
+            if len(self._rows) == self.ROWS or self._bytes >= self.BYTES:
+                self._flush()
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        if self._writer is None:
+            file = self._stack.enter_context(self._files.create(self._path))
+            self._writer = pa.ipc.new_file(pa.PythonFile(file, "w"), REJECTS_SCHEMA)
+        columns = zip(*self._rows, strict=True)
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTS_SCHEMA.types, strict=True)]
+        self._writer.write_batch(pa.record_batch(arrays, schema=REJECTS_SCHEMA))
+        self._rows, self._bytes = [], 0

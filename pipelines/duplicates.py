@@ -19,7 +19,7 @@ from corpora.manifest import Receipt
 from corpora.readers import Reject
 from corpora.shards import read_shard
 from pipelines.beam_files import files_for
-from pipelines.documents_shard import DocumentsShard, write_rejects
+from pipelines.documents_shard import DocumentsShard, RejectsShard
 from pipelines.job import WORK, Report, Stage, Task
 
 _KEY = make_key(0, "duplicates")
@@ -110,24 +110,25 @@ class WriteUnique:
         files = files_for(path)
         found = np.concatenate([_load(name) for name in self.found])  # (m, 2): task, row
         again = found[found[:, 0] == task.payload["index"], 1].astype(np.int64)
-        rejects: list[tuple[str, str, Reject]] = []
         counts: dict[str, dict[str, int]] = {}
-        with DocumentsShard(files, path, self.vocab_size, self.compression) as shard:
+        dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
+        with (
+            RejectsShard(files, dead) as rejects,
+            DocumentsShard(files, path, self.vocab_size, self.compression) as shard,
+        ):
             first = 0
             for batch in read_shard(files, waiting):
                 keep = ~np.isin(np.arange(first, first + len(batch)), again)
                 for row in np.flatnonzero(~keep).tolist():
                     source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()
                     own = name.removeprefix(f"{source}:")
-                    rejects.append((source, "", Reject("", own, "duplicate_id", b"", "an earlier record has this id")))
+                    rejects.write(source, "", [Reject("", own, "duplicate_id", b"", "an earlier record has this id")])
                     counts.setdefault(source, {"rejected": 0})["rejected"] += 1
                 shard.write(batch.filter(pa.array(keep)))
                 first += len(batch)
-        if rejects:
-            write_rejects(files, os.path.join(task.payload["rejects"], f"{task.name}.arrow"), rejects)
         for source, numbers in shard.counts.items():
             counts.setdefault(source, {}).update(numbers)
-        return Receipt(task.name, shard.info, shard.totals, counts, {"duplicate_id": len(rejects)} if rejects else {})
+        return Receipt(task.name, shard.info, shard.totals, counts, dict(rejects.reasons))
 
 
 def _save(files: Files, path: str, values: np.ndarray) -> None:

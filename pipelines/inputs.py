@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from corpora.errors import FarspanError
+from corpora.file_search import FoundFiles, files_below, files_matching
+from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, data_files, holds_records
 from pipelines.artefacts import absolute
 from pipelines.beam_files import files_for
@@ -22,12 +24,14 @@ class Input:
         root: folder that paths in ids are relative to, so that ids survive a move.
         paths: the files, sorted.
         read: how their records are read, the same for all inputs of one source.
+        repeated: links to folders that were not followed, because the folder is read under another name.
     """
 
     source: str
     root: str
     paths: tuple[str, ...]
     read: ReadOptions = field(default_factory=ReadOptions)
+    repeated: int = 0
 
     @classmethod
     def parse(cls, text: str, read: ReadOptions = ReadOptions()) -> Input:  # noqa: B008 (frozen)
@@ -41,16 +45,9 @@ class Input:
             name, pattern = "", text
         if ":" in name:
             raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
-        pattern = absolute(pattern).rstrip("/")
-        files = files_for(pattern)
-        if os.path.exists(pattern):  # as it stands, whatever glob signs its name has
-            root = pattern if os.path.isdir(pattern) else os.path.dirname(pattern)
-            found = files.walk(pattern) if os.path.isdir(pattern) else [pattern]
-        else:
-            found = files.match(pattern) or files.walk(pattern)
-            fixed = re.split(r"[*?\[]", pattern)[0]
-            root = pattern if fixed == pattern and found != [pattern] else os.path.dirname(fixed)
-        paths = data_files(files, [path for path in found if not _hidden(path[len(root) :])])
+        pattern = absolute(argument_text(pattern) if "://" in pattern else pattern).rstrip("/")
+        root, found = _search(pattern)
+        paths = data_files(files_for(pattern), [path for path in found.paths if not _hidden(path[len(root) :])])
         if paths != [pattern]:
             paths = [path for path in paths if holds_records(path, read)]
         if not paths:
@@ -58,14 +55,52 @@ class Input:
                 f"--input {text}: matches no file; give a file, a folder or a quoted glob, "
                 "as NAME=PATTERN to name the source and as ./PATTERN where a file's name has a '='"
             )
-        for path in paths:
-            if path != path.encode(errors="replace").decode():
-                raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file")
+        repeated = sum(not _hidden(path[len(root) :]) for path in found.repeated)
         stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
-        return cls(name or stem.replace(":", "_") or "text", root, tuple(paths), read)
+        item = cls(argument_text(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)
+        for path in paths:
+            item.relative(path)  # refuses names that no id can hold
+        return item
 
     def relative(self, path: str) -> str:
-        return path[len(self.root) :].lstrip("/")
+        """The name of a file in ids: its path below the root, in UTF-8 whatever the locale.
+
+        Raises:
+            FarspanError: a name of other bytes.
+        """
+        name = path[len(self.root) :].lstrip("/")
+        try:
+            # names are bytes, which Python decodes as the locale says; ids are UTF-8 everywhere
+            return name.encode().decode() if "://" in self.root else os.fsencode(name).decode()
+        except UnicodeError as error:
+            raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file") from error
+
+
+def argument_text(text: str) -> str:
+    """An argument of the command line in UTF-8, as which Python reads it in UTF-8 locales only."""
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeError:
+        return text  # given by a program, not by a command line
+
+
+def _search(pattern: str) -> tuple[str, FoundFiles]:
+    """The root of a file, folder or glob, and what it stands for."""
+    if os.path.lexists(pattern):  # as it stands, whatever glob signs its name has
+        if os.path.isdir(pattern):
+            return pattern, files_below(pattern)
+        try:
+            LocalFiles().size(pattern)
+        except OSError as error:
+            raise FarspanError(f"--input: {error}; give a file, a folder or a quoted glob") from error
+        return os.path.dirname(pattern), FoundFiles([pattern])
+    fixed = re.split(r"[*?\[]", pattern)[0]
+    if "://" not in pattern:
+        return os.path.dirname(fixed), files_matching(pattern)
+    files = files_for(pattern)
+    found = files.match(pattern) or files.walk(pattern)
+    root = pattern if fixed == pattern and found != [pattern] else os.path.dirname(fixed)
+    return root, FoundFiles(found)
 
 
 def _hidden(path: str) -> bool:

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError, from_os_error
 from corpora.files import Files, read_bytes, sweep, write_bytes
 from corpora.manifest import (
+    COUNTS,
+    FILE_COUNTS,
     NAME,
     FileInfo,
     Manifest,
@@ -38,7 +40,7 @@ from corpora.manifest import (
     write_manifest,
 )
 from corpora.manifest_contents import fault
-from corpora.strict_json import StructureError, decode, parse_json
+from corpora.strict_json import Natural, StructureError, decode, parse_json
 from pipelines.beam_files import files_for
 from pipelines.engine import Engine, WorkerDied, run_pipeline
 from pipelines.lock import locked
@@ -49,6 +51,7 @@ _MEND = "finished tasks are kept; the others stop there again until that is mend
 _ANEW = "delete the folder and run the job's command again"
 _TOLD = "farspan says: "  # before what a task tells the driver by its exception
 _REPEAT = "finished tasks are kept: run the same command again to resume"
+_LINKS: Any = Mapping[str, Natural]
 Report = Callable[[int], None]
 
 
@@ -86,7 +89,8 @@ class Job:
         stages: run one after the other.
         tokenizer: copies the tokenizer into the folder it is given.
         work_bytes: size of the input, for the choice of workers.
-        error_budget: largest tolerated share of rejected records.
+        error_budget: largest tolerated share of rejected records, damaged files and lost bytes, each for itself.
+        repeated_links: source -> links to folders that were read under another name.
     """
 
     output: str
@@ -95,6 +99,7 @@ class Job:
     tokenizer: Callable[[Files, str], None]
     work_bytes: int
     error_budget: float = 1.0
+    repeated_links: Mapping[str, int] = field(default_factory=dict)
 
 
 def run_job(job: Job, engine: Engine) -> Manifest:
@@ -143,7 +148,8 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
         files.delete(_ending(files, work, ".failed"))
     else:
         check_output(job.output)
-    write_bytes(files, opened, json_bytes({"head": json.loads(job.head.to_json()), "tasks": tasks}))
+    start = {"head": json.loads(job.head.to_json()), "tasks": tasks, "repeated_links": job.repeated_links}
+    write_bytes(files, opened, json_bytes(start))
     job.tokenizer(files, os.path.join(job.output, "tokenizer"))
 
     done = {os.path.basename(path).removesuffix(".json") for path in _ending(files, work, ".json")}
@@ -172,7 +178,7 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
     """Fold the receipts of a job whose tasks are all done into the manifest.
 
     Raises:
-        FarspanError: tasks are missing, or more records were rejected than the budget allows.
+        FarspanError: tasks are missing, or more was rejected, damaged or lost than the budget allows.
     """
     files = files_for(output)
     work = os.path.join(output, WORK)
@@ -192,6 +198,7 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
     with ThreadPoolExecutor(8) as pool:  # for object stores, where each read is a wait
         folded = fold(pool.map(partial(_read_receipt, files), paths.values()))
         _check_shards(files, output, folded, present)
+        _count_files(folded["counts"], started.head.inputs, started.repeated_links)
         _check_budget(output, folded, error_budget)
         names = [name for path in sorted(present) if _is_listed(name := os.path.relpath(path, output))]
         facts = pool.map(lambda name: _facts(files, os.path.join(output, name)), names)
@@ -208,21 +215,23 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
 
 @dataclass(frozen=True)
 class _Start:
-    """``_work/job.json``: the manifest without what receipts will say, and the names of all tasks."""
+    """``_work/job.json``: the manifest without what receipts will say, the names of all tasks, and links by source."""
 
     head: Manifest
     tasks: tuple[TaskName, ...]
+    repeated_links: Mapping[str, Natural]
 
 
 def _read_start(files: Files, path: str) -> _Start:
     try:
         values = parse_json(read_bytes(files, path))
-        if not isinstance(values, dict) or values.keys() != {"head", "tasks"}:
+        if not isinstance(values, dict) or not {"head", "tasks"} <= values.keys():
             raise StructureError("head and tasks are needed")
         head = Manifest.from_values(values["head"])
         if wrong := fault(head, finished=False):
             raise StructureError(wrong)
-        return _Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"))
+        links: Mapping[str, int] = decode(_LINKS, values.get("repeated_links", {}), "repeated_links")
+        return _Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"), links)
     except StructureError as error:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
 
@@ -343,14 +352,38 @@ def _short(value: Any) -> Any:
     return value if len(text) <= 80 else text[:77] + "..."
 
 
+def _count_files(
+    counts: dict[str, dict[str, int]], inputs: Sequence[Mapping[str, Any]], repeated_links: Mapping[str, int]
+) -> None:
+    """Give each source of raw files its ``FILE_COUNTS``."""
+    for entry in inputs:
+        source = entry["path"].partition(":")[0]
+        row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+        for name in FILE_COUNTS:
+            row.setdefault(name, 0)
+        row["files"] += 1
+        row["bytes"] += entry["bytes"]
+        row["repeated_links"] = repeated_links.get(source, 0)
+
+
 def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None:
-    read = sum(row["read"] for row in folded["counts"].values())
-    rejected = sum(row["rejected"] for row in folded["counts"].values())
-    if rejected > budget * read:
+    counts = folded["counts"].values()
+
+    def share(part: str, whole: str, say: str) -> tuple[float, str]:
+        bad, number = (sum(row.get(name, 0) for row in counts) for name in (part, whole))
+        return bad / max(number, 1), f"{bad:,} of {number:,} {say}"
+
+    worst, told = max(
+        share("damaged_files", "files", "files are damaged"),
+        share("lost_bytes", "bytes", "bytes lie in damaged places"),
+        share("rejected", "read", "records were rejected"),
+        key=lambda pair: pair[0],
+    )
+    if worst > budget:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in folded["rejects"].items())
         raise FarspanError(
-            f"{output}: {rejected:,} of {read:,} records were rejected ({reasons}), more than the error budget of "
-            f"{budget:.2%}. Look into {os.path.join(output, 'rejects')}; then mend the input and use a new folder, or "
+            f"{output}: {told} ({reasons}), more than the error budget of {budget:.2%}. "
+            f"Look into {os.path.join(output, 'rejects')}; then mend the input and use a new folder, or "
             "run the same command with a larger --error-budget, which keeps the finished work"
         )
 

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, DamagedFile, Range, group
-from corpora.readers.streams import STREAM_ERRORS, chunks, compression
+from corpora.readers.streams import STREAM_ERRORS, compression, sound_chunks
 
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # also: encrypted, of another version
 MEMBER_ERRORS = (*STREAM_ERRORS, *_ZIP_ERRORS, tarfile.TarError)
@@ -91,7 +91,7 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
     seen: set[str] = set()
     with files.open(piece.path) as file:
         read = _zip_members if is_zip(piece.path) else _tar_members
-        for name, opened, position in read(file, piece):
+        for name, opened, position, size in read(file, piece):
             if not wanted(name) or _SIDE_FILES.search(name):
                 continue
             if why := _unsafe(name):
@@ -106,9 +106,10 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
                             yield min(position + done, piece.bytes)
                 except (DamagedFile, *MEMBER_ERRORS) as error:
                     damaged = error if isinstance(error, DamagedFile) else DamagedFile(_as_end(error), name)
-                    block.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
-                    if isinstance(stream, _Body) and stream.broken:
-                        return  # the archive itself is cut or damaged
+                    ended = isinstance(stream, _Body) and stream.broken  # the archive itself is cut or damaged
+                    block.damage(damaged, max(0, piece.bytes - position) if ended else size)
+                    if ended:
+                        return
                 block.prefix = ""
             seen.add(name)
             yield min(position, piece.bytes)
@@ -134,16 +135,16 @@ def _unsafe(name: str) -> str | None:
 Opened = Callable[[], BinaryIO]
 
 
-def _tar_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int]]:
+def _tar_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int, int]]:
     packed = compression(piece.path) is not None
-    stream = cast(BinaryIO, _Forwards(chunks(file, piece.path))) if packed else file
+    stream = cast(BinaryIO, _Forwards(sound_chunks(file, piece.path))) if packed else file
     start = 0 if packed else piece.start
     stream.seek(start)
     for archive, header in _headers(stream):
         if not packed and header.offset >= piece.stop:
             return
         if header.isreg():
-            yield header.name, partial(_open, stream, archive, header), file.tell() - start
+            yield header.name, partial(_open, stream, archive, header), file.tell() - start, header.size
 
 
 def _open(stream: BinaryIO, archive: tarfile.TarFile, header: tarfile.TarInfo) -> BinaryIO:
@@ -189,7 +190,7 @@ class _Body(io.BufferedIOBase):
         return b"".join(pieces)
 
 
-def _zip_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int]]:
+def _zip_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, int, int]]:
     try:
         archive = zipfile.ZipFile(file)
     except _ZIP_ERRORS as error:
@@ -199,7 +200,7 @@ def _zip_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, in
     position = 0
     for info in archive.infolist()[piece.start : piece.stop]:
         if not info.filename.endswith("/"):
-            yield info.filename, cast(Opened, partial(archive.open, info)), position
+            yield info.filename, cast(Opened, partial(archive.open, info)), position, info.compress_size
         position += info.compress_size
 
 

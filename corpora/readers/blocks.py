@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from corpora.preprocessing import STEPS
-from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, ReadOptions, RecordBlock, Reject
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, ReadOptions, RecordBlock, Reject
 
 _RECORD_BYTES = 100  # what a record takes beside its text
 
@@ -33,6 +33,8 @@ class BlockBuilder:
     _clusters: list[str | None] = field(default_factory=list)
     _rejects: list[Reject] = field(default_factory=list)
     _filtered: int = 0
+    _damaged: int = 0
+    _lost: int = 0
     _bytes: int = 0
 
     @property
@@ -106,18 +108,31 @@ class BlockBuilder:
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
         raw = raw[:RAW_BYTES]
-        # names in them may hold half a surrogate pair
-        key = f"{self.prefix}{key}".encode(errors="backslashreplace").decode()
-        detail = detail.encode(errors="backslashreplace").decode()
-        self._rejects.append(Reject(self.path, key, reason, raw, detail))
+        self._rejects.append(Reject(self.path, _escaped(f"{self.prefix}{key}"), reason, raw, _escaped(detail)))
         self._bytes += len(raw) + _RECORD_BYTES
+
+    def damage(self, damaged: DamagedFile, behind: int) -> None:
+        """Reject what a cut or damaged place makes unreadable, of which ``behind`` bytes lie behind that place."""
+        self.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
+        self._damaged += 1
+        self._lost += behind if damaged.lost is None else damaged.lost
 
     def take(self, position: int) -> RecordBlock:
         """The block so far; begins the next one."""
         ids = None if self.options.id_field is None else self._ids
-        block = RecordBlock(self._texts, self._keys, ids, self._clusters, self._rejects, self._filtered, position)
+        block = RecordBlock(
+            self._texts,
+            self._keys,
+            ids,
+            self._clusters,
+            self._rejects,
+            self._filtered,
+            position,
+            self._damaged,
+            self._lost,
+        )
         self._texts, self._keys, self._ids, self._clusters, self._rejects = [], [], [], [], []
-        self._filtered = self._bytes = 0
+        self._filtered = self._damaged = self._lost = self._bytes = 0
         return block
 
 
@@ -127,6 +142,11 @@ def _name_of(record: Mapping[str, Any], field: str, reason: str) -> str:
     if isinstance(own, str | int) and not isinstance(own, bool) and own != "" and not _half_pair(str(own)):
         return str(own)
     raise BadRecord(reason, f"{field!r} is {str(own)[:100]!r}, not a string or integer")
+
+
+def _escaped(text: str) -> str:
+    """The text in characters that UTF-8 has: names in it may hold half a surrogate pair."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _half_pair(text: str) -> str | None:

@@ -71,10 +71,10 @@ def fields(path: str, files: Files) -> dict[str, int]:
     size = files.size(path)
     found: dict[str, int] = {}
     with files.open(path) as file:
-        piece = Range(path, "", 0, size, size)
+        piece = Range(path, "", 0, size, size, size)
         array = is_array(file, path)
         try:
-            first = next(filter(None, (_Elements if array else Lines)(file, piece, _LOOKED_AT)), [])
+            first = next(filter(None, (_Elements if array else Lines)(file, piece, _LOOKED_AT, sound=False)), [])
         except DamagedFile:
             first = []  # whoever reads the file will tell
     for line in first[:100]:
@@ -99,7 +99,7 @@ class _Elements(Lines):
         """
         scan = _Scan(self._limit)
         try:
-            for chunk in chunks(self._file, self._piece.path):
+            for chunk in self._chunks:
                 yield scan.feed(chunk)
                 if scan.behind is not None:
                     raise OSError(f"byte {scan.behind}: text behind the JSON array")

@@ -72,7 +72,7 @@ def _first_lines(path: str, files: Files) -> list[Line]:
     size = files.size(path)
     with files.open(path) as file:
         try:
-            for chunk in Lines(file, Range(path, "jsonl", 0, size, size), BLOCK_BYTES):
+            for chunk in Lines(file, Range(path, "jsonl", 0, size, size, size), BLOCK_BYTES, sound=False):
                 lines += [line for line in chunk if line.data.strip()]
                 if len(lines) >= _LOOKED_AT or sum(line.size for line in lines) >= BLOCK_BYTES:
                     break

@@ -11,12 +11,13 @@ from typing import BinaryIO
 
 from corpora.files import Files
 from corpora.readers import jsonl
-from corpora.readers.archives import is_archive, plan_archive, read_archive
+from corpora.readers.archives import is_archive, is_zip, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, Range
 from corpora.readers.streams import Lines, add_lines, plan_lines
 
 _ENDLESS = 1 << 62  # the lines of a member have no stop
+_STEP = 1 << 20
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
@@ -35,8 +36,12 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
         return jsonl.read(piece, files, block)
 
     def add(name: str, stream: BinaryIO) -> Iterator[int]:
+        if is_zip(piece.path):
+            while stream.read(_STEP):  # to the checksum at its end, before a line of it is believed
+                pass
+            stream.seek(0)
         block.prefix = f"{name}:"
-        whole = Range(posixpath.basename(name), piece.format, 0, _ENDLESS, _ENDLESS)
+        whole = Range(posixpath.basename(name), piece.format, 0, _ENDLESS, _ENDLESS, None)
         yield from add_lines(Lines(stream, whole, block.options.max_record_bytes), block, jsonl.add)
         block.prefix = ""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from corpora.errors import FarspanError
+from corpora.files import DanglingLink, NotAFile
 from corpora.preprocessing import STEPS
 
 GENERIC_FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")
@@ -35,6 +36,7 @@ class Range:
         start, stop: half-open, in the format's unit: bytes of plain lines and tar archives, Parquet row groups, Arrow
             record batches, members of a zip archive, 0..1 for what is read in one go.
         bytes: of the file that the range covers, to weigh tasks.
+        size: of the file in bytes when the range was planned; None where it was no file that can be read.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Range:
     start: int
     stop: int
     bytes: int
+    size: int | None
 
 
 class Cut(NamedTuple):
@@ -128,8 +131,8 @@ class Reject:
         path: the file.
         key: the record's place, as in ``RecordBlock.keys``.
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
-            too_long, truncated_file or unreadable_file; missing_cluster, not_a_cluster, empty_cluster; unsafe_name,
-            duplicate_name, no_member; broken_xml, unsafe_xml; broken_dialogue.
+            too_long, truncated_file, unreadable_file, dangling_link or not_a_file; missing_cluster, not_a_cluster,
+            empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml; broken_dialogue.
         raw: the record's first 64 KiB, as far as they are known.
         detail: what exactly is wrong.
     """
@@ -156,6 +159,9 @@ class RecordBlock:
         rejects: the bad records among them.
         filtered: good records left out by ``preprocess`` and ``min_characters``.
         position: bytes of the range read so far, for showing progress.
+        damaged: places where the file is cut or damaged, each with a reject of its own.
+        lost: bytes of the file that were not read or cannot be believed on their account, as far as they are known: not
+            what a cut file lacks.
     """
 
     texts: list[str]
@@ -165,6 +171,8 @@ class RecordBlock:
     rejects: list[Reject]
     filtered: int
     position: int
+    damaged: int = 0
+    lost: int = 0
 
     @property
     def read(self) -> int:
@@ -172,13 +180,27 @@ class RecordBlock:
         return len(self.texts) + len(self.rejects) + self.filtered
 
 
+class DamagedStream(OSError):
+    """Compressed data that a checksum refutes; its last ``lost`` bytes cannot be believed."""
+
+    def __init__(self, reason: str, lost: int) -> None:
+        super().__init__(reason)
+        self.lost = lost
+
+
 class DamagedFile(Exception):
-    """Nothing more can be read of a file, from the record ``key`` on."""
+    """Nothing more can be read of a file, from the record ``key`` on.
+
+    Attributes:
+        lost: bytes of the range that are given up, None for all behind the last position.
+    """
 
     def __init__(self, error: Exception, key: int | str, raw: bytes = b"") -> None:
         super().__init__(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-        self.reason = "truncated_file" if isinstance(error, EOFError) else "unreadable_file"
+        reasons = {EOFError: "truncated_file", DanglingLink: "dangling_link", NotAFile: "not_a_file"}
+        self.reason = next((name for kind, name in reasons.items() if isinstance(error, kind)), "unreadable_file")
         self.key, self.raw = str(key), raw
+        self.lost = error.lost if isinstance(error, DamagedStream) else None
 
 
 class BadRecord(Exception):

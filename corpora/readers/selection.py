@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.files import Files
+from corpora.files import DanglingLink, Files
 from corpora.readers import (
     arrow,
     books3,
@@ -120,41 +120,68 @@ def format_of(path: str, options: ReadOptions) -> str:
 def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Range]:
     """Cut a file into ranges of about ``target_bytes`` where its format allows it; at least one.
 
-    A file that cannot be read is one range, and reading it one reject.
+    A file that cannot be read is one range, and reading it one reject. So is a link that leads nowhere, and a pipe.
 
     Raises:
-        FarspanError: the format is unknown, or ``target_bytes`` is not positive.
+        FarspanError: the format is unknown, ``target_bytes`` is not positive, or the file vanished.
     """
     if target_bytes < 1:
         raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
+    try:
+        size = files.size(path)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not isinstance(error, DanglingLink):
+            raise FarspanError(f"{path}: vanished since it was found ({error}); run the command again") from error
+        return [Range(path, options.format or "", 0, 1, 0, None)]
     format = format_of(path, options)
     try:
         cuts = _READERS[format].plan(path, files, target_bytes)
     except _FILE_ERRORS:
-        cuts = [Cut(0, 1, 0)]
-    return [Range(path, format, *cut) for cut in cuts]
+        cuts = [Cut(0, 1, size)]
+    return [Range(path, format, *cut, size) for cut in cuts]
 
 
 def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
     """The records of a range in the order of the file; those of all ranges are those of the file, each once.
 
     A bad record is a reject and its neighbours are kept. When a file ends early or is damaged, all complete records
-    before that are kept and one reject says where.
+    before that are kept and one reject says where. Of compressed data that a checksum refutes, nothing is kept from the
+    beginning of the member, frame or stream on that the checksum is of.
+
+    Raises:
+        FarspanError: the file vanished, or has another size than when the range was planned.
     """
-    reader = _READERS[piece.format]
-    block = BlockBuilder(piece.path, reader.resolve(options))
+    block = BlockBuilder(piece.path, options)
+    position = 0
     try:
-        for position in reader.read(piece, files, block):
-            if block.full:
-                yield block.take(position)
+        if piece.size is not None:
+            reader = _READERS[piece.format]
+            block.options = reader.resolve(options)
+            for position in reader.read(piece, files, block):
+                if block.full:
+                    yield block.take(position)
     except DamagedFile as damaged:
-        block.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
+        block.damage(damaged, piece.bytes - position)
     except _FILE_ERRORS as error:
-        unreadable = DamagedFile(error, piece.start)
-        block.reject(unreadable.key, unreadable.reason, b"", str(unreadable))
+        block.damage(DamagedFile(error, piece.start), piece.bytes - position)
+    _check_unchanged(piece, files, block)
     last = block.take(piece.bytes)
     if last.read:
         yield last
+
+
+def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
+    cure = "put it back as it was, or give --output a new folder"
+    try:
+        size = files.size(piece.path)
+    except OSError as error:
+        if piece.size is not None:
+            raise FarspanError(f"{piece.path}: vanished while the job ran ({error}); {cure}") from error
+        block.damage(DamagedFile(error, piece.start), 0)
+    else:
+        if size != piece.size:
+            was = "could not be read" if piece.size is None else f"had {piece.size:,} bytes"
+            raise FarspanError(f"{piece.path}: {was} when the job began and has {size:,} bytes now; {cure}")
 
 
 def check_fields(path: str, files: Files, options: ReadOptions) -> None:

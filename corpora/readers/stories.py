@@ -24,7 +24,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     separator = (block.options.separator or "").strip().encode()
     with files.open(piece.path) as file:
         # a story may end behind the range
-        whole = Range(piece.path, piece.format, piece.start, files.size(piece.path), piece.bytes)
+        whole = Range(piece.path, piece.format, piece.start, files.size(piece.path), piece.bytes, piece.size)
         lines = Lines(file, whole, block.options.max_record_bytes)
         story = GatheredLines(block)
         inside = piece.start == 0

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import bz2
 import codecs
-import gzip
+import io
 import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import zstandard
 
 from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
+from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, DamagedStream, Range
 
 STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
 _CHUNK = 1 << 20
-# zstd unpacks a piece of input in one go, and a run of equal bytes thirty-thousandfold; small pieces cost no speed
-_ZSTD_PIECE = 512
+# gzip and zstd unpack a piece of input in one go, a run of equal bytes a thousand- and thirty-thousandfold; bz2 and xz
+# can be asked for so much and no more
+_PIECES = {"gz": 8 << 10, "bz2": _CHUNK, "xz": _CHUNK, "zst": 512}
+_DECOMPRESSORS: dict[str, Callable[[], Any]] = {
+    "gz": lambda: zlib.decompressobj(zlib.MAX_WBITS + 16),
+    "bz2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+    "zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
 
 
 def compression(path: str) -> str | None:
@@ -31,41 +39,99 @@ def compression(path: str) -> str | None:
 
 
 def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """The decompressed bytes of ``file`` in pieces of about a MiB at most.
+    """The decompressed bytes of ``file`` in pieces of a few MiB at most.
 
     Everything before a cut or a damaged place is yielded, then one of ``STREAM_ERRORS`` raised: ``EOFError`` for a cut.
     """
     kind = compression(path)
-    if kind == "zst":
-        yield from _zstd(file)
+    if kind is None:
+        yield from iter(partial(_read, file), b"")
+    else:
+        yield from (chunk for chunk, _ in _unpacked(file, kind) if chunk)
+
+
+def sound_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """As ``chunks`` of a file that stands at its beginning, but nothing is yielded that a checksum refutes.
+
+    A checksum stands behind the data that it is of, a whole member, frame or stream; where in it the damage lies cannot
+    be told. So a compressed file is unpacked twice, first to find how far it is sound.
+    """
+    kind = compression(path)
+    left, damage = _sound_bytes(file, kind) if kind else (0, None)
+    if damage is None:
+        yield from chunks(file, path)
         return
-    stream: Any = file
-    if kind == "gz":
-        stream = gzip.GzipFile(fileobj=file)
-    elif kind == "bz2":
-        stream = bz2.BZ2File(file)
-    elif kind == "xz":
-        stream = lzma.LZMAFile(file)  # noqa: SIM115 (file is the caller's)
-    # read1, since read throws away what it has when it meets damage
-    while chunk := stream.read1(_CHUNK):
-        yield chunk
+    for chunk in chunks(file, path) if left else ():
+        yield chunk[:left]
+        left -= len(chunk)
+        if left <= 0:
+            break
+    raise damage
 
 
-def _zstd(file: BinaryIO) -> Iterator[bytes]:
-    frame = None
-    while piece := file.read(_CHUNK):
-        for place in range(0, len(piece), _ZSTD_PIECE):
-            data = piece[place : place + _ZSTD_PIECE]
+def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
+    """Unpack a whole file and go back to its beginning; bytes before the member that is damaged, and the damage.
+
+    A file that is merely cut is sound: what it has of its last member is as it was written.
+    """
+    whole = seen = 0  # decompressed bytes up to the end of the last whole member, and altogether
+    behind = 0  # where the last whole member ends in the file
+    try:
+        for chunk, end in _unpacked(file, kind):
+            seen += len(chunk)
+            if end is not None:
+                whole, behind = seen, end
+    except EOFError:
+        return seen, None
+    except STREAM_ERRORS as error:
+        size = file.seek(0, io.SEEK_END)
+        reason = f"{error}; nothing is kept of what begins at byte {behind:,} of the file"
+        return whole, DamagedStream(reason, size - behind)
+    finally:
+        file.seek(0)
+    return seen, None
+
+
+def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
+    """Pieces of the decompressed data, each with the place in the file where its member ends, None inside of one."""
+    member: Any = None
+    members = place = 0
+    while block := _read(file):
+        for start in range(0, len(block), _PIECES[kind]):
+            data = block[start : start + _PIECES[kind]]
+            place += len(data)
             while data:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                chunk = frame.decompress(data)
-                for start in range(0, len(chunk), _CHUNK):
-                    yield chunk[start : start + _CHUNK]
+                if member is None:
+                    data = data.lstrip(b"\0") if members else data  # between members, zeros are padding
+                    if not data:
+                        break
+                    member, members = _DECOMPRESSORS[kind](), members + 1
+                yield from _fed(member, data, kind)
                 data = b""
-                if frame.eof:
-                    data, frame = frame.unused_data, None
-    if frame is not None:
-        raise EOFError("the file ends inside a zstd frame")
+                if member.eof:
+                    data, member = member.unused_data, None
+                    yield b"", place - len(data)
+    if member is not None:
+        raise EOFError(f"the file ends inside its {kind} data")
+    if not members:
+        raise EOFError(f"a file without a byte holds no {kind} data")
+
+
+def _read(file: BinaryIO) -> bytes:
+    # read1, since read throws away what it has when it meets damage
+    return cast(Any, file).read1(_CHUNK)
+
+
+def _fed(member: Any, data: bytes, kind: str) -> Iterator[tuple[bytes, None]]:
+    """What a decompressor makes of a piece of input, in pieces of a few MiB."""
+    if kind in ("bz2", "xz"):
+        yield member.decompress(data, _CHUNK), None
+        while not (member.eof or member.needs_input):
+            yield member.decompress(b"", _CHUNK), None
+    else:
+        chunk = member.decompress(data)
+        for start in range(0, len(chunk), _CHUNK):
+            yield chunk[start : start + _CHUNK], None
 
 
 class Line(NamedTuple):
@@ -107,10 +173,14 @@ class Lines:
 
     A range need not begin at a line: the line that its first byte lies in the middle of belongs to the range before.
     A line over ``limit`` bytes is counted and passed by; only its beginning is kept.
+
+    Args:
+        sound: of a compressed file, hand out nothing that a checksum refutes, for which it is read twice.
     """
 
-    def __init__(self, file: BinaryIO, piece: Range, limit: int) -> None:
+    def __init__(self, file: BinaryIO, piece: Range, limit: int, sound: bool = True) -> None:
         self._file, self._piece, self._limit = file, piece, limit
+        self._chunks = (sound_chunks if sound else chunks)(file, piece.path)
         # a compressed stream is one range: it begins at its first line and has no stop
         plain = compression(piece.path) is None
         self._start, self._stop = (piece.start, piece.stop) if plain else (0, sys.maxsize)
@@ -128,12 +198,14 @@ class Lines:
         """
         offset, size = self._first_line(), 0  # of the line being read
         held: list[bytes] = []  # its pieces, or its beginning once it is too long
-        source = chunks(self._file, self._piece.path)
         while offset < self._stop:
             try:
-                chunk = next(source, b"")
+                chunk = next(self._chunks, b"")
             except STREAM_ERRORS as error:
-                raise DamagedFile(error, offset, b"".join(held)[:RAW_BYTES]) from error
+                damaged = DamagedFile(error, offset, b"".join(held)[:RAW_BYTES])
+                if damaged.lost is None:
+                    damaged.lost = self._piece.bytes - self.position
+                raise damaged from error
             if not chunk:
                 if size:
                     yield [Line(offset, b"".join(held), size)]

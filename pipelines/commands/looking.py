@@ -45,7 +45,10 @@ def add_looking(commands: Any) -> None:
     parser = command(commands, "finalize", "Write the manifest of a job whose driver went away.", _run_finalize)
     parser.add_argument("output", help="folder of the job")
     parser.add_argument(
-        "--error-budget", type=float, default=0.01, help="tolerated share of bad records (default 0.01)"
+        "--error-budget",
+        type=float,
+        default=0.01,
+        help="tolerated share of bad records, of damaged files and of lost bytes, each for itself (default 0.01)",
     )
 
 

@@ -51,17 +51,18 @@ def _reading(parser: Any) -> None:
 
 def _read_options(options: Any) -> Any:
     from corpora.readers import ReadOptions
+    from pipelines.inputs import argument_text
 
     return ReadOptions(
         format=options.format,
-        text_field=options.text_field,
-        id_field=options.id_field,
+        text_field=argument_text(options.text_field),
+        id_field=options.id_field and argument_text(options.id_field),
         max_record_bytes=options.max_record_bytes,
-        cluster_field=options.cluster_field,
+        cluster_field=options.cluster_field and argument_text(options.cluster_field),
         min_characters=options.min_characters,
         min_tokens=options.min_tokens,
         preprocess=tuple(options.preprocess),
-        separator=options.separator,
+        separator=options.separator and argument_text(options.separator),
     )
 
 
@@ -84,9 +85,13 @@ def add_documents(commands: Any) -> None:
     parser.add_argument("--sentences", default="nupunkt", help="nupunkt (default), nltk, spacy or spacy:MODEL")
     parser.add_argument("--held-out", type=float, default=0.0, help="share of documents kept apart (default 0)")
     parser.add_argument(
-        "--error-budget", type=float, default=0.01, help="tolerated share of bad records (default 0.01)"
+        "--error-budget",
+        type=float,
+        default=0.01,
+        help="tolerated share of bad records, of damaged files and of lost bytes, each for itself (default 0.01)",
     )
     parser.add_argument("--task-bytes", type=int, default=32 << 20, help="raw bytes a task and shard (default 32 MiB)")
+    parser.add_argument("--task-files", type=int, default=2048, help="files of a task and shard at most (default 2048)")
     job_flags(parser)
 
 
@@ -103,6 +108,7 @@ def _run_documents(options: Any) -> None:
             options.held_out,
             options.seed,
             options.task_bytes,
+            options.task_files,
             options.error_budget,
             options.compression,
         )

@@ -8,6 +8,8 @@ import io
 import json
 import os
 import random
+import subprocess
+import sys
 import tarfile
 from collections import Counter
 from dataclasses import replace
@@ -205,15 +207,15 @@ def test_bad_records_are_rejected_alone_with_place_reason_and_bytes(bad, tokeniz
 def test_the_error_budget_stops_the_job_and_keeps_its_work(bad, tokenizer, tmp_path):
     output = tmp_path / "documents"
     read = ReadOptions(max_record_bytes=10_000)
-    with pytest.raises(FarspanError, match=r"records were rejected \(.*broken_json 1.*larger --error-budget"):
+    with pytest.raises(FarspanError, match=r"files are damaged \(.*broken_json 1.*larger --error-budget"):
         build(bad, output, tokenizer, read=read)
     assert not (output / "manifest.json").exists()
     receipt = output / "_work" / "documents-00000.json"
     before = os.stat(receipt).st_mtime_ns
-    with pytest.raises(FarspanError, match="error budget"):
-        build(bad, output, tokenizer, read=read, error_budget=0.02)
+    with pytest.raises(FarspanError, match="2 of 3 files are damaged"):
+        build(bad, output, tokenizer, read=read, error_budget=0.5)
     assert os.stat(receipt).st_mtime_ns == before
-    build(bad, output, tokenizer, read=read, error_budget=0.5)
+    build(bad, output, tokenizer, read=read, error_budget=0.7)
     assert verify(str(output)) == []
 
 
@@ -400,3 +402,123 @@ def test_output_below_the_input_is_no_input_of_the_next_run(raw, tokenizer, tmp_
     for _ in range(2):
         manifest = build(str(folder), folder / "documents", tokenizer)
     assert [entry["path"] for entry in manifest.inputs] == ["text:a.jsonl"]
+
+
+def test_cut_and_empty_files_count_as_files_against_the_budget(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for number in range(10):
+        lines = [json.dumps({"text": f"Text {random.random()} of file {number}."}).encode() for _ in range(200)]
+        packed = gzip.compress(b"\n".join(lines))
+        packed = packed[: len(packed) // 50] if number < 4 else packed
+        (folder / f"{number}.jsonl.gz").write_bytes(b"" if number == 4 else packed)
+    with pytest.raises(FarspanError, match=r"5 of 10 files are damaged \(truncated_file 5\), more than .* of 1.00%"):
+        build(str(folder), tmp_path / "documents", tokenizer)
+    manifest = build(str(folder), tmp_path / "documents", tokenizer, error_budget=0.5)
+    count = manifest.counts["raw"]
+    assert (count["files"], count["damaged_files"], manifest.rejects) == (10, 5, {"truncated_file": 5})
+    assert count["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
+    assert 0 <= count["lost_bytes"] < 1000
+    assert count["read"] == count["written"] + count["rejected"]
+
+
+def test_a_refuted_checksum_counts_its_bytes_against_the_budget(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for name in ("a", "b"):
+        lines = [json.dumps({"text": f"Text {random.random()}."}).encode() for _ in range(200)]
+        (folder / f"{name}.jsonl").write_bytes(b"\n".join(lines))
+    packed = bytearray(gzip.compress((folder / "a.jsonl").read_bytes() * 3))
+    packed[-6] ^= 1
+    (folder / "c.jsonl.gz").write_bytes(packed)
+    manifest = build(str(folder), tmp_path / "documents", tokenizer, error_budget=0.4)
+    assert manifest.counts["raw"]["lost_bytes"] == len(packed)
+    assert manifest.totals["documents"] == 400
+
+
+def test_a_damaged_file_of_several_tasks_is_one_file(tokenizer, tmp_path):
+    path = tmp_path / "a.arrow"
+    table = pa.table({"text": [f"Text number {n} of a table." for n in range(400)]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+    data = bytearray(path.read_bytes())
+    for place in (len(data) // 4, len(data) * 3 // 4):
+        data[place : place + 400] = bytes(b"\xff" * 400)
+    path.write_bytes(data)
+    manifest = build(str(path), tmp_path / "documents", tokenizer, task_bytes=500, error_budget=1.0)
+    count = manifest.counts["a"]
+    assert (count["files"], count["damaged_files"]) == (1, 1)
+    assert sum(manifest.rejects.values()) >= 1
+    assert 0 < count["lost_bytes"] <= count["bytes"]
+
+
+def test_links_and_special_files_beside_the_text(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    (folder / "real").mkdir(parents=True)
+    (folder / "real" / "a.jsonl").write_text('{"text": "One."}\n')
+    os.mkfifo(folder / "pipe")
+    os.symlink("nowhere.jsonl", folder / "dangling.jsonl")
+    os.symlink("..", folder / "real" / "circle")
+    for number, pattern in enumerate((str(folder), f"{folder}/**")):
+        output = tmp_path / f"documents{number}"
+        with pytest.raises(FarspanError, match=r"2 of 3 files are damaged \(dangling_link 1, not_a_file 1\)"):
+            build(pattern, output, tokenizer)
+        manifest = build(pattern, output, tokenizer, error_budget=0.7)
+        assert [row["document_id"] for row in all_rows(output)] == ["raw:real/a.jsonl:0"]
+        assert (manifest.counts["raw"]["files"], manifest.counts["raw"]["repeated_links"]) == (3, 1)
+        assert {row["path"]: row["reason"] for row in rejects(output)} == {
+            "dangling.jsonl": "dangling_link",
+            "pipe": "not_a_file",
+        }
+    for name in ("pipe", "dangling.jsonl"):
+        with pytest.raises(FarspanError, match=name):
+            Input.parse(str(folder / name))
+
+
+def test_tiny_files_are_spread_over_tasks_and_change_no_row(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for number in range(50):
+        (folder / f"{number:02d}.txt").write_text(f"The text of file {number}. It is short.")
+    manifest = build(str(folder), tmp_path / "one", tokenizer)
+    assert manifest.config["task_files"] == 2048
+    build(str(folder), tmp_path / "many", tokenizer, task_files=8)
+    assert (len(digests(tmp_path / "one")), len(digests(tmp_path / "many"))) == (1, 7)
+    assert all_rows(tmp_path / "one") == all_rows(tmp_path / "many")
+    with pytest.raises(FarspanError, match="--task-files 0"):
+        job(str(folder), tmp_path / "none", tokenizer, task_files=0)
+
+
+LISTED = """
+import sys
+from corpora.readers import ReadOptions
+from pipelines.inputs import Input
+assert sys.getfilesystemencoding() == sys.argv[2], sys.getfilesystemencoding()
+item = Input.parse(sys.argv[1], ReadOptions())
+sys.stdout.buffer.write("\\n".join([item.source, *map(item.relative, item.paths)]).encode())
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso8859-1"])
+def test_ids_are_the_bytes_of_names_in_any_locale(tmp_path, encoding):
+    folder = tmp_path / "caf\u00e9"
+    folder.mkdir()
+    for name in ("\u00e4 \u00e9.txt", "\u4e16.txt"):
+        (folder / name).write_text("One.")
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    if encoding != "utf-8":
+        made = subprocess.run(
+            ["localedef", "-i", "POSIX", "-f", "ISO-8859-1", "-c", str(tmp_path / "xx_XX.ISO-8859-1")],
+            capture_output=True,
+            check=False,
+        )
+        if not (tmp_path / "xx_XX.ISO-8859-1").is_dir():
+            pytest.skip(f"no Latin-1 locale can be made here: {made.stderr.decode()}")
+        environment |= {"PYTHONUTF8": "0", "LOCPATH": str(tmp_path), "LC_ALL": "xx_XX.ISO-8859-1"}
+    told = subprocess.run(
+        [sys.executable, "-c", LISTED, f"n\u00e4me={folder}", encoding],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert told.stdout.decode().split("\n") == ["n\u00e4me", "\u00e4 \u00e9.txt", "\u4e16.txt"]

@@ -12,7 +12,7 @@ from corpora.readers import Range, ReadOptions, RecordBlock, plan_ranges, read_r
 def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=LocalFiles()) -> RecordBlock:  # noqa: B008
     """All blocks of all ranges as one; every range goes through JSON, as a task's payload does."""
     texts, keys, ids, clusters, rejects = [], [], [], [], []
-    filtered = 0
+    filtered = damaged = lost = 0
     for piece in plan_ranges(str(path), files, options, target_bytes):
         piece = Range(**json.loads(json.dumps(asdict(piece))))
         position = 0
@@ -25,11 +25,13 @@ def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=LocalFiles
             clusters += block.clusters
             rejects += block.rejects
             filtered += block.filtered
+            damaged += block.damaged
+            lost += block.lost
             assert (block.ids is None) == (options.id_field is None)
             ids += block.ids or []
     assert len(texts) == len(keys) == len(clusters)
     assert not ids or len(ids) == len(texts)
-    return RecordBlock(texts, keys, ids if options.id_field else None, clusters, rejects, filtered, 0)
+    return RecordBlock(texts, keys, ids if options.id_field else None, clusters, rejects, filtered, 0, damaged, lost)
 
 
 def reasons(block: RecordBlock) -> list[tuple[str, str]]:

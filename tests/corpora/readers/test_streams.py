@@ -15,6 +15,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, plan_ranges, read_records
 from tests.corpora.readers import read_all, reasons
@@ -124,15 +125,33 @@ class TestCompression:
         for place in range(2):
             packed[len(packed) * 3 // 4 + place] ^= 0xFF
         block = read_all(name, files=InMemory(bytes(packed)))
-        assert block.rejects[-1].reason == "unreadable_file"
-        assert block.texts[:1000] == read_all("a.jsonl", files=InMemory(data)).texts[:1000]
+        (reject,) = block.rejects
+        assert (reject.reason, block.texts, block.damaged, block.lost) == ("unreadable_file", [], 1, len(packed))
+
+    @pytest.mark.parametrize("damaged", range(4))
+    def test_nothing_is_kept_from_a_damaged_member_on(self, name, compress, damaged):
+        parts = [records(3000 + number) for number in range(4)]
+        packed = [bytearray(compress(part)) for part in parts]
+        before = sum(map(len, packed[:damaged]))
+        size = sum(map(len, packed))
+        packed[damaged][len(packed[damaged]) // 2] ^= 0x04
+        block = read_all(name, files=InMemory(b"".join(packed)))
+        assert block.texts == read_all("a.jsonl", files=InMemory(b"".join(parts[:damaged]))).texts
+        assert reasons(block) == [(str(sum(map(len, parts[:damaged]))), "unreadable_file")]
+        assert (block.damaged, block.lost) == (1, size - before)
+
+    def test_padding_and_text_behind_the_data(self, name, compress):
+        packed = compress(self.DATA)
+        plain = read_all("a.jsonl", files=InMemory(self.DATA))
+        assert read_all(name, files=InMemory(packed + bytes(512))) == plain
+        behind = read_all(name, files=InMemory(packed + b"and then something else"))
+        assert (behind.texts, behind.damaged, behind.lost) == (plain.texts, 1, 23)
 
     def test_other_content_under_the_name(self, name, compress):
         assert reasons(read_all(name, files=InMemory(self.DATA))) == [("0", "unreadable_file")]
 
     def test_empty(self, name, compress):
-        # a file without a byte is no bz2 and no xz; of the others it is one without a stream
-        assert read_all(name, files=InMemory(b"")).read == name.endswith(("bz2", "xz"))
+        assert reasons(read_all(name, files=InMemory(b""))) == [("0", "truncated_file")]
         assert read_all(name, files=InMemory(compress(b""))).read == 0
 
 
@@ -208,6 +227,21 @@ def test_a_compressed_line_of_200_mb_is_passed_by_in_little_memory(compressor):
     assert block.texts == ["before", "after"]
     assert reasons(block) == [(str(len(HEAD)), "too_long")]
     assert peak < 48 << 20
+
+
+@pytest.mark.parametrize("change", [-1, 1, None])
+def test_a_file_that_changes_or_vanishes_is_an_error(tmp_path, change):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(records(20))
+    for target in (100, 1 << 30):
+        first, *_ = plan_ranges(str(path), LocalFiles(), ReadOptions(), target)
+        if change is None:
+            path.unlink()
+        else:
+            path.write_bytes((path.read_bytes() + b"\n")[: first.size + change])
+        with pytest.raises(FarspanError, match=r"a.jsonl: (vanished|had [\d,]+ bytes) w"):
+            list(read_records(first, LocalFiles(), ReadOptions()))
+        path.write_bytes(records(20))
 
 
 def test_blocks_are_bounded():
