@@ -70,7 +70,7 @@ def main() -> None:
     with threadpool_limits(1):
         search(VectorRows.from_array(vectors[:2000]), settings)  # compile
         whole = VectorRows.from_array(vectors)
-        true = nearest(whole, whole.floats(sample), options.k, sample).rows
+        true = nearest(whole, whole[sample], options.k, sample).rows
         rows, measured = [], {}
         for name, side in sides.items():
             seconds = []

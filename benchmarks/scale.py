@@ -184,7 +184,7 @@ def recall(cluster: str, neighbours: str) -> dict[str, float]:
     found = ShardedRows(neighbours, "farspan.neighbours")
     k = found.manifest.config["k"]
     with threadpool_limits(len(os.sched_getaffinity(0))):
-        true = nearest(shard.vectors, shard.vectors.floats(rows), k, rows).rows
+        true = nearest(shard.vectors, shard.vectors[rows], k, rows).rows
     hits = 0
     for row, names in zip(rows, true, strict=True):
         _, batch, line = found.locate(row[None])

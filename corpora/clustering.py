@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import faiss
+import numba
 import numpy as np
 
+from corpora.dot_products import dot_in_order, error_bound, squared_lengths
 from corpora.keyed import make_key
 
 POINTS_PER_CENTROID = 39  # FAISS asks for as many; below that a centroid is mostly its own few points
@@ -68,7 +70,9 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
 
 
 def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.ndarray:
-    """The nearest centroid of each vector, the first of those equally near.
+    """The nearest centroid of each vector, the first of those equally near; on every processor the same.
+
+    A matrix product says which centroids may be the nearest. Where there are several, sums of a fixed order decide.
 
     Args:
         vectors: ``(n, d)`` float16 or float32.
@@ -78,12 +82,46 @@ def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.nd
         ``(n,)`` int32.
     """
     labels = np.empty(len(vectors), np.int32)
+    centroids = np.ascontiguousarray(centroids, np.float32)
+    squares = np.empty(len(centroids))
+    squared_lengths(centroids, squares)
+    longest = float(np.sqrt(squares.max(initial=0)))
     # |x - c|^2 is least where x.c - |c|^2 / 2 is greatest: (clusters,)
-    handicap = 0 if spherical else np.einsum("cd,cd->c", centroids, centroids) / 2
+    handicaps = np.zeros(len(centroids)) if spherical else squares / 2
     for first in range(0, len(vectors), _BLOCK):
-        block = vectors[first : first + _BLOCK].astype(np.float32, copy=False)
-        labels[first : first + _BLOCK] = (block @ centroids.T - handicap).argmax(axis=1)
+        block = np.ascontiguousarray(vectors[first : first + _BLOCK], np.float32)
+        own = np.empty(len(block))
+        squared_lengths(block, own)
+        products = block @ centroids.T
+        errors = error_bound(block.shape[1]) * np.sqrt(own) * longest
+        _decide(products, block, centroids, handicaps, errors, labels[first : first + _BLOCK])
     return labels
+
+
+@numba.njit(cache=True, nogil=True)
+def _decide(
+    products: np.ndarray,
+    vectors: np.ndarray,
+    centroids: np.ndarray,
+    handicaps: np.ndarray,
+    errors: np.ndarray,
+    labels: np.ndarray,
+) -> None:
+    """Fill ``labels`` from ``(n, clusters)`` products that are up to ``(n,)`` errors off."""
+    for i in range(len(products)):
+        top = -np.inf
+        for j in range(len(centroids)):
+            top = max(top, products[i, j] - handicaps[j])
+        rivals, best, chosen = 0, -np.inf, 0
+        for j in range(len(centroids)):
+            if products[i, j] - handicaps[j] >= top - 2 * errors[i]:
+                rivals, chosen = rivals + 1, j
+        for j in range(len(centroids) if rivals > 1 else 0):
+            if products[i, j] - handicaps[j] >= top - 2 * errors[i]:
+                score = dot_in_order(vectors[i], centroids[j]) - handicaps[j]
+                if score > best:
+                    best, chosen = score, j
+        labels[i] = chosen
 
 
 def split(vectors: Vectors, cap: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:

@@ -5,28 +5,60 @@ lists nearest to it (an inverted file, as in Jégou, Douze, Schmid 2011, "Produc
 search", without the quantization). Since every vector is a query, all that probe a list are compared with it at once:
 one matrix product a list, where an index answers query by query. At 100,000 x 768 on one core this gives the recall of
 FAISS's IndexIVFFlat in an eighth of its time, and of its float16 IndexIVFScalarQuantizer in a sixth.
+
+Matrix products propose, exact products decide (``corpora.best_rows``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import faiss
-import numba
 import numpy as np
 
+from corpora.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposed
 from corpora.clustering import kmeans_seed, train_centroids
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
 from corpora.vector_rows import VectorRows
 from corpora.word_ngrams import SKETCH_SIZE
 
 _QUERIES, _CANDIDATES = 2048, 4096  # a block of products: 32 MiB
+_OPEN = 1 << 22  # neighbours of queries that are looked at again together
 _POINTS_PER_LIST = 64
 _ITERATIONS = 10
 _GPU_DEEPEST = 2047  # FAISS's limit on a GPU, less the vector itself
-Visits = Iterator[tuple[np.ndarray, np.ndarray]]
+_GPU_LOOSENESS = 8  # its sums of float16 products may be cut off where float32 rounds
+
+
+class Visit(NamedTuple):
+    """Queries that meet candidates.
+
+    Attributes:
+        queries, candidates: ``(m,)`` and ``(c,)`` int32.
+        mutual: both are the same rows of the same vectors, so that each product serves twice.
+    """
+
+    queries: np.ndarray
+    candidates: np.ndarray
+    mutual: bool
+
+
+class Block(NamedTuple):
+    """A block of products.
+
+    Attributes:
+        products: ``(m, c)`` float32, ``rows @ columns.T``.
+        rows, columns: ``(m, d)`` and ``(c, d)`` float32.
+        queries, candidates: ``(m,)`` and ``(c,)`` int32.
+    """
+
+    products: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    queries: np.ndarray
+    candidates: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -68,85 +100,115 @@ class Search:
         probing = 30 * count * min(self.probes, lists) if lists > 1 else 0
         training = 8 * dimension * _POINTS_PER_LIST * lists if lists > 1 else 0
         blocks = 4 * (_QUERIES * _CANDIDATES + (_QUERIES + _CANDIDATES) * dimension)
-        return count * (2 * dimension + 8 * self.k + 8 * SKETCH_SIZE) + probing + training + blocks
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """What was found.
-
-    Attributes:
-        rows: ``(n, k)`` int32, best first, ties by row; beyond ``counts[i]`` unset.
-        products: ``(n, k)`` float32, descending.
-        counts: ``(n,)`` int32, neighbours of each vector: k, or fewer where there are no more to visit.
-    """
-
-    rows: np.ndarray
-    products: np.ndarray
-    counts: np.ndarray
-
-    def ragged(self, first: int, last: int) -> tuple[Ragged, Ragged]:
-        """Rows and products of the vectors ``first:last``."""
-        given = np.arange(self.rows.shape[1]) < self.counts[first:last, None]
-        lengths = self.counts[first:last]
-        return (
-            Ragged.from_lengths(self.rows[first:last][given], lengths),
-            Ragged.from_lengths(self.products[first:last][given], lengths),
-        )
+        ranking = 4 * dimension * min(RANKED_TOGETHER, 2 * count) + 12 * min(_OPEN, count * self.k)
+        each = 2 * dimension + 8 * proposed(self.k) + 32 + 8 * SKETCH_SIZE
+        return count * each + probing + training + blocks + ranking
 
 
 def search(vectors: VectorRows, options: Search, progress: Callable[[float], None] = lambda share: None) -> Neighbours:
     """The neighbours of every vector among the others, never itself.
 
-    On one machine the result is one and the same; the caller pins the threads of BLAS. Machines differ in the last bits
-    of float32 sums: products agree to 1e-6 for vectors of length 1, and so do neighbours, but for those whose products
-    differ by less. With lists, a vector on a border may also visit another list: 99.999 % of 3 million neighbours were
-    the same with another processor's kernels.
+    An exact search finds the same on every processor, bit for bit: products are exact, and equal ones are in the order
+    of rows. With lists that holds given the lists; these come from k-means, whose sums depend on the processor, so that
+    a vector on a border may visit another list: 99.999 % of 3 million neighbours were the same with another processor's
+    kernels.
 
     Args:
         vectors: n rows, all finite.
         progress: called with the share of the work done.
     """
+    count = len(vectors)
     if options.on_gpu:
         return _search_on_gpu(vectors, options.k, progress)
-    count = len(vectors)
     lists = options.lists(count)
-    if lists > 1:
-        probed = probed_lists(vectors, lists, min(options.probes, lists), options.seed)
-        visits, work = _list_visits(probed, lists), _list_work(probed, lists)
-    else:
-        rows = np.arange(count, dtype=np.int32)
-        visits, work = iter([(rows, rows)]), float(count) ** 2
-    best = _Best(count, min(options.k, max(count - 1, 0)))
-    done = 0.0
-    for queries, candidates in visits:
-        for first in range(0, len(candidates), _CANDIDATES):
-            block = candidates[first : first + _CANDIDATES]
-            columns = vectors.floats(block)
-            for start in range(0, len(queries), _QUERIES):
-                some = queries[start : start + _QUERIES]
-                best.see(vectors.floats(some) @ columns.T, some, block, some)
-                done += len(some) * len(block)
-                progress(done / work)
-    return best.sorted()
+    own = np.arange(count, dtype=np.int32)
+    k = min(options.k, max(count - 1, 0))
+    if lists == 1:
+        return _find(vectors, vectors, own, k, lambda: [Visit(own, own, True)], float(count) ** 2, progress)
+    probed = probed_lists(vectors, lists, min(options.probes, lists), options.seed)
+    work = _list_work(probed, lists)
+    order = np.argsort(probed[:, 0], kind="stable")
+    return _find(vectors, vectors, own, k, lambda: _list_visits(probed, lists), work, progress, order)
 
 
-def nearest(vectors: VectorRows, queries: np.ndarray, k: int, own: np.ndarray) -> Neighbours:
-    """The k of ``vectors`` with the greatest products with each query, exactly.
+def nearest(vectors: VectorRows, queries: VectorRows, k: int, own: np.ndarray) -> Neighbours:
+    """The k of ``vectors`` with the greatest products with each query, exactly and on every processor the same.
 
     Args:
-        queries: ``(m, d)`` float32.
         own: ``(m,)`` int32, the row that is the query itself and does not count; -1 for none.
     """
-    best = _Best(len(queries), k)
-    places = np.arange(len(queries), dtype=np.int32)
-    for first in range(0, len(vectors), _CANDIDATES):
-        block = np.arange(first, min(first + _CANDIDATES, len(vectors)), dtype=np.int32)
-        columns = vectors.floats(block)
-        for start in range(0, len(queries), _QUERIES):
-            some = slice(start, start + _QUERIES)
-            best.see(queries[some] @ columns.T, places[some], block, own[some])
-    return best.sorted()
+    visit = Visit(np.arange(len(queries), dtype=np.int32), np.arange(len(vectors), dtype=np.int32), False)
+    return _find(vectors, queries, own, k, lambda: [visit])
+
+
+def _find(
+    vectors: VectorRows,
+    queries: VectorRows,
+    own: np.ndarray,
+    k: int,
+    visits: Callable[[], Iterable[Visit]],
+    work: float = 1,
+    progress: Callable[[float], None] = lambda share: None,
+    order: np.ndarray | None = None,
+) -> Neighbours:
+    """The best k of the candidates that each query visits.
+
+    Args:
+        own: ``(m,)`` int32, as in ``nearest``.
+        visits: gives all visits, each time anew.
+        work: products that they take, for ``progress``.
+        order: of queries, those that share candidates side by side; None: as they are numbered.
+    """
+    proposals = Proposals(len(queries), min(proposed(k), max(k, len(vectors))))
+    done = 0.0
+    for block in _blocks(vectors, queries, visits()):
+        proposals.see(block.products, block.queries, block.candidates, own[block.queries])
+        done += block.products.size
+        progress(done / work)
+    return _ranked(proposals, vectors, queries, own, k, visits, Bounds.of(vectors, queries), order)
+
+
+def _ranked(
+    proposals: Proposals,
+    vectors: VectorRows,
+    queries: VectorRows,
+    own: np.ndarray,
+    k: int,
+    visits: Callable[[], Iterable[Visit]],
+    bounds: Bounds,
+    order: np.ndarray | None = None,
+) -> Neighbours:
+    """The best k of ``proposals``; queries for which others might be better visit their candidates again."""
+    order = np.arange(len(queries)) if order is None else order
+    found, unsure = proposals.rank(vectors, queries, bounds, k, len(vectors) - (own >= 0), order)
+    step = max(1, _OPEN // max(k, 1))
+    for first in range(0, len(unsure), step):
+        best = ExactBest(unsure[first : first + step], found, bounds)
+        again = (
+            Visit(asked[best.wants(asked)], candidates, False)
+            for asked, candidates, _ in visits()
+            if best.wants(asked).any()
+        )
+        for block in _blocks(vectors, queries, again):
+            best.see(*block, own[block.queries])
+        best.finish()
+    return found
+
+
+def _blocks(vectors: VectorRows, queries: VectorRows, visits: Iterable[Visit]) -> Iterator[Block]:
+    for asked, candidates, mutual in visits:
+        width = _QUERIES if mutual else _CANDIDATES
+        for first in range(0, len(candidates), width):
+            block = candidates[first : first + width]
+            columns = vectors.floats(block)
+            for start in range(0, first + 1 if mutual else len(asked), _QUERIES):
+                some = asked[start : start + _QUERIES]
+                same = mutual and start == first
+                rows = columns if same else queries.floats(some)
+                products = rows @ columns.T
+                yield Block(products, rows, columns, some, block)
+                if mutual and not same:
+                    yield Block(np.ascontiguousarray(products.T), columns, rows, block, some)
 
 
 def probed_lists(vectors: VectorRows, lists: int, probes: int, seed: int) -> np.ndarray:
@@ -161,18 +223,19 @@ def probed_lists(vectors: VectorRows, lists: int, probes: int, seed: int) -> np.
     probed = np.empty((count, probes), np.uint16 if lists < 1 << 16 else np.int32)
     for first in range(0, count, _QUERIES):
         rows = np.arange(first, min(first + _QUERIES, count))
-        probed[rows] = nearest(centroids, vectors.floats(rows), probes, np.full(len(rows), -1, np.int32)).rows
+        probed[rows] = nearest(centroids, vectors[rows], probes, np.full(len(rows), -1, np.int32)).rows
     return probed
 
 
-def _list_visits(probed: np.ndarray, lists: int) -> Visits:
+def _list_visits(probed: np.ndarray, lists: int) -> Iterator[Visit]:
     """Queries and candidates, list by list: first a list's members among themselves, so that later visits have little
     to improve."""
     members = _by_list(probed[:, :1], lists)
     for rows in members:
-        yield rows, rows
+        yield Visit(rows, rows, True)
     if probed.shape[1] > 1:
-        yield from zip(_by_list(probed[:, 1:], lists), members, strict=True)
+        for queries, rows in zip(_by_list(probed[:, 1:], lists), members, strict=True):
+            yield Visit(queries, rows, False)
 
 
 def _list_work(probed: np.ndarray, lists: int) -> float:
@@ -196,100 +259,16 @@ def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None
     blocks = [np.arange(first, min(first + _QUERIES, count)) for first in range(0, count, _QUERIES)]
     for rows in blocks:
         index.add(vectors.floats(rows))
-    best = _Best(count, min(k, max(count - 1, 0)))
+    proposals = Proposals(count, min(proposed(k), _GPU_DEEPEST, max(count - 1, 0)))
+    depth = proposals.rows.shape[1]
     for rows in blocks:
-        products, found = index.search(vectors.floats(rows), best.rows.shape[1] + 1)  # one more: itself
+        products, found = index.search(vectors.floats(rows), depth + 1)  # one more: itself
         products[found == rows[:, None]] = -np.inf
-        order = np.lexsort((found, -products))[:, :-1]
-        best.rows[rows] = np.take_along_axis(found, order, axis=1)
-        best.products[rows] = np.take_along_axis(products, order, axis=1)
-        best.counts[rows] = best.rows.shape[1]
+        order = np.argsort(-products, axis=1, kind="stable")[:, :depth][:, ::-1]  # the worst first, as in a heap
+        proposals.rows[rows] = np.take_along_axis(found, order, axis=1)
+        proposals.products[rows] = np.take_along_axis(products, order, axis=1)
+        proposals.counts[rows] = depth
         progress((rows[-1] + 1) / count)
-    return Neighbours(best.rows, best.products, best.counts)
-
-
-class _Best:
-    """The k best candidates of every query so far: a heap a query, its worst on top."""
-
-    def __init__(self, queries: int, k: int) -> None:
-        self.rows = np.empty((queries, k), np.int32)
-        self.products = np.empty((queries, k), np.float32)
-        self.counts = np.zeros(queries, np.int32)
-
-    def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, own: np.ndarray) -> None:
-        """Take in ``products``, ``(m, c)``, of the queries at ``places`` with ``candidates``, leaving out ``own``."""
-        if self.rows.shape[1]:
-            _keep_best(products, places, candidates, own, self.products, self.rows, self.counts)
-
-    def sorted(self) -> Neighbours:
-        _sort_heaps(self.products, self.rows, self.counts)
-        return Neighbours(self.rows, self.products, self.counts)
-
-
-@numba.njit(inline="always")
-def _worse(product: np.float32, row: np.int32, other_product: np.float32, other_row: np.int32) -> np.bool_:
-    return product < other_product or (product == other_product and row > other_row)
-
-
-@numba.njit(cache=True, nogil=True)
-def _sink(products: np.ndarray, rows: np.ndarray, end: int, product: np.float32, row: np.int32) -> None:
-    """Put a candidate in place of the worst, the top of the heap of the first ``end`` entries."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= end:
-            break
-        if child + 1 < end and _worse(products[child + 1], rows[child + 1], products[child], rows[child]):
-            child += 1
-        if _worse(product, row, products[child], rows[child]):
-            break
-        products[place], rows[place] = products[child], rows[child]
-        place = child
-    products[place], rows[place] = product, row
-
-
-@numba.njit(cache=True, nogil=True)
-def _rise(products: np.ndarray, rows: np.ndarray, place: int, product: np.float32, row: np.int32) -> None:
-    """Add a candidate at the end of a heap that is not full."""
-    while place > 0:
-        parent = (place - 1) // 2
-        if not _worse(product, row, products[parent], rows[parent]):
-            break
-        products[place], rows[place] = products[parent], rows[parent]
-        place = parent
-    products[place], rows[place] = product, row
-
-
-@numba.njit(cache=True, nogil=True)
-def _keep_best(
-    seen: np.ndarray,
-    places: np.ndarray,
-    candidates: np.ndarray,
-    own: np.ndarray,
-    products: np.ndarray,
-    rows: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    k = rows.shape[1]
-    for i in range(len(places)):
-        heap, names, count = products[places[i]], rows[places[i]], counts[places[i]]
-        for j in range(len(candidates)):
-            product, row = seen[i, j], candidates[j]
-            if (count == k and product < heap[0]) or row == own[i]:
-                continue
-            if count < k:
-                _rise(heap, names, count, product, row)
-                count += 1
-            elif _worse(heap[0], names[0], product, row):
-                _sink(heap, names, k, product, row)
-        counts[places[i]] = count
-
-
-@numba.njit(cache=True, nogil=True)
-def _sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> None:
-    """Best first: the worst goes to the end of the heap, which shrinks by it."""
-    for i in range(len(rows)):
-        for end in range(counts[i] - 1, 0, -1):
-            product, row = products[i, end], rows[i, end]
-            products[i, end], rows[i, end] = products[i, 0], rows[i, 0]
-            _sink(products[i], rows[i], end, product, row)
+    own = np.arange(count, dtype=np.int32)
+    bounds = Bounds.of(vectors, vectors, _GPU_LOOSENESS)
+    return _ranked(proposals, vectors, vectors, own, min(k, depth), lambda: [Visit(own, own, True)], bounds)

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
+from corpora.dot_products import squared_lengths
 from corpora.errors import FarspanError
 from corpora.vectors import vector_rows
 
@@ -34,7 +35,8 @@ class VectorRows:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, rows: slice) -> VectorRows:
+    def __getitem__(self, rows: slice | np.ndarray) -> VectorRows:
+        """View of some rows."""
         return VectorRows(self.bits, self.starts[rows], self.dimension)
 
     def floats(self, rows: np.ndarray) -> np.ndarray:
@@ -75,12 +77,12 @@ class VectorRows:
 
 
 def norms(vectors: VectorRows) -> np.ndarray:
-    """``(n,)`` float32, Euclidean; not finite where a vector is not."""
-    found = np.empty(len(vectors), np.float32)
+    """``(n,)`` float32, Euclidean, on every processor the same; not finite where a vector is not."""
+    found = np.empty(len(vectors), np.float64)
     for first in range(0, len(vectors), _BLOCK):
         block = vectors.floats(np.arange(first, min(first + _BLOCK, len(vectors))))
-        found[first : first + len(block)] = np.sqrt(np.einsum("nd,nd->n", block, block))
-    return found
+        squared_lengths(block, found[first : first + len(block)])
+    return np.sqrt(found).astype(np.float32)
 
 
 def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndarray:

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
+from corpora.best_rows import Neighbours
 from corpora.errors import FarspanError
 from corpora.keyed import drawn, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
-from corpora.neighbours import Neighbours, Search, search
+from corpora.neighbours import Search, search
 from corpora.ragged import Ragged
 from corpora.shards import ShardWriter, write_shard
 from corpora.vectors import neighbours_schema

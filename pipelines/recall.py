@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from corpora.best_rows import Neighbours
 from corpora.manifest import Receipt
-from corpora.neighbours import Neighbours, nearest
+from corpora.neighbours import nearest
+from corpora.vector_rows import VectorRows
 from pipelines.arrays import read_array, write_array
 from pipelines.cluster_shard import ClusterShard
 from pipelines.job import Report, Task
@@ -58,7 +60,7 @@ class SampleShard:
         homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
         own = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
         with threadpool_limits(self.threads):
-            found = nearest(shard.vectors, queries["vector"].astype(np.float32), self.depth, own)
+            found = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, own)
         missing = np.arange(self.depth) >= found.counts[:, None]
         exact = np.empty(found.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
         exact["product"] = np.where(missing, -np.inf, found.products)
