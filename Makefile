@@ -10,11 +10,12 @@ TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: help demo test lint bench clean clean-kernels
+.PHONY: help demo test test-other-processor lint bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a trained model, in demo-output/"
 	@echo "make test   the tests"
+	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make lint   formatting, lint and types"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
 	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
@@ -24,6 +25,9 @@ demo: $(VENV)/installed-demo
 
 test: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n auto
+
+test-other-processor: $(VENV)/installed-dev
+	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .

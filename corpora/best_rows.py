@@ -125,7 +125,6 @@ class Proposals:
             What was found, and the queries, int64, for which another candidate might be among the best.
         """
         _sort_heaps(self.products, self.rows, self.counts)
-        depth = self.rows.shape[1]
         stamps = np.full(len(vectors), -1, np.int32)
         certain = self.counts >= others  # where no candidate was left out
         errors, exact = bounds.errors, bounds.exact
@@ -217,7 +216,7 @@ class ExactBest:
 
 
 @numba.njit(inline="always")
-def _worse(product: float, row: np.int32, other_product: float, other_row: np.int32) -> np.bool_:
+def _worse(product: float, row: np.int32, other_product: float, other_row: np.int32) -> bool:
     return product < other_product or (product == other_product and row > other_row)
 
 
@@ -384,10 +383,7 @@ def _keep_exactly(
                 continue
             if kinds[j] != kind:
                 kind = kinds[j]
-                if exact[place]:
-                    product = dot_exactly(queries[i], vectors[j])
-                else:
-                    product = dot_in_order(queries[i], vectors[j])
+                product = dot_exactly(queries[i], vectors[j]) if exact[place] else dot_in_order(queries[i], vectors[j])
             if count < k:
                 _rise(heap, names, count, product, row)
                 count += 1

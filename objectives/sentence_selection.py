@@ -7,7 +7,6 @@ sentences together (greedily, and windows), which ``objectives.rouge.scores`` sc
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numba
@@ -17,6 +16,7 @@ from corpora.keyed import id_keys, philox_blocks
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.normal_draws import normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +141,6 @@ def _draw(keys: np.ndarray, texts: np.ndarray, blocks: np.ndarray) -> None:
 def uniform(bits: np.ndarray) -> np.ndarray:
     """Numbers from 0 to 1, 1 excluded, from the upper 53 bits of uint64 ``bits``; float64."""
     return (bits >> np.uint64(11)) * 2.0**-53
-
-
-@numba.njit(cache=True, nogil=True)
-def normal(bits: np.ndarray) -> np.ndarray:
-    """Standard normal numbers, ``(n,)`` float64, from the first two of each row of ``(n, k)`` uint64 ``bits``.
-
-    Source: Box and Muller 1958, the cosine of the pair. Compiled, because numpy's logarithm and cosine differ in their
-    last bit from one processor to another.
-    """
-    out = np.empty(len(bits), np.float64)
-    for i in range(len(bits)):
-        radius = 1.0 - (bits[i, 0] >> np.uint64(11)) * 2.0**-53  # above 0
-        out[i] = math.sqrt(-2.0 * math.log(radius)) * math.cos(
-            2.0 * math.pi * ((bits[i, 1] >> np.uint64(11)) * 2.0**-53)
-        )
-    return out
 
 
 def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, precision: str) -> np.ndarray:

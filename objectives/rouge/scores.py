@@ -12,6 +12,9 @@ Two definitions differ where n > 1, in the n-grams of the rest that reach over t
 
 from __future__ import annotations
 
+from decimal import Context, Decimal
+from functools import lru_cache
+
 import numpy as np
 
 from corpora.errors import FarspanError
@@ -146,8 +149,24 @@ def _measure(words: Words, n: int, counts: str, precision: str) -> Measure:
     number = np.arange(np.diff(words.edges).max(initial=0) + 1)
     single = precision == "float32"
     if counts == "log":
-        return Measure(np.rint(np.log1p(number) * 2**_LOG_BITS).astype(np.int64), 2.0**-_LOG_BITS, 0.1, single)
+        return Measure(_logarithms(int(len(number) - 1).bit_length())[: len(number)], 2.0**-_LOG_BITS, 0.1, single)
     return Measure(np.minimum(number, 1) if counts == "uniq" else number, 1.0, 1.0, single)
+
+
+@lru_cache(maxsize=1)
+def _logarithms(bits: int) -> np.ndarray:
+    """log(1 + count) in units of 2**-40 for every count below ``2**bits``, int64.
+
+    float64 logarithms differ between processors by a hundredth of a unit. What lies so near to a half is worked out
+    with more digits.
+    """
+    scaled = np.log1p(np.arange(1 << bits)) * 2.0**_LOG_BITS
+    worth = np.rint(scaled).astype(np.int64)
+    context = Context(prec=40)
+    for count in np.flatnonzero(np.abs(scaled % 1 - 0.5) < 2.0**-5).tolist():
+        exact = context.multiply(context.ln(Decimal(1 + count)), Decimal(1 << _LOG_BITS))
+        worth[count] = int(exact.to_integral_value(context=context))
+    return worth
 
 
 def _rows(scores: np.ndarray, offsets: np.ndarray, precision: str) -> Ragged:

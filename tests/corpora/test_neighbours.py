@@ -35,6 +35,30 @@ def test_small_clusters_are_searched_exactly(count, dimension, k, seed):
     assert (found.counts == min(k, count - 1)).all()
 
 
+@given(st.integers(2, 200), st.integers(1, 70), st.integers(1, 60), st.integers(0, 3), st.booleans())
+def test_equal_documents_tie_wherever_they_stand(count, dimension, k, seed, lists):
+    """Numbers that float32 sums round; a numpy product in float64 is exact for vectors of length 1."""
+    rng = np.random.default_rng(seed)
+    some = topic_vectors(max(1, count // 4), dimension, topics=3, seed=seed)
+    vectors = some[rng.integers(0, len(some), count)]
+    found = search(VectorRows.from_array(vectors), Search(k=k, exact_up_to=1 if lists else 1000, probes=10**6))
+    rows, products = brute_force(vectors, k)
+    assert np.array_equal(found.rows, rows)
+    assert np.array_equal(found.products, products.astype(np.float32))
+
+
+def test_more_equal_documents_than_are_proposed_are_cut_by_row():
+    """Several blocks of products, in which equal vectors stand in different places."""
+    rng = np.random.default_rng(0)
+    vectors = topic_vectors(5000, 33, topics=5, spread=0.2)
+    vectors[rng.integers(0, 5000, 2500)] = vectors[7]
+    found = search(VectorRows.from_array(vectors), Search(k=40))
+    some = np.arange(0, 5000, 13)
+    rows, products = brute_force(vectors, 40, some)
+    assert np.array_equal(found.rows[some], rows)
+    assert np.array_equal(found.products[some], products.astype(np.float32))
+
+
 def test_blocks_change_nothing():
     """More queries and candidates than a block of products holds."""
     vectors = whole_numbers(5000, 4, largest=9)

@@ -1,0 +1,27 @@
+"""Another processor, the same result."""
+
+import platform
+
+import pytest
+
+from tests.processors import digests, digests_elsewhere
+
+MAY_DIFFER = {"matrix product", "cosines"}
+
+
+@pytest.fixture(scope="module")
+def both() -> list[dict[str, str]]:
+    return [digests(), digests_elsewhere()]
+
+
+def test_results_do_not_depend_on_the_processor(both):
+    here, there = both
+    assert here.keys() == there.keys()
+    assert {name for name in here if here[name] != there[name]} <= MAY_DIFFER
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="no settings for other processors")
+def test_the_other_processor_is_another_one(both):
+    """Matrix products differ; else the test above could not fail."""
+    here, there = both
+    assert here["matrix product"] != there["matrix product"]
