@@ -217,7 +217,9 @@ class ExactBest:
 
 @numba.njit(inline="always")
 def _worse(product: float, row: np.int32, other_product: float, other_row: np.int32) -> bool:
-    return product < other_product or (product == other_product and row > other_row)
+    if product == other_product:
+        return bool(row > other_row)
+    return product < other_product
 
 
 @numba.njit(cache=True, nogil=True)
