@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -16,7 +18,7 @@ from corpora.ragged import Ragged
 class SentenceSplitter:
     """Attributes:
     name: as ``load_splitter`` knows it.
-    version: of the library, and of the model where one is used; manifests record both.
+    version: of the library, of ``bounded``'s rule, and of the model where one is used; manifests record both.
     spans: text -> (start, stop) characters of each sentence, ascending; white space may be in or out.
     """
 
@@ -40,6 +42,33 @@ class SentenceSplitter:
             if length:
                 ends.append(start + length)
         return np.array(ends[:-1] or ends, np.int64)
+
+
+# The libraries look from each mark to the end of the text without white space that it stands in, so that their work
+# grows with the square of such a stretch. Its length times its marks is what a limit bounds.
+_RULE = "+bounded.1"
+_SENTENCE_ENDS = re.compile(r"[.?!…]")
+_PUNCTUATION = re.compile(r"[^\w\s]|_")
+_KEPT = 16  # characters at the end of a stretch, by which a library decides whether a sentence ends there
+
+
+def bounded(
+    spans: Callable[[str], Iterable[tuple[int, int]]], marks: re.Pattern[str], limit: int
+) -> Callable[[str], Iterable[tuple[int, int]]]:
+    """``spans`` in linear time: in a stretch without white space that has too many marks, a letter stands for each.
+
+    A stretch has too many when its length times its marks exceeds ``limit``; the marks among its last characters stay.
+    So sentences may end with the stretch, and not inside it. Other text reaches the library as it is.
+    """
+    stretch = re.compile(rf"(?<!\S)\S{{{math.isqrt(limit)},}}+")
+
+    def calm(found: re.Match[str]) -> str:
+        text = found[0]
+        if len(text) * len(marks.findall(text)) <= limit:
+            return text
+        return marks.sub("x", text[:-_KEPT]) + text[-_KEPT:]
+
+    return lambda text: spans(stretch.sub(calm, text))
 
 
 def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
@@ -72,7 +101,8 @@ def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
 def _nupunkt() -> SentenceSplitter:
     import nupunkt
 
-    return SentenceSplitter("nupunkt", nupunkt.__version__, nupunkt.load_default_model().span_tokenize)
+    spans = bounded(nupunkt.load_default_model().span_tokenize, _SENTENCE_ENDS, 1 << 14)
+    return SentenceSplitter("nupunkt", nupunkt.__version__ + _RULE, spans)
 
 
 def _nltk(language: str) -> SentenceSplitter:
@@ -80,7 +110,8 @@ def _nltk(language: str) -> SentenceSplitter:
     from nltk.tokenize import punkt
 
     if not language:
-        return SentenceSplitter("nltk", nltk.__version__, punkt.PunktSentenceTokenizer().span_tokenize)
+        spans = bounded(punkt.PunktSentenceTokenizer().span_tokenize, _SENTENCE_ENDS, 1 << 14)
+        return SentenceSplitter("nltk", nltk.__version__ + _RULE, spans)
     try:
         tokenizer = punkt.PunktTokenizer(language)
     except LookupError:
@@ -88,7 +119,8 @@ def _nltk(language: str) -> SentenceSplitter:
             f"sentence splitter nltk:{language}: NLTK's punkt_tab data for it is not installed; "
             "run `python -m nltk.downloader punkt_tab`, or choose nupunkt"
         ) from None
-    return SentenceSplitter(f"nltk:{language}", nltk.__version__, tokenizer.span_tokenize)
+    spans = bounded(tokenizer.span_tokenize, _SENTENCE_ENDS, 1 << 14)
+    return SentenceSplitter(f"nltk:{language}", nltk.__version__ + _RULE, spans)
 
 
 def _spacy(model: str) -> SentenceSplitter:
@@ -101,17 +133,18 @@ def _spacy(model: str) -> SentenceSplitter:
             raise FarspanError(
                 f"sentence splitter spacy:{model}: spaCy cannot load the model ({error}); install it first"
             ) from error
-        version = f"{spacy.__version__} {model} {pipeline.meta['version']}"
+        version = f"{spacy.__version__}{_RULE} {model} {pipeline.meta['version']}"
     else:
         pipeline = spacy.blank("en")
         pipeline.add_pipe("sentencizer")
-        version = spacy.__version__
+        version = spacy.__version__ + _RULE
     pipeline.max_length = 2**31  # spaCy's limit guards the memory of parsers; ours is the reader's record size
 
     def spans(text: str) -> Iterable[tuple[int, int]]:
         return ((sentence.start_char, sentence.end_char) for sentence in pipeline(text).sents)
 
-    return SentenceSplitter(f"spacy:{model}" if model else "spacy", version, spans)
+    # its tokenizer takes mark after mark from both ends of a stretch, hence the smaller limit
+    return SentenceSplitter(f"spacy:{model}" if model else "spacy", version, bounded(spans, _PUNCTUATION, 1 << 10))
 
 
 def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import time
+import re
+import signal
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from corpora.sentences import load_splitter, sentence_token_starts
+from corpora.sentences import _PUNCTUATION, _SENTENCE_ENDS, bounded, load_splitter, sentence_token_starts
 from corpora.text_offsets import byte_offsets
 
 NAMES = ["nupunkt", "nltk", "spacy"]
@@ -53,20 +54,84 @@ def test_little_text(splitter, text):
     assert splitter.boundaries(text).tolist() == [0][: len(text)]
 
 
-@pytest.mark.parametrize("unit", ["word ", "a", "世界。", "Dr. ", "?! ", "\n", " "])
-def test_time_grows_as_the_text_does(unit):
-    splitter = load_splitter("nupunkt")
-    begin = time.process_time()
-    splitter.boundaries(unit * (600_000 // len(unit)))
-    assert time.process_time() - begin < 15  # a fraction of a second; minutes if quadratic
+# Each grew with the square of its length in one of the libraries, or is near to what did.
+RUNS = ["!", "?!", ".)", "?a", "...", "\"'", "(", "!)", "a.", "-=", "x!?)", "a", "世界。", "\u200b.", "_."]
+SPACED = ["word ", "Dr. ", "?! ", ". ", "-. ", "… .", ".)\n", "\n", " "]
+
+
+def reaching(marks, limit):
+    """``bounded`` over a library that keeps the texts it is given."""
+    given = []
+    return given, bounded(lambda text: given.append(text) or [(0, len(text))], marks, limit)
+
+
+@given(
+    runs=st.lists(
+        st.tuples(st.sampled_from(RUNS + SPACED), st.integers(1, 3_000)).map(lambda run: run[0] * run[1]), max_size=5
+    ),
+    rule=st.sampled_from([(_SENTENCE_ENDS, 1 << 14), (_PUNCTUATION, 1 << 10)]),
+)
+@settings(deadline=None, max_examples=60)
+def test_the_work_of_a_library_is_linear(runs, rule):
+    """Its steps, a stretch's length for each of its marks, stay below a multiple of the text."""
+    marks, limit = rule
+    text = "".join(runs)
+    seen, spans = reaching(marks, limit)
+    spans(text)
+    assert len(seen[0]) == len(text)
+    assert re.sub(r"\S", "x", seen[0]) == re.sub(r"\S", "x", text)  # stretches, and so offsets, are the same
+    for before, after in zip(text.split(), seen[0].split(), strict=True):
+        count = len(marks.findall(after))
+        assert count <= 16 or count * len(after) <= limit
+        assert after == before or len(marks.findall(before)) * len(before) > limit
+
+
+ORDINARY = [
+    'He left (so they said). She stayed!!! Why?! «Because.» He asked: "Is it?" and went.',
+    "1. Introduction " + "." * 100 + " 12\n2. Method " + ". " * 200 + "47\n" + "-" * 30 + "\n",
+    "see https://www.example.org/a.b/c.d?e=f.g&h=" + "0123456789abcdef" * 12 + ".html?x=1.2.3.4#top. Next.",
+    "吾輩は猫である。名前はまだ無い。" * 60 + "v1.2.3 を使う。" * 5,
+    "no white space but.dots." * 8,
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_reaches_the_library_as_it_is(text):
+    seen, spans = reaching(_SENTENCE_ENDS, 1 << 14)
+    spans(text)
+    assert seen == [text]
+
+
+def test_a_stretch_with_too_many_marks_ends_a_sentence_at_most_once(splitter):
+    stretch = "?!" * 5_000
+    text = f"He left. {stretch} She stayed."
+    found = splitter.boundaries(text).tolist()
+    assert found[-1] == len("He left. ") + len(stretch)
+    assert len(found) <= 3
+
+
+@pytest.mark.parametrize("unit", RUNS + SPACED)
+def test_long_runs_of_anything(unit):
+    """Under a second of work where nothing else runs; the guard is for the minute and more that a square takes."""
+
+    def stop(*_):
+        raise TimeoutError(f"{unit!r} takes longer than its length explains")
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(60)
+    try:
+        load_splitter("nupunkt").boundaries(unit * (200_000 // len(unit)))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
 
 
 def test_versions_are_recorded():
     import nupunkt
     import spacy
 
-    assert load_splitter().version == nupunkt.__version__
-    assert load_splitter("spacy").version == spacy.__version__
+    assert load_splitter().version == f"{nupunkt.__version__}+bounded.1"
+    assert load_splitter("spacy").version == f"{spacy.__version__}+bounded.1"
 
 
 def test_spacy_model():
