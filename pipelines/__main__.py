@@ -1,12 +1,14 @@
 """``farspan`` and ``python -m pipelines``."""
 
-from __future__ import annotations
-
-from pipelines.environment import require_own_environment
+import os
+import sys
 
 
 def main() -> None:
     """Check the environment, then run the command; in that order, as the command imports every room."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts look for no module in the current folder
+    from pipelines.environment import require_own_environment
+
     require_own_environment()
     from pipelines import cli
 
@@ -14,4 +16,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # `python -m` looks for every module in the current folder first, where a numpy.py may lie that is not meant. Hence
+    # nothing is imported before this, not even __future__; but a checkout that is not installed is found there alone.
+    if not sys.flags.safe_path and sys.path[0] != os.path.dirname(os.path.dirname(os.path.abspath(__file__))):
+        del sys.path[0]
     main()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from corpora.errors import FarspanError
 from pipelines.commands import build_parser
+from pipelines.lock import locked
 
 LOCAL = ("show", "stats", "verify", "convert", "train")  # commands that read this machine's disk and run no job
 
@@ -29,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         elif rest:
             raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
         options.beam_flags = tuple(rest)
-        options.run(options)
+        # before the job is planned, which may take minutes
+        with locked(options.output) if options.makes_artefact else contextlib.nullcontext():
+            options.run(options)
     except FarspanError as error:
         print(f"farspan: {error}", file=sys.stderr)
         leave(1)

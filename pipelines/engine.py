@@ -97,6 +97,9 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from pipelines.loopback import serve_on_loopback
+
+    serve_on_loopback()
     if engine.runner != EMBEDDED:
         options = PipelineOptions([f"--runner={engine.runner}", *engine.beam_flags])
         with beam.Pipeline(options=options) as pipeline:
@@ -141,6 +144,15 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         raise failure[0]
 
 
+def worker_command() -> str:
+    """The shell command of a worker process, which finds modules where this process does.
+
+    Never in the current folder by itself (``-P``): a ``secrets.py`` that lies there is none of ours.
+    """
+    search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    return shlex.join(["env", f"PYTHONPATH={search}", sys.executable, "-P", "-m", "pipelines.worker", str(os.getpid())])
+
+
 def _embedded_runner(options: Any, workers: int) -> Any:
     """FnApiRunner in this process, or over ``pipelines.worker`` processes.
 
@@ -153,6 +165,5 @@ def _embedded_runner(options: Any, workers: int) -> Any:
 
     encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
     provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
-    command = f"{shlex.quote(sys.executable)} -m pipelines.worker {os.getpid()}"
-    processes = SubprocessSDKEnvironment.from_command_string(command) if workers > 1 else None
+    processes = SubprocessSDKEnvironment.from_command_string(worker_command()) if workers > 1 else None
     return fn_runner.FnApiRunner(processes, provision_info=fn_runner.ExtendedProvisionInfo(provision))

@@ -4,38 +4,69 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from corpora.errors import FarspanError
+
+_held: set[tuple[int, str]] = set()  # (thread, folder) of the locks of this process
 
 
 @contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Hold ``folder`` for this process; the lock goes with the process, however that ends.
+    """Hold ``folder``, which is made when missing, for this thread; the lock goes with the process, however that ends.
 
-    A folder on another file system (``scheme://``) has no lock.
+    A thread may lock a folder that it holds already: a command does before it plans a job, and the job again. A folder
+    that was made for the lock and is empty at the end is removed, as are folders above it. A folder on another file
+    system (``scheme://``) has no lock.
 
     Raises:
-        FarspanError: another process holds it, or it cannot be made.
+        FarspanError: another process or thread holds it, or it cannot be made.
     """
     if "://" in folder:
         yield
         return
+    key = (threading.get_ident(), os.path.realpath(folder))
+    if key in _held:
+        yield
+        return
+    made = list(_missing(key[1]))
+    handle = _open_locked(folder)
+    _held.add(key)
     try:
-        os.makedirs(folder, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise FarspanError(f"--output {folder}: cannot be used as a folder ({error.strerror}); give another") from error
-    try:
-        _take(handle, folder)
         yield
     finally:
+        _held.remove(key)
+        with suppress(OSError):  # not empty
+            for path in made:
+                os.rmdir(path)
         os.close(handle)
 
 
-def _take(handle: int, folder: str) -> None:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise FarspanError(f"{folder}: another farspan job works here; wait, or give another --output") from error
+def _missing(folder: str) -> Iterator[str]:
+    """``folder`` and those above it that are not there, the lowest first."""
+    while not os.path.lexists(folder):
+        yield folder
+        folder = os.path.dirname(folder)
+
+
+def _open_locked(folder: str) -> int:
+    while True:
+        try:
+            os.makedirs(folder, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise FarspanError(
+                f"--output {folder}: cannot be used as a folder ({error.strerror}); give another"
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(folder)):
+                return handle
+        except BlockingIOError as error:
+            os.close(handle)
+            raise FarspanError(f"{folder}: another farspan job works here; wait, or give another --output") from error
+        except FileNotFoundError:
+            pass  # removed by the process that held it, after it was opened here
+        os.close(handle)

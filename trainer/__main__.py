@@ -1,23 +1,21 @@
 """``python -m trainer RECIPE --set key=value``, also under ``torchrun``."""
 
-from __future__ import annotations
-
-import argparse
 import os
 import sys
-from collections.abc import Sequence
-
-from corpora.errors import FarspanError
-from trainer.command import add_arguments, run_command
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the command. The exit status is that of ``farspan train``.
 
     Returns:
         0 when the run is finished, or was stopped by a signal and has its checkpoint; 1 for what the user can cure;
         130 after Ctrl-C before the first update. (Python itself ends with 2 where ``arguments`` make no command.)
     """
+    import argparse
+
+    from corpora.errors import FarspanError
+    from trainer.command import add_arguments, run_command
+
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
     add_arguments(parser)
     options, rest = parser.parse_known_args(arguments)
@@ -37,6 +35,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    # `python -m` looks for every module in the current folder first, where a numpy.py may lie that is not meant. Hence
+    # nothing is imported before this, not even __future__; but a checkout that is not installed is found there alone.
+    if not sys.flags.safe_path and sys.path[0] != os.path.dirname(os.path.dirname(os.path.abspath(__file__))):
+        del sys.path[0]
+    os.environ["PYTHONSAFEPATH"] = "1"  # for the processes that this one starts
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -133,7 +133,8 @@ class Processes:
         for number in range(count):
             here, there = context.Pipe()
             process = context.Process(target=_serve, args=(there, reopen), name=f"batches-{number}", daemon=True)
-            process.start()
+            with _safe_path():
+                process.start()
             there.close()
             self._connections.append(here)
             self._processes.append(process)
@@ -181,6 +182,20 @@ class Processes:
                 f"the process that makes the batches of step {step + 1} ended with exit code {process.exitcode} (-9: "
                 "killed, perhaps for want of memory); lower loading.processes, or set it to 0"
             ) from None
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """A Python process started in here looks for no module in the current folder before it is told where to."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _serve(connection: Connection, reopen: Callable[[], Batches]) -> None:

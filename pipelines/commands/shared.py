@@ -13,11 +13,12 @@ def command(commands: Any, name: str, summary: str, run: Callable[[Any], None], 
     parser = commands.add_parser(
         name, help=summary, description=summary, formatter_class=FORMATTER, epilog=example, allow_abbrev=False
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, makes_artefact=False)
     return parser
 
 
 def job_flags(parser: Any, seed: bool = True) -> None:
+    parser.set_defaults(makes_artefact=True)
     parser.add_argument("--output", required=True, metavar="DIR", help="folder to make; an unfinished one is resumed")
     if seed:
         parser.add_argument("--seed", type=int, default=0, help="of every random choice (default 0)")

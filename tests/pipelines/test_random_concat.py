@@ -22,11 +22,11 @@ from corpora.manifest import read_manifest
 from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import finalize, run_job
-from pipelines.lock import locked
 from pipelines.random_concat import RandomCorpus, plan
 from pipelines.stats import summary
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
+from tests.pipelines.test_lock import locked_elsewhere
 
 SHARDS = 5
 
@@ -247,7 +247,10 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, tmp_path):
 
 
 def test_two_jobs_never_share_a_folder(documents, tmp_path):
-    with locked(str(tmp_path / "corpus")), pytest.raises(FarspanError, match="another farspan job works here"):
+    with (
+        locked_elsewhere(str(tmp_path / "corpus")),
+        pytest.raises(FarspanError, match="another farspan job works here"),
+    ):
         build(documents, tmp_path / "corpus")
     build(documents, tmp_path / "corpus")
 

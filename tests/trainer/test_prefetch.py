@@ -108,6 +108,15 @@ def test_processes_change_nothing_and_leave_signals_to_the_run(processes):
             os.kill(process.pid, signal.SIGTERM)
 
 
+def test_processes_run_no_file_of_the_current_folder(tmp_path, monkeypatch):
+    for name in ("random", "socket", "pickle", "numpy"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    with prefetched(Numbered(), LoadingConfig(processes=1), STEPS, reopen=Numbered) as batches:
+        assert equal(batches.step(0), Numbered().step(0))
+    assert not (tmp_path / "ran").exists()
+
+
 def test_what_goes_wrong_in_a_process_is_told_at_the_step_that_needs_it(processes):
     assert equal(processes.step(DAMAGED - 1), Numbered().step(DAMAGED - 1))
     with pytest.raises(FarspanError, match=r"^sequence 13 is damaged; copy it again$"):
