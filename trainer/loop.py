@@ -22,7 +22,7 @@ from trainer.joint import generator_flops
 from trainer.metrics import Counts, derive
 from trainer.model.config import ModelConfig
 from trainer.model.joint import JointModel
-from trainer.model.loss import Losses
+from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 from trainer.optimizer import build_optimizer, calmer
@@ -160,7 +160,7 @@ class Trainer:
             # Dropout belongs to the sample, not to what was drawn before it: nothing of it has to be saved.
             torch.manual_seed(self._dropout_seed(stage, batch))
             with reducing(self._called, self.recipe.parallel, last=number == len(batches) - 1):
-                loss = self._pass(self._called, batch, self.recipe.loss.label_smoothing)
+                loss = self._pass(self._called, batch, self.recipe.loss)
                 # Ranks average their gradients: times their number it is the sum.
                 (loss.minimised * (self.ranks.size / max(targets, 1))).backward()
             losses.append(loss.plain)
@@ -217,9 +217,9 @@ class Trainer:
         """``()``: cross-entropy of a batch summed over its target tokens, as the model now is."""
         return self._pass(self.model, batch).plain
 
-    def _pass(self, model: torch.nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Losses:
+    def _pass(self, model: torch.nn.Module, batch: Batch, loss: LossConfig = CROSS_ENTROPY) -> Losses:
         with self._precision():
-            return model(**batch.to(self.ranks.device).inputs, label_smoothing=label_smoothing)
+            return model(**batch.to(self.ranks.device).inputs, loss=loss)
 
     def _precision(self) -> AbstractContextManager[Any]:
         sharded = self.ranks.size > 1 and self.recipe.parallel.mode != "ddp"

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from objectives.examples import IGNORED
-from trainer.model.loss import CHUNK, Losses
+from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 
@@ -40,7 +40,7 @@ class JointModel(Seq2Seq):
         source_real: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
-        label_smoothing: float = 0.0,
+        loss: LossConfig = CROSS_ENTROPY,
         candidate_ids: Tensor | None = None,
         candidate_real: Tensor | None = None,
         candidate_labels: Tensor | None = None,
@@ -50,7 +50,7 @@ class JointModel(Seq2Seq):
 
         Args:
             source_ids, decoder_ids, labels, source_real, segment_ids, global_positions: as ``Seq2Seq`` takes them.
-            label_smoothing: of both.
+            loss: what is minimised of both.
             candidate_ids, candidate_real, candidate_labels: ``(B, C)``, as ``MaskedLM`` takes them; None, as for
                 held-out data, asks nothing of the generator.
             asked: ``(2,)`` int64, target tokens and candidate tokens of the whole step, over all ranks.
@@ -59,16 +59,12 @@ class JointModel(Seq2Seq):
             Sums. ``minimised``, divided by the target tokens of the step, is the mean over target tokens plus
             ``weight`` times the mean over candidate tokens; ``plain`` is the encoder-decoder's alone.
         """
-        losses = super().forward(
-            source_ids, decoder_ids, labels, source_real, segment_ids, global_positions, label_smoothing
-        )
+        losses = super().forward(source_ids, decoder_ids, labels, source_real, segment_ids, global_positions, loss)
         if candidate_ids is None:
             return losses
         assert candidate_labels is not None
         assert asked is not None
-        generated = self.generator(
-            candidate_ids, candidate_labels, candidate_real, label_smoothing=label_smoothing
-        ).minimised
+        generated = self.generator(candidate_ids, candidate_labels, candidate_real, loss=loss).minimised
         targets, candidates = asked.clamp(min=1).to(generated.dtype).unbind()
         return Losses(losses.minimised + generated * (self.weight * targets / candidates), losses.plain)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,19 +21,28 @@ class LossConfig:
 
     Attributes:
         label_smoothing: share of the probability that is spread over the whole vocabulary (Szegedy et al. 2016,
-            section 7); losses that are reported are without it.
+            section 7).
+        z_loss: weight of ``log(Z) ** 2`` for every target token, Z being the sum of the exponentiated logits, which
+            keeps logits near zero (T5 1.1 and LongT5 as released: 1e-4).
+
+    Losses that are reported are the cross-entropy without either.
 
     Raises:
-        FarspanError: a share outside [0, 1).
+        FarspanError: a share outside [0, 1), a weight below 0 or infinite.
     """
 
     label_smoothing: float = 0.0
+    z_loss: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
             raise FarspanError(f"loss.label_smoothing is {self.label_smoothing}; it must lie in [0, 1)")
+        if not 0 <= self.z_loss < math.inf:
+            raise FarspanError(f"loss.z_loss is {self.z_loss}; it must be at least 0 and finite (T5 1.1 has 1e-4)")
 
 
+CROSS_ENTROPY = LossConfig()
+"""Cross-entropy and nothing else."""
 CHUNK = 512
 """Positions whose logits exist at once: 512 x 50,265 float32 are 98 MiB."""
 
@@ -42,7 +52,7 @@ class Losses(NamedTuple):
 
     Attributes:
         minimised: what gradients come from.
-        plain: the cross-entropy without label smoothing, without a gradient; what is reported.
+        plain: the cross-entropy alone, without a gradient; what is reported.
     """
 
     minimised: Tensor
@@ -55,7 +65,7 @@ def summed_cross_entropy(
     weight: Tensor,
     bias: Tensor | None = None,
     *,
-    smoothing: float = 0.0,
+    loss: LossConfig = CROSS_ENTROPY,
     chunk: int = CHUNK,
 ) -> Losses:
     """Cross-entropy summed, not averaged: a step divides its gradients by the target tokens of all its batches.
@@ -64,23 +74,26 @@ def summed_cross_entropy(
         hidden: ``(N, d)``.
         labels: ``(N,)`` int32 or int64, ``IGNORED`` where nothing is asked.
         weight, bias: ``(V, d)`` and ``(V,)`` of the output layer.
-        smoothing: as ``LossConfig.label_smoothing``.
+        loss: what is minimised.
         chunk: positions whose logits are held at once; the backward pass computes them again.
     """
     parts = [
-        checkpoint(_sums, part, asked, weight, bias, smoothing, use_reentrant=False)
+        checkpoint(_sums, part, asked, weight, bias, loss, use_reentrant=False)
         for part, asked in zip(hidden.split(chunk), labels.split(chunk), strict=True)
     ]
     return Losses(*(torch.stack(column).sum() for column in zip(*parts, strict=True)))
 
 
 def _sums(
-    hidden: Tensor, labels: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float
+    hidden: Tensor, labels: Tensor, weight: Tensor, bias: Tensor | None, loss: LossConfig
 ) -> tuple[Tensor, Tensor]:
     logits = F.linear(hidden, weight, bias)
-    spoken = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)  # (n, V)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (n, V)
+    spoken, asked = logits.log_softmax(-1), labels != IGNORED
     plain = F.nll_loss(spoken, labels.long(), ignore_index=IGNORED, reduction="sum")
-    if not smoothing:
-        return plain, plain.detach()
-    spread = -(spoken.mean(-1) * (labels != IGNORED)).sum()
-    return torch.lerp(plain, spread, smoothing), plain.detach()
+    minimised = plain
+    if loss.label_smoothing:
+        minimised = torch.lerp(plain, -(spoken.mean(-1) * asked).sum(), loss.label_smoothing)
+    if loss.z_loss:
+        minimised = minimised + loss.z_loss * (logits.logsumexp(-1).square() * asked).sum()
+    return minimised, plain.detach()

@@ -10,7 +10,7 @@ from objectives.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context
 from trainer.model.encoder import Encoder
-from trainer.model.loss import Losses, summed_cross_entropy
+from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_entropy
 
 
 class MaskedLM(nn.Module):
@@ -37,14 +37,14 @@ class MaskedLM(nn.Module):
         source_real: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
-        label_smoothing: float = 0.0,
+        loss: LossConfig = CROSS_ENTROPY,
     ) -> Losses:
         """Summed cross-entropy.
 
         Args:
             source_ids, source_real, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
             labels: ``(B, S)`` int32 or int64, ``IGNORED`` where nothing is asked.
-            label_smoothing: as in ``LossConfig``.
+            loss: what is minimised.
 
         Returns:
             Sums; divide by the number of asked tokens of the whole step.
@@ -52,7 +52,7 @@ class MaskedLM(nn.Module):
         asked = labels != IGNORED
         # Most positions are not asked: the head, and its V logits, run on the others only.
         hidden = self.head(self.encode(source_ids, source_real, segment_ids, global_positions)[asked])
-        return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias, smoothing=label_smoothing)
+        return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias, loss=loss)
 
     def encode(
         self,

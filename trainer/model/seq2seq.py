@@ -10,7 +10,7 @@ from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import make_context
 from trainer.model.decoder import Decoder, Memory
 from trainer.model.encoder import Encoder
-from trainer.model.loss import Losses, summed_cross_entropy
+from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_entropy
 
 
 class Seq2Seq(nn.Module):
@@ -33,7 +33,7 @@ class Seq2Seq(nn.Module):
         source_real: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
-        label_smoothing: float = 0.0,
+        loss: LossConfig = CROSS_ENTROPY,
     ) -> Losses:
         """Summed cross-entropy.
 
@@ -45,7 +45,7 @@ class Seq2Seq(nn.Module):
             segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not see
                 across documents; else None.
             global_positions: ``(B, S)`` bool, the positions that the task makes global; None where it makes none.
-            label_smoothing: as in ``LossConfig``.
+            loss: what is minimised.
 
         Returns:
             Sums; divide by the number of target tokens of the whole step.
@@ -53,7 +53,7 @@ class Seq2Seq(nn.Module):
         memory = self.encode(source_ids, source_real, segment_ids, global_positions)
         hidden = self.decode(decoder_ids, memory).flatten(0, 1)
         scaled = self._scaled(hidden)
-        return summed_cross_entropy(scaled, labels.flatten(), self.output_weight, smoothing=label_smoothing)
+        return summed_cross_entropy(scaled, labels.flatten(), self.output_weight, loss=loss)
 
     def encode(
         self,

@@ -10,7 +10,7 @@ from objectives.examples import IGNORED
 from tests.trainer.toy import toy_recipe
 from trainer.model.build import build_model
 from trainer.model.joint import JointModel
-from trainer.model.loss import CHUNK
+from trainer.model.loss import CHUNK, LossConfig
 from trainer.model.masked_lm import MaskedLM
 
 VOCAB, WEIGHT = 30, 0.4
@@ -41,15 +41,15 @@ def split(batch):
     return own, {**generator, "labels": batch["candidate_labels"]}
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_that_of_both_by_their_means(parts, batch, smoothing):
+@pytest.mark.parametrize("loss", [LossConfig(), LossConfig(label_smoothing=0.1, z_loss=0.01)])
+def test_the_loss_is_that_of_both_by_their_means(parts, batch, loss):
     model, generator = parts
     own, shown = split(batch)
-    alone, beside = (part(**inputs, label_smoothing=smoothing) for part, inputs in ((model, own), (generator, shown)))
+    alone, beside = (part(**inputs, loss=loss) for part, inputs in ((model, own), (generator, shown)))
     mean = alone.minimised / 40 + WEIGHT * beside.minimised / 30
     expected = torch.autograd.grad(mean, [*model.parameters(), *generator.parameters()], materialize_grads=True)
     joint = JointModel(model, generator, WEIGHT)
-    losses = joint(**batch, label_smoothing=smoothing)
+    losses = joint(**batch, loss=loss)
     torch.testing.assert_close(losses.minimised / 40, mean)
     torch.testing.assert_close(losses.plain, alone.plain)
     found = torch.autograd.grad(losses.minimised / 40, [*model.parameters(), *generator.parameters()],

@@ -23,7 +23,9 @@ def test_any_chunks_give_the_plain_loss_and_gradients(chunk, with_bias, smoothin
     def expected(share):
         return F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum", label_smoothing=share)
 
-    chunked = summed_cross_entropy(hidden, labels, weight, bias, smoothing=smoothing, chunk=chunk)
+    chunked = summed_cross_entropy(
+        hidden, labels, weight, bias, loss=LossConfig(label_smoothing=smoothing), chunk=chunk
+    )
     torch.testing.assert_close(chunked.minimised, expected(smoothing))
     torch.testing.assert_close(chunked.plain, expected(0.0).detach())
     assert not chunked.plain.requires_grad
@@ -36,7 +38,7 @@ def test_nothing_asked_is_zero_with_zero_gradients(smoothing):
     for rows in (0, 3):
         hidden, weight = torch.randn(rows, 6, requires_grad=True), torch.randn(7, 6, requires_grad=True)
         labels = torch.full((rows,), IGNORED)
-        losses = summed_cross_entropy(hidden, labels, weight, smoothing=smoothing)
+        losses = summed_cross_entropy(hidden, labels, weight, loss=LossConfig(label_smoothing=smoothing, z_loss=0.1))
         assert losses.minimised == losses.plain == 0
         (gradient,) = torch.autograd.grad(losses.minimised, [weight])
         assert not gradient.any()
@@ -64,3 +66,28 @@ def test_the_sum_keeps_float64():
 def test_bad_shares_are_refused(share):
     with pytest.raises(FarspanError, match="label_smoothing"):
         LossConfig(label_smoothing=share)
+
+
+@pytest.mark.parametrize("chunk", [3, 99])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_z_loss_is_the_squared_log_of_the_partition_function(chunk, smoothing):
+    hidden, weight = torch.randn(10, 6, requires_grad=True), torch.randn(7, 6, requires_grad=True)
+    labels = torch.randint(0, 7, (10,))
+    labels[[2, 9]] = IGNORED
+    logits = hidden @ weight.T
+    plain = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum", label_smoothing=smoothing)
+    expected = plain + 0.05 * logits.exp().sum(-1).log()[labels != IGNORED].square().sum()
+    loss = LossConfig(label_smoothing=smoothing, z_loss=0.05)
+    found = summed_cross_entropy(hidden, labels, weight, loss=loss, chunk=chunk)
+    torch.testing.assert_close(found.minimised, expected)
+    torch.testing.assert_close(found.plain, F.cross_entropy(logits, labels, reduction="sum").detach())
+    for one, other in zip(
+        *(torch.autograd.grad(x, [hidden, weight]) for x in (found.minimised, expected)), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("weight", [-0.1, float("inf")])
+def test_weights_of_z_loss_that_mean_nothing_are_refused(weight):
+    with pytest.raises(FarspanError, match="z_loss"):
+        LossConfig(z_loss=weight)
