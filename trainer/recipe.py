@@ -33,7 +33,7 @@ class RunConfig:
 
     Attributes:
         directory: where metrics and checkpoints go; a run found there is continued.
-        steps: updates of the whole run; the learning rate decays over them.
+        steps: updates of the whole run; the learning rate decays over them, or over ``schedule.steps``.
         batch_size: sequences an update.
         micro_batch_size: sequences a forward pass.
         initial_model: the model folder, made by ``farspan convert``, that training begins with; None draws all weights.

@@ -20,16 +20,19 @@ class ScheduleConfig:
         warmup_steps: steps until the full learning rate.
         power: of the polynomial; 1 is linear.
         end: the last learning rate as a share of the full one, of ``polynomial`` and ``cosine``.
+        steps: over which these two fall; None is the length of the run, or of the stage whose schedule it is. A longer
+            schedule is cut off by the end of the run; after a shorter one the rate stays at ``end``.
 
     Raises:
         FarspanError: negative values, an end outside [0, 1], a value that the shape takes no notice of, an inverse
-            square root without warm-up.
+            square root without warm-up, a schedule that ends before the warm-up does.
     """
 
     shape: Literal["polynomial", "inverse_sqrt", "constant", "cosine"] = "polynomial"
     warmup_steps: int = 500
     power: float = 1.0
     end: float = 0.0
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         if self.warmup_steps < 0 or not 0 <= self.power < math.inf or not 0 <= self.end <= 1:
@@ -41,6 +44,13 @@ class ScheduleConfig:
             raise FarspanError(f"schedule.power is {self.power}, but schedule.shape is {self.shape!r}; leave it out")
         if self.end and self.shape in ("inverse_sqrt", "constant"):
             raise FarspanError(f"schedule.end is {self.end}, but schedule.shape is {self.shape!r}; leave it out")
+        if self.steps is not None and self.shape in ("inverse_sqrt", "constant"):
+            raise FarspanError(f"schedule.steps is {self.steps}, but schedule.shape is {self.shape!r}; leave it out")
+        if self.steps is not None and self.steps <= self.warmup_steps:
+            raise FarspanError(
+                f"schedule.steps is {self.steps}, warm-up included, but schedule.warmup_steps is {self.warmup_steps}; "
+                "let it last longer"
+            )
         if self.shape == "inverse_sqrt" and not self.warmup_steps:
             raise FarspanError(
                 "schedule.shape is 'inverse_sqrt' with warmup_steps 0, by which it scales; set them to at least 1"
@@ -50,10 +60,12 @@ class ScheduleConfig:
 def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
     """The share of the full learning rate with which update ``step`` (counted from 0) of ``steps`` is made.
 
+    ``schedule.steps``, where given, takes the place of ``steps``.
+
     Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; where the shape has an end, the update after
     the last one would have it.
     """
-    warmup, end = schedule.warmup_steps, schedule.end
+    warmup, end, steps = schedule.warmup_steps, schedule.end, schedule.steps or steps
     if step < warmup:
         return (step + 1) / warmup
     left = max(steps - step, 0) / max(steps - warmup, 1)  # 1 down to 0

@@ -77,3 +77,17 @@ def test_every_shape_is_that_of_hugging_face(shape, power, end):
 def test_bad_schedules_are_refused(options):
     with pytest.raises(FarspanError, match="schedule"):
         ScheduleConfig(**options)
+
+
+@pytest.mark.parametrize("shape", ["polynomial", "cosine"])
+def test_a_run_may_stop_before_its_schedule_does(shape):
+    longer = ScheduleConfig(shape=shape, warmup_steps=5, end=0.1, steps=50)
+    whole = ScheduleConfig(shape=shape, warmup_steps=5, end=0.1)
+    for step in range(60):
+        assert learning_rate_factor(step, 10, longer) == learning_rate_factor(step, 50, whole)
+
+
+@pytest.mark.parametrize("options", [{"steps": 500}, {"steps": 9, "shape": "constant", "warmup_steps": 0}])
+def test_lengths_of_a_schedule_that_mean_nothing_are_refused(options):
+    with pytest.raises(FarspanError, match=r"schedule\.steps"):
+        ScheduleConfig(**options)
