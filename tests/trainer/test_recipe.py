@@ -24,13 +24,13 @@ def test_bart_ls_large_is_the_published_one():
     assert (optimizer.learning_rate, optimizer.betas, optimizer.eps) == (1e-4, (0.9, 0.98), 1e-6)
     assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 0.1)
     assert (recipe.schedule.warmup_steps, recipe.schedule.power) == (500, 1.0)
-    assert (recipe.run.batch_size, recipe.run.steps, recipe.run.seed) == (256, 100_000, 42)
+    assert (recipe.run.batch_size, recipe.run.steps, recipe.run.seed) == (512, 100_000, 42)
 
 
-def test_base_is_large_but_for_its_sizes():
+def test_base_is_large_but_for_its_sizes_dropout_and_batch():
     base, large = (load_recipe(f"bart_ls_{size}") for size in ("base", "large"))
     assert (replace(base, model=large.model), base.run.directory) == (
-        replace(large, run=replace(large.run, directory="runs/bart_ls_base")),
+        replace(large, run=replace(large.run, directory="runs/bart_ls_base", batch_size=256)),
         "runs/bart_ls_base",
     )
     model = base.model
@@ -42,7 +42,7 @@ def test_base_is_large_but_for_its_sizes():
         6,
     )
     same = replace(
-        large.model,
+        large.model, dropout=0.0, attention_dropout=0.0,
         width=768, heads=model.heads, feed_forward=model.feed_forward,
         encoder=replace(large.model.encoder, layers=6), decoder=replace(large.model.decoder, layers=6),
     )  # fmt: skip
