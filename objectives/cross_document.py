@@ -14,11 +14,11 @@ Where paper and published code differ, presets ``paper`` and ``code`` follow the
 - global attention: on the chosen positions (paper), and on as many positions from the first one on (code);
 - begin and end: ``<bos>`` and ``<eos>`` stand around a row in preset ``paper``, neither in ``code``.
 
-Of the code these things are not repeated: ``<s>`` and ``</s>`` around sentences (its own presplit ``.``, ``?`` and
-``!``), and a second ``</doc-s>`` at a row's end; random tokens drawn from all ids, special ones included; pronouns from
-a list, which are masked but kept from global attention (except in a row that fills its block, where a slip keeps every
-chosen position from it); documents left out behind the first that does not fit the block (here the corpus gives each
-its share).
+Of the code these things are not repeated (docs/objectives.md says how much that is): ``<s>`` and ``</s>`` around
+sentences (its own presplit ``.``, ``?`` and ``!``), and a second ``</doc-s>`` at a row's end; random tokens drawn from
+all ids, special ones included; pronouns from a list, which are masked but kept from global attention (except in a row
+that fills its block, where a slip keeps every chosen position from it); documents left out behind the first that does
+not fit the block (here the corpus gives each its share).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ published code). So a row's first token is never hidden, its last always is, and
 border between two documents cuts a span in two. Other placements move that: option ``placement``.
 
 Products and quotients are Python floats (float64), rounded half to even. TensorFlow multiplies in float32, so T5's own
-pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15).
+pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15). All that differs from
+published systems: docs/objectives.md.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ def english_stopwords() -> frozenset[str]:
     """spaCy's 326 English words.
 
     PEGASUS's list is another: the 127 words of NLTK's in 2015. Once both are split as text is, spaCy's lacks don,
-    having and theirs, and has 188 more, such as also, however, one. At a ratio of 45 %, 91 % of the sentences chosen in
-    Wikipedia's lead sections are the same. Who has that list can give it as option ``stopwords``.
+    having and theirs, and has 188 more, such as also, however, one. With either, 84 to 97 % of the sentences that
+    presets choose in Wikipedia are the same (docs/objectives.md). Who has that list can give it as option
+    ``stopwords``.
     """
     # The file alone: its package would bring torch.
     return frozenset(

@@ -16,7 +16,7 @@ objectives: span, principal_sentences, entity_pyramid, model_based, cross_docume
 
 examples:
   farspan mask span --preset bart_ls_mixed --corpus corpus --output masks
-  farspan mask principal_sentences --preset longt5_code --set target_length=910 --corpus corpus --output masks
+  farspan mask principal_sentences --preset longt5_code --set target_length=512 --corpus corpus --output masks
   farspan mask model_based --preset bart_ls --scorer runs/scorer --corpus corpus --output masks"""
 
 
