@@ -78,6 +78,9 @@ class Objective(Protocol):
     - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens again from what ``render`` gave.
     - ``render(batch, masks, special, segment_ids=True)``: also the document of each source position, without which a
       recipe with ``data.across_documents = false`` cannot be trained.
+    - ``longest(batch) -> (sources, targets)``: ``(n,)`` int64 each, lengths that no draw of the rows exceeds once they
+      are rendered. It may read how many tokens, documents and sentences rows have, never their tokens. With it, a run
+      that draws masks knows at its start that no row will be too long.
     - ``adjustable: tuple[str, ...]`` and ``select(batch, masks) -> MaskBatch``: options that may differ from those of
       stored masks, and these masks as its own options choose among their candidates.
 

@@ -122,6 +122,11 @@ class CrossDocument:
             )
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, MASK])
 
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target length, ``(n,)`` int64 each, of every draw: masks are asked in place."""
+        tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths
+        return tokens + self._layout.around(parts), np.zeros_like(tokens)
+
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose tokens of n rows, a span each; those of a row follow from (key, options, sequence id, length) alone.
 

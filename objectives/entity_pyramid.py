@@ -51,10 +51,10 @@ from objectives.pyramid import choose_pyramid, find_mentions
 from objectives.reconstruction import reconstruct
 from objectives.rendering import render_masked, rendered_lengths
 from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
-from objectives.sentence_selection import Sentences, chosen_spans, draw, find_sentences, pick_counts
+from objectives.sentence_selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
 from objectives.sentence_texts import decoded_texts, spaced_words
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
-from objectives.target_budget import within_target
+from objectives.target_budget import longest_texts, within_target
 from objectives.tools import EntityRecognizer, Tools
 
 
@@ -160,6 +160,15 @@ class EntityPyramid:
         """
         self._layout.check(self.name, facts)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
+
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target length, ``(n,)`` int64 each, that no draw exceeds."""
+
+        def most() -> np.ndarray:
+            sentences = find_sentences(batch, "sequence")
+            return most_tokens(sentences, pick_counts(sentences.sizes, self.ratio, "down", "float64"))
+
+        return longest_texts(batch, self._layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose the sentences of n rows; those of a row follow from (key, options, sequence id, its text) alone.

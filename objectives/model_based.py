@@ -191,6 +191,18 @@ class ModelBased:
             order="ascending" if self.sentinel_order == "ascending" else "descending",
         )
 
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target length, ``(n,)`` int64 each, that no draw and no scorer's losses exceed."""
+        tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
+        drawn, targets = noise_counts(tokens, self.candidate_density), []
+        for mean in np.asarray(self.mean_span_lengths):
+            candidates = np.minimum(drawn, span_counts(tokens, drawn, mean) + np.maximum(parts - 1, 0))
+            hidden, spans, positions = self._budgets(tokens, candidates)
+            used = np.minimum(hidden + np.minimum(hidden, spans), positions)
+            targets.append(np.where(hidden > 0, used + self._layout.ends, 0))
+        # A sentinel stands for at least one hidden token, so that no source is longer than its text.
+        return tokens + self._layout.around(parts), np.max(targets, axis=0)
+
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the candidates of n rows, ask the scorer, and hide the hardest.
 

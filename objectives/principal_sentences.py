@@ -67,6 +67,7 @@ from objectives.sentence_selection import (
     chosen_spans,
     draw,
     find_sentences,
+    most_tokens,
     order_in_rows,
     pick_counts,
     uniform,
@@ -76,7 +77,7 @@ from objectives.sentence_texts import decoded_texts, token_texts
 from objectives.sentence_treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
 from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
 from objectives.stopwords import english_stopwords, english_stopwords_version
-from objectives.target_budget import within_target
+from objectives.target_budget import longest_texts, within_target
 from objectives.tools import Tools
 
 # pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256; one document, hence no separator.
@@ -244,6 +245,16 @@ class PrincipalSentences:
         """
         self._layout.check(self.name, facts)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
+
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target length, ``(n,)`` int64 each, that no draw exceeds."""
+
+        def most() -> np.ndarray:
+            sentences = find_sentences(batch, self.scope)
+            ratio: Any = self.ratio if isinstance(self.ratio, float) else self.ratio[-1]
+            return most_tokens(sentences, pick_counts(sentences.sizes, ratio, self.rounding, self.precision))
+
+        return longest_texts(batch, self._layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Choose the sentences of n rows; those of a row follow from (key, options, sequence id, its text) alone.

@@ -156,6 +156,16 @@ def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, pr
     return np.minimum(np.maximum(whole, 1), sizes).astype(np.int64)
 
 
+def most_tokens(sentences: Sentences, picks: np.ndarray) -> np.ndarray:
+    """Tokens of the longest ``picks`` ``(t,)`` sentences of each text, added up for each row, ``(n,)`` int64."""
+    texts = sentences.text_of_sentence
+    longest_first = np.lexsort((-sentences.lengths, texts))
+    place = np.arange(len(texts)) - sentences.texts[texts]  # of each sentence in its sorted text
+    lengths = np.where(place < picks[texts], sentences.lengths[longest_first], 0)
+    rows = sentences.row_of_text[texts]
+    return np.bincount(rows, lengths, len(sentences.rows) - 1).astype(np.int64)
+
+
 def with_noise(scores: np.ndarray, bits: np.ndarray, noise: float, precision: str) -> np.ndarray:
     """``score * (1 + noise * x)``, x normal with mean 0 and standard deviation ``noise``: PEGASUS's, which so is .04
     where it says .2.

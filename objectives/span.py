@@ -176,6 +176,16 @@ class Span:
             order="ascending" if self.sentinel_order == "ascending" else "descending",
         )
 
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target length, ``(n,)`` int64 each, that no draw exceeds."""
+        tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
+        sources, targets = [], []
+        for mean in self._means:
+            noise, _, pieces = self._counts(tokens, parts, np.full(len(tokens), mean))
+            sources.append(tokens - noise + pieces + self._layout.around(parts))
+            targets.append(np.where(noise > 0, noise + pieces + self._layout.ends, 0))
+        return np.max(sources, axis=0), np.max(targets, axis=0)
+
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the spans of n rows; those of a row follow from (key, options, sequence id, its lengths) alone."""
         ids = batch.ids()

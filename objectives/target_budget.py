@@ -1,13 +1,16 @@
-"""What of ranked spans fits a target of limited length."""
+"""What of ranked spans fits a target of limited length, and how long targets may become without a limit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numba
 import numpy as np
 
 from corpora.ragged import Ragged
+from corpora.sequences import SequenceBatch
+from objectives.layout import Layout
 from objectives.masks import REPLACED, MaskBatch
 
 
@@ -57,6 +60,26 @@ def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
         span_ranks=column(ranks),
         replacements=replacements,
     )
+
+
+def longest_texts(
+    batch: SequenceBatch, layout: Layout, target_length: int | None, most: Callable[[], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target length, ``(n,)`` int64 each, that no choice of sentences exceeds.
+
+    A sentence that leaves the source leaves at most one token there, so that no source is longer than its text.
+
+    Args:
+        layout: what stands around the text.
+        target_length: that no target exceeds; None where nothing limits them.
+        most: ``sentence_selection.most_tokens`` of what is chosen; it takes longer, and is called only where
+            ``target_length`` is None.
+    """
+    tokens = batch.tokens.lengths.astype(np.int64)
+    sources = tokens + layout.around(batch.document_starts.lengths)
+    if target_length is None:
+        return sources, most() + layout.ends
+    return sources, np.minimum(tokens + layout.ends, target_length)
 
 
 @numba.njit(cache=True, nogil=True)

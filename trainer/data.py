@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -121,6 +121,8 @@ class DataConfig:
         source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
             batch has the same width, with the attention block there is no block that is partly padding.
         decoder_start: the special token that the decoder's input begins with.
+        global_positions: what it means where the objective makes no position global and the encoder's attention is
+            ``window``: ``expected`` warns, ``required`` (as in the published recipes) refuses, ``none`` says nothing.
         across_documents: whether encoder positions see other documents of their row; if not, each is encoded as if it
             stood alone in its place.
 
@@ -140,6 +142,7 @@ class DataConfig:
     target_multiple: int = 1
     decoder_start: str = "<eos>"
     across_documents: bool = True
+    global_positions: Literal["expected", "required", "none"] = "expected"
 
     def __post_init__(self) -> None:
         for side in ("source", "target"):

@@ -47,6 +47,7 @@ class Candidates:
     """A source whose examples are the generator's view; ``chosen`` is the other one.
 
     Attributes:
+        rows: what the encoder-decoder sees of the corpus.
         fingerprint, special, tokenizer_fingerprint, tokenizer_size: as of the rows that the encoder-decoder sees.
     """
 
@@ -68,9 +69,9 @@ class Candidates:
         """
         self._corpus, self._objective, self._drawing, self._segment_ids = corpus, objective, drawing, segment_ids
         self.special, self._shown = special, shown
-        self._rows = MaskedCorpus(corpus, objective, special, drawing, segment_ids)
-        self.fingerprint = self._rows.fingerprint
-        self.tokenizer_fingerprint, self.tokenizer_size = self._rows.tokenizer_fingerprint, self._rows.tokenizer_size
+        self.rows = MaskedCorpus(corpus, objective, special, drawing, segment_ids)
+        self.fingerprint = self.rows.fingerprint
+        self.tokenizer_fingerprint, self.tokenizer_size = self.rows.tokenizer_fingerprint, self.rows.tokenizer_size
 
     def __len__(self) -> int:
         return len(self._corpus)
@@ -97,12 +98,12 @@ class Candidates:
 
     def with_special(self, special: SpecialTokens) -> Candidates:
         """The same candidates, chosen ones rendered with the ids of another table."""
-        special = self._rows.with_special(special).special  # which refuses one that lacks a token
+        special = self.rows.with_special(special).special  # which refuses one that lacks a token
         return Candidates(self._corpus, self._objective, self._drawing, special, self._shown, self._segment_ids)
 
     def origin(self, index: int) -> str:
         """The shard and the row in it of sequence ``index``."""
-        return self._rows.origin(index)
+        return self.rows.origin(index)
 
 
 @dataclass(frozen=True)

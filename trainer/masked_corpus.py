@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -46,6 +46,21 @@ class Drawing:
     def identity(self) -> str:
         """Equal for two that draw the same masks."""
         return self.key.hex() + " redrawn" * self.redraw
+
+
+@dataclass(frozen=True)
+class Longest:
+    """The longest that examples may become, and the rows that may become so.
+
+    Attributes:
+        source, target: positions.
+        source_row, target_row: numbers of sequences.
+    """
+
+    source: int
+    target: int
+    source_row: int
+    target_row: int
 
 
 class MaskedCorpus:
@@ -143,6 +158,75 @@ class MaskedCorpus:
                 "which the model does not know; use the objectives of its training"
             )
         return type(self)(self._corpus, self._objective, special, self._masks, bool(self._rendering))
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether masks are read from a mask set."""
+        return isinstance(self._masks, MaskSet)
+
+    @property
+    def adjusted(self) -> bool:
+        """Whether stored masks are chosen anew by other options."""
+        return isinstance(self._masks, MaskSet) and self._masks.adjusted
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Those of the objective."""
+        return self._objective.options
+
+    @property
+    def adjustable(self) -> tuple[str, ...]:
+        """Options that stored masks can be chosen anew by."""
+        return getattr(self._objective, "adjustable", ())
+
+    @property
+    def described(self) -> str:
+        """What it is, for messages."""
+        if isinstance(self._masks, MaskSet):
+            return f"mask set {self._masks.folder}"
+        return f"objective {self._objective.name} on {self._corpus.folder}"
+
+    @property
+    def asks(self) -> bool | None:
+        """Whether any row asks for a token, by the mask set's manifest; None where that does not say."""
+        if not isinstance(self._masks, MaskSet) or self._masks.adjusted:
+            return None
+        totals = self._masks.manifest.totals
+        return totals["unmasked"] < totals["sequences"] if {"unmasked", "sequences"} <= totals.keys() else None
+
+    def longest(self, rows: int | None = None) -> Longest | None:
+        """The longest examples: of drawn masks by any draw, of stored ones as they are; None where nobody can say.
+
+        Reads how long all rows are, some microseconds a row, and of adjusted masks all of them.
+
+        Args:
+            rows: that are looked at, from the first on; None for all.
+        """
+        if not isinstance(self._masks, MaskSet) and not hasattr(self._objective, "longest"):
+            return None
+        begin, found = 0, Longest(0, 0, 0, 0)
+        # A corpus of its own, which compares no checksums: it reads next to nothing of the files.
+        for block in Corpus(self._corpus.folder).batches():
+            batch = SequenceBatch.from_arrow(block)
+            for side, lengths in zip(("source", "target"), self._lengths(batch, begin), strict=True):
+                lengths = lengths[: None if rows is None else rows - begin]
+                if len(lengths) and int(lengths.max()) > getattr(found, side):
+                    row = begin + int(lengths.argmax())
+                    found = replace(found, **{side: int(lengths.max()), f"{side}_row": row})
+            begin += len(batch)
+            if rows is not None and begin >= rows:
+                break
+        return found
+
+    def _lengths(self, batch: SequenceBatch, begin: int) -> tuple[np.ndarray, np.ndarray]:
+        """Source and target lengths that rows of the corpus, from ``begin`` on, reach in some epoch, ``(n,)`` each."""
+        masks = self._masks
+        if isinstance(masks, Drawing):
+            return self._objective.longest(batch)  # type: ignore[attr-defined]
+        rows = np.arange(begin, begin + len(batch))
+        draws = [masks.masks(batch, rows, draw) for draw in range(masks.draws)]
+        sources, targets = [draw.source_lengths for draw in draws], [draw.target_lengths for draw in draws]
+        return np.max(sources, axis=0), np.max(targets, axis=0)
 
     def origin(self, index: int) -> str:
         """The shard and the row in it of sequence ``index``."""

@@ -19,11 +19,13 @@ from objectives.special_tokens import SpecialTokens
 from trainer.conversion.convert import initial_model
 from trainer.conversion.model_folder import weights_sha256
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.data import Source, SourceConfig
+from trainer.data import DataConfig, Source, SourceConfig
 from trainer.distributed import Ranks
 from trainer.evaluation import HeldOut
+from trainer.example_checks import check_examples
 from trainer.joint import Candidates, Generator, open_joint
-from trainer.mixture import Mixture
+from trainer.mixture import Mixture, Part
+from trainer.model.attention import Pattern
 from trainer.model.build import build_model, make_model
 from trainer.model.config import ModelConfig
 from trainer.model.joint import JointModel
@@ -123,6 +125,27 @@ def open_held_out(recipe: Recipe, trained: Training, source: Source | None = Non
         check_sample(known, data, "evaluation")
     rows = min(recipe.run.micro_batch_size, recipe.run.batch_size)  # no more than the dry run tries
     return [HeldOut(part.name, part.source, data, evaluation.sequences, rows) for part in known.parts]
+
+
+def check_data(recipe: Recipe, trained: Training, held_out: Sequence[HeldOut]) -> list[str]:
+    """Look at the examples of all stages, and at the held-out ones, for what would go wrong later.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        FarspanError: as ``check_examples``.
+    """
+    warnings: list[str] = []
+    seen: list[tuple[DataConfig, Pattern]] = []
+    for stage, mixture in zip(recipe.all_stages, trained.mixtures, strict=True):
+        if (stage.data, stage.attention) not in seen:
+            seen.append((stage.data, stage.attention))
+            warnings += check_examples(mixture, stage.data, stage.attention, stage.section)
+    for part in held_out:
+        mixture = Mixture([Part(part.name, part.source)])
+        warnings += check_examples(mixture, part.data, recipe.model.encoder.attention, "evaluation", part.sequences)
+    return warnings
 
 
 def check_shards(recipe: Recipe, ranks: Ranks, console: Console) -> None:

@@ -23,7 +23,15 @@ from trainer.loader import Loader
 from trainer.loop import Trainer, Update
 from trainer.metrics import Display, Together, open_metrics
 from trainer.model.joint import JointModel
-from trainer.opening import begin_model, check_shards, open_held_out, open_training, run_identity, run_vocabulary
+from trainer.opening import (
+    begin_model,
+    check_data,
+    check_shards,
+    open_held_out,
+    open_training,
+    run_identity,
+    run_vocabulary,
+)
 from trainer.prefetch import prefetched
 from trainer.recipe import Recipe
 
@@ -86,6 +94,8 @@ def _train(
     trained = open_training(recipe, source)
     measured = open_held_out(recipe, trained, held_out)
     loader = Loader(recipe.all_stages, trained.mixtures, run.seed, ranks.rank, ranks.size)
+    for warning in check_data(recipe, trained, measured):
+        display.say(f"warning: {warning}")
     reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
     identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
     peak = peak_tflops(recipe.metrics.peak_tflops, ranks.device, run.precision)

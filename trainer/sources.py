@@ -38,7 +38,7 @@ def open_source(data: DataConfig, *, verify: bool = False, section: str = "data"
     """
     parts = []
     for config in data.sources:
-        with _told_of(data, config.name, section):
+        with told_of(data, config.name, section):
             source = _opened(config, data, verify, section)
         parts.append(Part(config.name, source, config.weight))
     mixture = Mixture(parts)
@@ -78,7 +78,7 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
 
 
 @contextmanager
-def _told_of(data: DataConfig, name: str, section: str) -> Iterator[None]:
+def told_of(data: DataConfig, name: str, section: str) -> Iterator[None]:
     """Put before errors which source it is."""
     try:
         yield
@@ -183,7 +183,7 @@ def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> N
     """
     for part in mixture.parts:
         rows = np.unique(np.linspace(0, len(part.source) - 1, _SAMPLE).astype(np.int64))
-        with _told_of(data, part.name, section):
+        with told_of(data, part.name, section):
             examples = part.source.examples(rows)
             if examples.labels is None:
                 check_start(mixture.special, data)

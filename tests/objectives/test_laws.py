@@ -188,3 +188,20 @@ def test_4_seeds_next_to_each_other_are_unrelated(name, preset, options):
 def tiled(column: Ragged, rows: int) -> Ragged:
     """The first row, again and again."""
     return Ragged.from_rows([column[0]] * rows, column.values.dtype)
+
+
+@pytest.mark.parametrize(("name", "preset"), OURS)
+@given(batch=sequence_batches(min_rows=1), seed=st.integers(0, 2**32), target_length=st.sampled_from([None, 12, 64]))
+def test_no_draw_is_longer_than_an_objective_says(name, preset, batch, seed, target_length):
+    objective = made(name, preset)
+    if target_length is not None and "target_length" in objective.options:
+        objective = replace(objective, target_length=target_length)
+    sources, targets = objective.longest(batch)
+    with suppress(FarspanError):  # a span's target that may not fit
+        special = objective.validate(facts_of(batch))
+        masks = objective.mask(batch, key_of(objective, seed))
+        examples = objective.render(batch, masks, special)
+        assert (examples.source_lengths <= sources).all()
+        assert (examples.target_lengths <= targets).all()
+        if target_length is not None and name in ("principal_sentences", "entity_pyramid", "model_based"):
+            assert (targets <= target_length).all()
