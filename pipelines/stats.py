@@ -35,6 +35,8 @@ def summary(manifest: Manifest) -> str:
         read = sum(count["read"] for count in manifest.counts.values())
         why = _LEFT_OUT.get(manifest.config.get("builder", ""), "too short, too long, or in a dropped tail")
         totals += f"; {left_out:,} of {read:,} documents left out ({why})"
+    if manifest.format == "farspan.masks" and 0 < manifest.totals["sequences"] == manifest.totals["unmasked"]:
+        totals += "; warning: NO row asks for a token, and training refuses such masks; choose options that hide some"
     if draws := _equal_draws(manifest):
         totals += f"; all {draws} draws are equal, as the objective draws nothing: one would do"
     if reason := manifest.config.get("mixture", {}).get("reason"):

@@ -224,3 +224,12 @@ def test_someone_elses_objective_runs_through_the_command_line(corpus, tmp_path)
     refused = farspan("mask", "lead_in", "--corpus", corpus, "--set", "lead=0", "--output", str(tmp_path / "none"))
     assert refused.returncode == 1
     assert "lead_in: option lead is 0" in refused.stderr
+
+
+def test_masks_that_hide_nothing_are_told_so(tmp_path):
+    said, corpus = [], make_corpus(str(tmp_path / "corpus"), room_per_document=2)
+    for chance in (1e-9, 0.5):
+        options = {"mlm_probability": chance, "treatments": [1.0, 0.0, 0.0]}
+        masking = Masking(corpus, str(tmp_path / str(chance)), "cross_document", options=options)
+        said.append("warning: NO row asks for a token" in summary(run_job(plan(masking), Engine(workers=1))))
+    assert said == [True, False]

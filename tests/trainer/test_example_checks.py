@@ -152,8 +152,8 @@ def test_one_row_in_many_that_asks_is_enough(corpus, tmp_path):
 class Mute(ToySource):
     """Sequences with nothing to say."""
 
-    def examples(self, indices, epochs=None):
-        examples = super().examples(indices, epochs)
+    def examples(self, indices):
+        examples = super().examples(indices)
         return replace(examples, target_lengths=np.zeros_like(examples.target_lengths))
 
 
