@@ -29,6 +29,7 @@ from corpora.manifest import read_manifest
 from corpora.neighbours import nearest
 from corpora.ragged import Ragged
 from corpora.shards import ShardedRows
+from corpora.stored_shards import stored_shards
 from pipelines.cluster_shard import ClusterShard
 from pipelines.job import WORK
 
@@ -179,7 +180,7 @@ def finished_tasks(work: str) -> list[tuple[str, float]]:
 def recall(cluster: str, neighbours: str) -> dict[str, float]:
     """The manifest's figure, over ten true neighbours of 256 documents; and over all k, of 200."""
     totals = read_manifest(LocalFiles(), neighbours).totals
-    shard = ClusterShard.read(ShardedRows(cluster, "farspan.clusters").path(0), DIMENSION)
+    shard = ClusterShard.read(stored_shards(cluster, read_manifest(LocalFiles(), cluster))[0], DIMENSION)
     rows = (np.arange(QUERIES) * len(shard) // QUERIES).astype(np.int32)
     found = ShardedRows(neighbours, "farspan.neighbours")
     k = found.manifest.config["k"]

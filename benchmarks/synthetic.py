@@ -16,7 +16,7 @@ import pyarrow as pa
 from corpora.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.files import LocalFiles
 from corpora.keyed import make_key
-from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, write_manifest
+from corpora.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, write_manifest
 from corpora.ragged import Ragged
 from corpora.shards import shard_name, write_shard
 from corpora.tokenizers import Tokenizer
@@ -158,5 +158,14 @@ def _finish(
         "vocab_size": tokenizer.vocab_size,
         "owned_tokens": tokenizer.owned_tokens,
     }
-    head = Manifest(format, config, 0, _ROWS_PER_BATCH, entry, parent=parent, **fold(receipts))
+    head = Manifest(
+        format,
+        config,
+        0,
+        _ROWS_PER_BATCH,
+        entry,
+        parent=parent,
+        **fold(receipts),
+        files=list_files(LocalFiles(), folder),
+    )
     write_manifest(LocalFiles(), folder, head)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, BinaryIO
@@ -178,6 +179,28 @@ def file_info(file: BinaryIO) -> FileInfo:
         digest.update(data)
         size += len(data)
     return FileInfo(size, digest.hexdigest())
+
+
+def list_files(files: Files, folder: str) -> dict[str, FileInfo]:
+    """What a manifest says of the files in the folder of an artefact that are neither shards nor hidden.
+
+    Reads them all, several at a time, as each read from an object store is a wait.
+    """
+    names = [os.path.relpath(path, folder) for path in files.walk(folder)]
+    names = [name for name in names if is_listed(name)]
+
+    def info(name: str) -> FileInfo:
+        with files.open(os.path.join(folder, name)) as file:
+            return file_info(file)
+
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(names, pool.map(info, names), strict=True))
+
+
+def is_listed(path: str) -> bool:
+    """Whether a manifest's ``files`` name a file of its folder: any but shards, ``_work/``, itself and hidden ones."""
+    folder = path.partition("/")[0]
+    return path != NAME and folder not in ("shards", "_work") and not os.path.basename(path).startswith(".")
 
 
 def farspan_version() -> str:

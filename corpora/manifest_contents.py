@@ -10,6 +10,7 @@ from corpora.strict_json import Natural, Positive, Sha256, StructureError, decod
 
 if TYPE_CHECKING:
     from corpora.manifest import Manifest
+    from corpora.tokenizers import Tokenizer
 
 _TokenId = Annotated[int, range(2**31)]
 
@@ -118,6 +119,18 @@ def fault(manifest: Manifest, finished: bool = True) -> str | None:
         if number >= size:
             return f"tokenizer.owned_tokens gives {name!r} id {number}, and vocab_size is {size}"
     return _of_receipts(manifest, totals) if finished else None
+
+
+def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
+    """What tells a tokenizer from the one that a manifest speaks of, or None."""
+    entry = manifest.tokenizer
+    for name in ("fingerprint", "vocab_size"):
+        if (found := getattr(tokenizer, name)) != entry[name]:
+            return f"{name} {found}, the manifest says {entry[name]}"
+    for name, number in entry["owned_tokens"].items():
+        if (found := tokenizer.owned_tokens.get(name, number)) != number:
+            return f"{name} has id {found}, the manifest says {number}"
+    return None
 
 
 def _of_receipts(manifest: Manifest, totals: tuple[str, ...]) -> str | None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from corpora.files import Files
 from corpora.linking import Linking
 from corpora.neighbour_graph import Graph
 from corpora.ragged import Ragged
-from corpora.shards import read_shard
 
 NEAR_DUPLICATES = pa.schema(
     [
@@ -41,11 +39,11 @@ class Cluster:
     neighbours: Ragged
 
 
-def clusters_of_shard(files: Files, path: str) -> Iterator[Cluster]:
+def clusters_of_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[Cluster]:
     """The clusters of one shard of neighbours, one after the other; one at a time is in memory."""
     waiting: list[pa.RecordBatch] = []
     first = 0  # row in the shard of the cluster's first document
-    for batch in read_shard(files, path):
+    for batch in batches:
         numbers = batch.column("cluster_id").to_numpy()
         for start, stop in pairwise([0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]):
             piece = batch.slice(start, stop - start)

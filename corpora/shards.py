@@ -98,23 +98,23 @@ def write_shard(
     info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, sink.sha256()))
 
 
-def read_shard(files: Files, path: str, first: int = 0) -> Iterator[pa.RecordBatch]:
-    """The record batches of a shard on any file system, from batch ``first`` on; memory-mapped where it is local."""
-    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else _open(files, path)
-    for index in range(first, reader.num_record_batches):
+def read_shard(files: Files, path: str) -> Iterator[pa.RecordBatch]:
+    """The record batches of a shard on any file system, compared with nothing; memory-mapped where it is local."""
+    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else open_shard(files, path)
+    for index in range(reader.num_record_batches):
         yield reader.get_batch(index)
 
 
-def read_batch(files: Files, path: str, index: int) -> pa.RecordBatch:
-    """Record batch ``index`` of a shard on any file system; of a remote one only its end and that batch are read."""
-    return next(read_shard(files, path, index))
+def open_shard(files: Files, path: str) -> pa.RecordBatchFileReader:
+    """The reader of a shard on any file system; what is asked of it is read when it is asked.
 
-
-def _open(files: Files, path: str) -> pa.RecordBatchFileReader:
+    Raises:
+        FarspanError: missing, truncated or not an Arrow file.
+    """
     try:
         return pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
     except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
@@ -128,10 +128,11 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         buffer = pa.memory_map(path).read_buffer()
         return buffer, pa.ipc.open_file(buffer)
     except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
-def _unreadable(path: str, error: Exception | str) -> FarspanError:
+def unreadable(path: str, error: Exception | str) -> FarspanError:
+    """What is said of a shard that is not what its artefact's manifest says."""
     return FarspanError(
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
         "copy it again from its source, or run the job that made it into an empty folder"
@@ -188,9 +189,9 @@ class ShardedRows:
             try:
                 size = os.path.getsize(self.path(shard))
             except OSError as error:
-                raise _unreadable(self.path(shard), error) from error
+                raise unreadable(self.path(shard), error) from error
             if size != info.bytes:
-                raise _unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
+                raise unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
 
     def check_shard(self, shard: int) -> None:
         """Compare a shard with its checksum.
@@ -235,7 +236,7 @@ class ShardedRows:
         if self.verify:
             self._check_bytes(shard, buffer)
         if self.schema is not None and not reader.schema.equals(self.schema):
-            raise _unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
+            raise unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
         expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
         if reader.num_record_batches != expected:
             raise FarspanError(
@@ -247,10 +248,10 @@ class ShardedRows:
     def _check_bytes(self, shard: int, buffer: pa.Buffer) -> None:
         found, expected = hashlib.sha256(buffer).hexdigest(), self.manifest.shards[shard].sha256
         if found != expected:
-            raise _unreadable(self.path(shard), f"sha256 {found} where the manifest says {expected}")
+            raise unreadable(self.path(shard), f"sha256 {found} where the manifest says {expected}")
 
     def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
         try:
             return self.shard(shard)[1].get_batch(batch)
         except (OSError, pa.ArrowInvalid) as error:
-            raise _unreadable(self.path(shard), error) from error
+            raise unreadable(self.path(shard), error) from error

@@ -12,6 +12,7 @@ from corpora.checks import Check, CorpusCheck, DocumentsCheck, Problems
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import Manifest, ShardInfo, read_manifest
+from corpora.manifest_contents import tokenizer_fault
 from corpora.ragged import Ragged
 from corpora.shards import map_shard
 from corpora.tokenizers import load_tokenizer_of
@@ -115,12 +116,12 @@ def _difference(found: pa.Schema, expected: pa.Schema) -> str:
 
 def _tokenizer(folder: str, manifest: Manifest) -> Problems:
     try:
-        found = load_tokenizer_of(folder).fingerprint
+        tokenizer = load_tokenizer_of(folder)
     except (FarspanError, OSError) as error:
         yield f"tokenizer/: {error}"
         return
-    if found != manifest.tokenizer["fingerprint"]:
-        yield f"tokenizer/: fingerprint {found}, the manifest says {manifest.tokenizer['fingerprint']}"
+    if wrong := tokenizer_fault(manifest, tokenizer):
+        yield f"tokenizer/: {wrong}"
 
 
 def _totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tempfile
@@ -10,9 +11,12 @@ from functools import lru_cache
 
 from corpora.errors import FarspanError
 from corpora.files import Files, LocalFiles, read_bytes, write_bytes
-from corpora.manifest import NAME, Manifest, manifest_sha256, read_manifest
+from corpora.manifest import NAME, Manifest, file_info, manifest_sha256, read_manifest
+from corpora.manifest_contents import tokenizer_fault
 from corpora.tokenizers import Tokenizer, load_tokenizer
 from pipelines.beam_files import files_for
+
+_COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
 
 
 def absolute(path: str) -> str:
@@ -29,6 +33,25 @@ def copy_tokenizer(source: str, files: Files, target: str) -> None:
     read = files_for(source)
     for path in read.walk(source):
         write_bytes(files, os.path.join(target, os.path.basename(path)), read_bytes(read, path))
+
+
+def inherit_tokenizer(parent: str, manifest: Manifest, files: Files, target: str) -> None:
+    """Copy the tokenizer of the artefact ``parent`` into ``target``, if it is the one that its ``manifest`` says.
+
+    Raises:
+        FarspanError: a file of it is missing or another, or one too many.
+    """
+    folder = tokenizer_folder(parent)
+    read = files_for(folder)
+    listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
+    found = {os.path.basename(path): read_bytes(read, path) for path in read.walk(folder)}
+    for name in sorted(listed.keys() | found.keys()) if manifest.format_version > 1 else ():
+        if name not in found or name not in listed or file_info(io.BytesIO(found[name])) != listed[name]:
+            raise FarspanError(f"{os.path.join(folder, name)}: not as the manifest says; {_COPY_AGAIN}")
+    if wrong := tokenizer_fault(manifest, tokenizer_at(folder)):
+        raise FarspanError(f"{folder}: {wrong}; {_COPY_AGAIN}")
+    for name, data in found.items():
+        write_bytes(files, os.path.join(target, name), data)
 
 
 def save_tokenizer(tokenizer: Tokenizer, files: Files, target: str) -> None:

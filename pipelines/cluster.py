@@ -18,14 +18,16 @@ from threadpoolctl import threadpool_limits
 
 from corpora.clustering import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split, train_centroids
 from corpora.errors import FarspanError
+from corpora.files import write_bytes
 from corpora.keyed import drawn, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
-from corpora.shards import read_shard, shard_name, write_shard
+from corpora.shards import shard_name, write_shard
+from corpora.stored_shards import StoredShard, stored_shards
 from corpora.vector_rows import require_finite
 from corpora.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
-from pipelines.arrays import read_array, write_array
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import absolute, inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
+from pipelines.handed_on import npy_bytes, read_array, write_array, write_batch
 from pipelines.job import WORK, Job, Report, Stage, Task
 from pipelines.spilled_vectors import SpilledVectors
 
@@ -130,11 +132,12 @@ def plan(options: Clustering) -> Job:
         parent=parent_entry(output, vectors),
     )
     groups = _groups([shard.rows for shard in parent.shards], options.task_documents)
-    shards = [[os.path.join(vectors, "shards", parent.shards[index].name) for index in group] for group in groups]
+    stored = stored_shards(vectors, parent)
+    shards = [[stored[index] for index in group] for group in groups]
     rows = [sum(parent.shards[index].rows for index in group) for group in groups]
     samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in range(len(groups)))
     spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(len(groups)))
-    centroids = os.path.join(output, CENTROIDS)
+    centroids = os.path.join(output, WORK, CENTROIDS)
     made = [os.path.join(output, "shards", shard_name(cluster, clusters)) for cluster in range(clusters)]
     sample = Stage(
         "sample",
@@ -144,7 +147,7 @@ def plan(options: Clustering) -> Job:
     )
     train = Stage(
         "train",
-        [Task("train", {"centroids": centroids}, clusters)],
+        [Task("train", {"centroids": centroids, "published": os.path.join(output, CENTROIDS)}, clusters)],
         Train(samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
         "clusters",
     )
@@ -160,7 +163,7 @@ def plan(options: Clustering) -> Job:
         Gather(spills, head, options.seed),
         "clusters",
     )
-    copy = partial(copy_tokenizer, tokenizer_folder(vectors))
+    copy = partial(inherit_tokenizer, vectors, parent)
     return Job(output, head, [sample, train, assigning, gather], copy, sum(shard.bytes for shard in parent.shards))
 
 
@@ -200,11 +203,11 @@ class Sample:
         return Receipt(task.name)
 
 
-def _batches(shards: Sequence[str]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The record batches of all ``shards``, each with the name of its shard."""
+def _batches(shards: Sequence[StoredShard]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The record batches of all ``shards``, each with the path of its shard."""
     for shard in shards:
-        for batch in read_shard(files_for(shard), shard):
-            yield shard, batch
+        for batch in shard.batches(files_for(shard.path)):
+            yield shard.path, batch
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,8 @@ class Train:
             seed = kmeans_seed(self.seed, "k-means")
             centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
         write_array(task.payload["centroids"], centroids)
+        published = task.payload["published"]
+        write_bytes(files_for(published), published, npy_bytes(centroids))
         return Receipt(task.name)
 
 
@@ -247,7 +252,7 @@ class Assign:
         ends = np.cumsum(np.bincount(labels, minlength=len(centroids)))
         with files_for(spill).create(spill) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
             for start, end in zip([0, *ends[:-1]], ends, strict=True):
-                writer.write_batch(ordered.slice(start, end - start))
+                write_batch(writer, ordered.slice(start, end - start))
         return Receipt(task.name)
 
 

@@ -22,6 +22,7 @@ from corpora.linking import Linking
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.neighbour_clusters import Cluster, clusters_of_shard, edge_graph
 from corpora.ragged import Ragged
+from corpora.stored_shards import StoredShard, stored_shards
 from pipelines.artefacts import absolute, parent_entry, read_neighbours, some_tokens
 from pipelines.beam_files import files_for
 from pipelines.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
@@ -159,10 +160,10 @@ def _grouping(
     tasks = [
         Task(
             f"group-{index:05d}",
-            {"shard": os.path.join(neighbours, "shards", shard.name), "placements": placements[index]},
+            {"shard": shard, "placements": placements[index]},
             shard.rows,
         )
-        for index, shard in enumerate(graph.shards)
+        for index, shard in enumerate(stored_shards(neighbours, graph))
     ]
     # of linking only what it calls a near-duplicate
     near_duplicates = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
@@ -180,11 +181,11 @@ class GroupShard:
     starts: tuple[int, ...]
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        path = task.payload["shard"]
+        shard: StoredShard = task.payload["shard"]
         placed = []
         totals = {"groups": 0, "grouped_documents": 0}
         done = 0
-        for cluster in clusters_of_shard(files_for(path), path):
+        for cluster in clusters_of_shard(shard.batches(files_for(shard.path))):
             placed.append(self._place(cluster))
             totals["groups"] += int((placed[-1].positions == 0).sum())
             totals["grouped_documents"] += len(placed[-1].positions)

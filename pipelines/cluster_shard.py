@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.ragged import Ragged
-from corpora.shards import map_shard, read_shard
+from corpora.stored_shards import StoredShard
 from corpora.vector_rows import VectorRows, norms, refuse_not_finite
 from corpora.vectors import clusters_schema
 from pipelines.beam_files import files_for
@@ -27,7 +27,7 @@ class ClusterShard:
         clusters: first and last + 1 row of each cluster.
     """
 
-    def __init__(self, path: str, batches: list[pa.RecordBatch], whole: pa.Buffer | None, dimension: int) -> None:
+    def __init__(self, path: str, batches: list[pa.RecordBatch], whole: pa.Buffer, dimension: int) -> None:
         self.path, self._batches = path, batches
         for batch in batches:
             if batch.column("vector").type.list_size != dimension:
@@ -43,11 +43,9 @@ class ClusterShard:
         self.clusters = list(itertools.pairwise(edges))
 
     @classmethod
-    def read(cls, path: str, dimension: int) -> ClusterShard:
-        if "://" in path:
-            return cls(path, list(read_shard(files_for(path), path)), None, dimension)
-        whole, reader = map_shard(path)
-        return cls(path, [reader.get_batch(i) for i in range(reader.num_record_batches)], whole, dimension)
+    def read(cls, shard: StoredShard, dimension: int) -> ClusterShard:
+        whole, reader = shard.map(files_for(shard.path))
+        return cls(shard.path, [reader.get_batch(i) for i in range(reader.num_record_batches)], whole, dimension)
 
     def __len__(self) -> int:
         return len(self.vectors)

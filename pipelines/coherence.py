@@ -57,7 +57,7 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
     """
     batch = corpus.take(rows)
     ids = pc.unique(batch.document_ids.flatten())
-    found = _vectors(ShardedRows(vectors, "farspan.vectors"), ids)
+    found = _vectors(ShardedRows(vectors, "farspan.vectors", verify=True), ids)
     numbers = Ragged(
         pc.index_in(batch.document_ids.flatten(), ids).to_numpy(), batch.document_starts.compact().offsets
     )  # document of each part, as its place in `ids`

@@ -14,7 +14,7 @@ from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt
 from corpora.sequences import SequenceBatch, corpus_schema
 from corpora.shards import shard_name, write_shard
-from pipelines.artefacts import copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
 from pipelines.job import Job, Report, Stage, Task
 from pipelines.spill import Bucket
@@ -78,7 +78,7 @@ def corpus_job(
         tokenizer=parent.tokenizer,
         parent=parent_entry(output, documents),
     )
-    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(documents)), work_bytes)
+    return Job(output, head, stages, partial(inherit_tokenizer, documents, parent), work_bytes)
 
 
 def write_corpus_shard(

@@ -44,7 +44,7 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         FarspanError: no finished artefact there.
     """
     format = read_manifest(LocalFiles(), folder).format
-    rows = ShardedRows(folder, format)
+    rows = ShardedRows(folder, format, verify=True)
     if format == "farspan.masks":
         yield Distribution("source length", _column(rows, "source_length"), "tokens")
         yield Distribution("target length", _column(rows, "target_length"), "tokens")
@@ -57,7 +57,7 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         ids = [name for batch in rows.batches() for name in batch.column("document_ids").flatten().to_pylist()]
         sources = [name.partition(":")[0] for name in ids]
         yield from _by_source("part length", _joined([_part_lengths(batch) for batch in rows.batches()]), sources)
-        yield from _relatedness(Corpus(folder), sample, vectors)
+        yield from _relatedness(Corpus(folder, verify=True), sample, vectors)
     else:
         yield Distribution("document length", _column(rows, "document_tokens"), "tokens")
     if format in ("farspan.clusters", "farspan.neighbours"):

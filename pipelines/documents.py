@@ -216,7 +216,7 @@ class TokenizeRanges:
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
         lost = _plain(damage)
         if self.own_ids:
-            duplicates.write_ids(files, path, shard.ids)
+            duplicates.write_ids(files, path, shard.ids, shard.info[0].sha256)
             return Receipt(task.name, counts=_plain(counts), rejects=dict(rejects.reasons), damage=lost)
         for source, count in counts.items():
             count.update(shard.counts[source])

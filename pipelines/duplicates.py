@@ -5,7 +5,6 @@ Stage *duplicates* compares the ids of all tasks, one range of hashes a task; st
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ from corpora.files import Files, read_bytes, write_bytes
 from corpora.keyed import id_keys, make_key
 from corpora.manifest import Receipt
 from corpora.readers import Reject
-from corpora.shards import read_shard
+from corpora.stored_shards import StoredShard
 from pipelines.beam_files import files_for
 from pipelines.documents_shard import DocumentsShard, RejectsShard
+from pipelines.handed_on import read_array, write_array
 from pipelines.job import WORK, Report, Stage, Task
 
 _KEY = make_key(0, "duplicates")
@@ -30,11 +30,16 @@ def ids_path(shard: str) -> str:
     return shard.removesuffix(".arrow") + ".ids.npy"
 
 
-def write_ids(files: Files, shard: str, ids: Sequence[str]) -> None:
-    """The 128-bit hashes of a shard's ids and their rows as sorted ``(n, 3)`` uint64, beside the shard."""
+def write_ids(files: Files, shard: str, ids: Sequence[str], sha256: str) -> None:
+    """The 128-bit hashes of a shard's ids and their rows as sorted ``(n, 3)`` uint64, beside it; and its checksum."""
     keys = id_keys(_KEY, ids)
     order = np.lexsort((keys[:, 1], keys[:, 0]))
-    _save(files, ids_path(shard), np.column_stack([keys[order], order.astype(np.uint64)]))
+    write_array(ids_path(shard), np.column_stack([keys[order], order.astype(np.uint64)]))
+    write_bytes(files, _checksum_path(shard), sha256.encode())
+
+
+def _checksum_path(shard: str) -> str:
+    return shard.removesuffix(".arrow") + ".sha256"
 
 
 def stages(
@@ -89,11 +94,11 @@ class FindDuplicates:
         last = index + 1 == self.ranges
         parts = []
         for shard in self.waiting:
-            keys = _load(ids_path(shard))
+            keys = read_array(ids_path(shard), mapped=True)
             start = int(np.searchsorted(keys[:, 0], bounds[0]))
             stop = len(keys) if last else int(np.searchsorted(keys[:, 0], bounds[1]))
             parts.append(np.asarray(keys[start:stop]))
-        _save(files_for(task.payload["found"]), task.payload["found"], repeated(parts))
+        write_array(task.payload["found"], repeated(parts))
         return Receipt(task.name)
 
 
@@ -108,7 +113,7 @@ class WriteUnique:
     def __call__(self, task: Task, report: Report) -> Receipt:
         path, waiting = task.payload["shard"], task.payload["waiting"]
         files = files_for(path)
-        found = np.concatenate([_load(name) for name in self.found])  # (m, 2): task, row
+        found = np.concatenate([read_array(name) for name in self.found])  # (m, 2): task, row
         again = found[found[:, 0] == task.payload["index"], 1].astype(np.int64)
         counts: dict[str, dict[str, int]] = {}
         dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
@@ -117,7 +122,7 @@ class WriteUnique:
             DocumentsShard(files, path, self.vocab_size, self.compression) as shard,
         ):
             first = 0
-            for batch in read_shard(files, waiting):
+            for batch in StoredShard(waiting, 0, read_bytes(files, _checksum_path(waiting)).decode()).batches(files):
                 keep = ~np.isin(np.arange(first, first + len(batch)), again)
                 for row in np.flatnonzero(~keep).tolist():
                     source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()
@@ -129,15 +134,3 @@ class WriteUnique:
         for source, numbers in shard.counts.items():
             counts.setdefault(source, {}).update(numbers)
         return Receipt(task.name, shard.info, shard.totals, counts, dict(rejects.reasons))
-
-
-def _save(files: Files, path: str, values: np.ndarray) -> None:
-    file = io.BytesIO()
-    np.save(file, values, allow_pickle=False)
-    write_bytes(files, path, file.getvalue())
-
-
-def _load(path: str) -> np.ndarray:
-    if "://" in path:
-        return np.load(io.BytesIO(read_bytes(files_for(path), path)), allow_pickle=False)
-    return np.load(path, mmap_mode="r", allow_pickle=False)

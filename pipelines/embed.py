@@ -18,16 +18,16 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.ragged import Ragged
-from corpora.shards import read_shard, shard_name, write_shard
+from corpora.shards import shard_name, write_shard
+from corpora.stored_shards import StoredShard, stored_shards
 from corpora.vectors import vector_column, vectors_schema
 from corpora.word_ngrams import ngram_hashes, sketch
 from pipelines.artefacts import (
     absolute,
     artefact_tokenizer,
-    copy_tokenizer,
+    inherit_tokenizer,
     parent_entry,
     some_tokens,
-    tokenizer_folder,
 )
 from pipelines.beam_files import files_for
 from pipelines.condensing import LONG_DOCUMENTS, condense
@@ -126,7 +126,7 @@ def plan(options: Embed) -> Job:
         options.compression,
     )
     stage = Stage("embed", list(_tasks(documents, output, parent, batches)), work, "documents")
-    copy = partial(copy_tokenizer, tokenizer_folder(documents))
+    copy = partial(inherit_tokenizer, documents, parent)
     return Job(output, head, [stage], copy, _BYTES_A_TOKEN * tokens)
 
 
@@ -142,10 +142,10 @@ def _tasks(documents: str, output: str, parent: Manifest, batches: int) -> Itera
     rows = batches * parent.rows_per_batch
     count = sum(-(-shard.rows // rows) for shard in parent.shards)
     index = before = 0
-    for shard in parent.shards:
+    for shard in stored_shards(documents, parent):
         for first in range(0, shard.rows, rows):
             payload = {
-                "documents": os.path.join(documents, "shards", shard.name),
+                "documents": shard,
                 "first_batch": first // parent.rows_per_batch,
                 "batches": batches,
                 "first_row": before + first,
@@ -175,14 +175,15 @@ class EmbedBlock:
                 f"encoder {encoder.files.folder}: its files are not those that the job was started with; put them "
                 "back, or give --output another folder"
             )
-        source, target = task.payload["documents"], task.payload["shard"]
+        source: StoredShard = task.payload["documents"]
+        target = task.payload["shard"]
         schema = vectors_schema(encoder.files.dimension)
         counts: dict[str, dict[str, int]] = {}
         blocks: list[pa.RecordBatch] = []  # the columns of the schema but the vector
         ids: list[Ragged] = []  # what the encoder sees
         long_documents = 0
         first_row = task.payload["first_row"]
-        record_batches = read_shard(files_for(source), source, task.payload["first_batch"])
+        record_batches = source.batches(files_for(source.path), task.payload["first_batch"])
         for batch in islice(record_batches, task.payload["batches"]):
             rows = self._select(batch, counts)
             for chunk in _chunks(rows, Ragged.from_arrow(batch.column("tokens")).lengths[rows]):

@@ -28,14 +28,13 @@ from corpora.manifest import (
     COUNTS,
     FILE_COUNTS,
     NAME,
-    FileInfo,
     Manifest,
     Receipt,
     TaskName,
     farspan_version,
-    file_info,
     fold,
     json_bytes,
+    list_files,
     read_manifest,
     write_manifest,
 )
@@ -200,10 +199,7 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
         _check_shards(files, output, folded, present)
         _count_files(folded["counts"], started.head.inputs, started.repeated_links)
         _check_budget(output, folded, error_budget)
-        names = [name for path in sorted(present) if _is_listed(name := os.path.relpath(path, output))]
-        facts = pool.map(lambda name: _facts(files, os.path.join(output, name)), names)
-        listed = dict(zip(names, facts, strict=True))
-    manifest = replace(started.head, **folded, files=listed, farspan_version=farspan_version())
+    manifest = replace(started.head, **folded, files=list_files(files, output), farspan_version=farspan_version())
     if wrong := fault(manifest):
         raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
     write_manifest(files, output, manifest)
@@ -255,17 +251,6 @@ def _check_shards(files: Files, output: str, folded: Mapping[str, Any], present:
         path = os.path.join(output, "shards", shard.name)
         if path not in present or ("://" not in path and files.size(path) != shard.bytes):
             raise FarspanError(f"{path}: missing or cut short, though its task is done; {_ANEW}")
-
-
-def _is_listed(path: str) -> bool:
-    """Whether a file of an artefact is named under ``files``: any but shards, the manifest, and what lies hidden."""
-    folder = path.partition("/")[0]
-    return path != NAME and folder not in ("shards", WORK) and not os.path.basename(path).startswith(".")
-
-
-def _facts(files: Files, path: str) -> FileInfo:
-    with files.open(path) as file:
-        return file_info(file)
 
 
 class RunTask(beam.DoFn):

@@ -22,6 +22,7 @@ from corpora.manifest import Receipt, read_manifest
 from corpora.neighbour_clusters import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
 from corpora.sequences import SequenceBatch
 from corpora.shards import write_shard
+from corpora.stored_shards import StoredShard, stored_shards
 from pipelines.artefacts import absolute, parent_entry, read_neighbours
 from pipelines.beam_files import files_for
 from pipelines.corpus_shard import check_shards, corpus_job, pack_stage, shard_count, write_corpus_shard
@@ -97,13 +98,13 @@ def plan(options: LinkedCorpus) -> Job:
             Task(
                 f"link-{index:05d}",
                 {
-                    "shard": os.path.join(neighbours, "shards", shard.name),
+                    "shard": shard,
                     "placements": placements[index],
                     "near_duplicates": os.path.join(output, "near-duplicates", f"link-{index:05d}.arrow"),
                 },
                 shard.rows,
             )
-            for index, shard in enumerate(graph.shards)
+            for index, shard in enumerate(stored_shards(neighbours, graph))
         ],
         LinkShard(options.packing, linking, options.leftovers, options.seed, starts),
         "documents",
@@ -126,13 +127,13 @@ class LinkShard:
     starts: tuple[int, ...]
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        path = task.payload["shard"]
+        shard: StoredShard = task.payload["shard"]
         choices = make_key(self.seed, "link")
         order = make_key(self.seed, "link order")
         placed, refused = [], []
         totals: Counter[str] = Counter()
         done = 0
-        for cluster in clusters_of_shard(files_for(path), path):
+        for cluster in clusters_of_shard(shard.batches(files_for(shard.path))):
             ids = cluster.rows.column("document_id").to_pylist()
             graph = edge_graph(cluster, self.linking)
             lengths = cluster.rows.column("document_tokens").to_numpy().astype(np.int64)

@@ -8,7 +8,6 @@ documents artefact; where windows overlap, from the documents' lengths, since lo
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -22,7 +21,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.mixture import Mixture, Source, mix
-from corpora.shards import read_shard
+from corpora.stored_shards import stored_shards
 from corpora.windows import Windows, arrange, take
 from pipelines import documents as documents_job
 from pipelines.artefacts import absolute, tokens_of_split
@@ -183,9 +182,8 @@ def _written(
 ) -> dict[str, int]:
     """Tokens that one pass over each source writes, with every overlap."""
     written = dict.fromkeys(sources, 0)
-    for shard in parent.shards:
-        path = os.path.join(documents, "shards", shard.name)
-        for batch in read_shard(files_for(path), path):
+    for shard in stored_shards(documents, parent):
+        for batch in shard.batches(files_for(shard.path)):
             names = np.asarray(batch.column("source").to_pylist(), object)
             of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == held_out
             tokens = windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)

@@ -15,11 +15,12 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.sequences import SequenceBatch
-from corpora.shards import MOST_SHARDS, read_shard, shard_name, write_shard
+from corpora.shards import MOST_SHARDS, shard_name, write_shard
+from corpora.stored_shards import StoredShard, stored_shards
 from objectives.base import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
 from objectives.masks import CANDIDATE, IN_TARGET, MASK_SCHEMA, MaskBatch
 from objectives.tools import Tools
-from pipelines.artefacts import absolute, artefact_tokenizer, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import absolute, artefact_tokenizer, inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
 from pipelines.job import Job, Report, Stage, Task
 
@@ -117,13 +118,13 @@ def plan(options: Masking) -> Job:
         Task(
             f"mask-{index:05d}",
             {
-                "corpus": os.path.join(corpus, "shards", shard.name),
+                "corpus": shard,
                 "shard": os.path.join(output, "shards", shard_name(index, count)),
                 "draw": draw,
             },
             shard.rows,
         )
-        for index, (draw, shard) in enumerate(product(range(options.draws), parent.shards))
+        for index, (draw, shard) in enumerate(product(range(options.draws), stored_shards(corpus, parent)))
     ]
     work = MaskShard(
         corpus,
@@ -138,7 +139,7 @@ def plan(options: Masking) -> Job:
     size = sum(shard.bytes for shard in parent.shards) * options.draws
     if tools.keys() & {"scorer", "recognizer"}:
         size *= _MODEL_COST
-    copy = partial(copy_tokenizer, tokenizer_folder(corpus))
+    copy = partial(inherit_tokenizer, corpus, parent)
     return Job(output, head, [Stage("mask", tasks, work, "sequences")], copy, size)
 
 
@@ -168,13 +169,14 @@ class MaskShard:
                 "same versions everywhere, and name a checkpoint as --scorer where its run still trains"
             )
         key = draw_key(mask_key(self.seed, objective), task.payload["draw"])
-        source, target = task.payload["corpus"], task.payload["shard"]
+        source: StoredShard = task.payload["corpus"]
+        target = task.payload["shard"]
         totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
         with write_shard(files_for(target), target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (
             writer,
             info,
         ):
-            for record_batch in read_shard(files_for(source), source):
+            for record_batch in source.batches(files_for(source.path)):
                 batch = SequenceBatch.from_arrow(record_batch)
                 masks = objective.mask(batch, key)
                 if not np.array_equal(masks.sequence_ids, batch.sequence_ids):

@@ -22,12 +22,13 @@ from corpora.manifest import Manifest, Receipt, read_manifest
 from corpora.neighbours import Search, search
 from corpora.ragged import Ragged
 from corpora.shards import ShardWriter, write_shard
+from corpora.stored_shards import stored_shards
 from corpora.vectors import neighbours_schema
 from corpora.word_ngrams import jaccard
-from pipelines.arrays import write_array
-from pipelines.artefacts import absolute, copy_tokenizer, parent_entry, tokenizer_folder
+from pipelines.artefacts import absolute, inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
 from pipelines.cluster_shard import ClusterShard
+from pipelines.handed_on import write_array
 from pipelines.job import WORK, Job, Report, Stage, Task
 from pipelines.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
 
@@ -86,7 +87,7 @@ def plan(options: NeighbourSearch) -> Job:
         tokenizer=parent.tokenizer,
         parent=parent_entry(output, clusters),
     )
-    sources = [os.path.join(clusters, "shards", shard.name) for shard in parent.shards]
+    sources = stored_shards(clusters, parent)
 
     def work(name: str) -> tuple[str, ...]:
         return tuple(os.path.join(output, WORK, f"{name}-{index:05d}") for index in range(len(sources)))
@@ -116,7 +117,7 @@ def plan(options: NeighbourSearch) -> Job:
         Stage("recall", [Task("recall", {}, 1)], Recall(queries, exact, depth), "tasks"),
     ]
     size = sum(shard.bytes for shard in parent.shards)
-    return Job(output, head, stages, partial(copy_tokenizer, tokenizer_folder(clusters)), size)
+    return Job(output, head, stages, partial(inherit_tokenizer, clusters, parent), size)
 
 
 def _check_memory(options: NeighbourSearch, parent: Manifest) -> None:

@@ -17,8 +17,8 @@ from corpora.errors import FarspanError
 from corpora.files import Files
 from corpora.keyed import id_keys, make_key
 from corpora.ragged import Ragged
-from corpora.shards import read_batch
 from pipelines.beam_files import files_for
+from pipelines.handed_on import read_batch, write_batch
 from pipelines.spill import Pieces, bucket_of
 
 _SCHEMA = pa.schema(
@@ -76,7 +76,7 @@ def write_placements(files: Files, path: str, placed: Placed, starts: np.ndarray
         for first, last in pairwise(edges):
             chosen = order[first:last]
             arrays = [pa.array(c[chosen], kind) for c, kind in zip(columns, _SCHEMA.types, strict=True)]
-            writer.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+            write_batch(writer, pa.record_batch(arrays, schema=_SCHEMA))
 
 
 @dataclass(frozen=True)

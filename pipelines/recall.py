@@ -16,8 +16,8 @@ from corpora.best_rows import Neighbours
 from corpora.manifest import Receipt
 from corpora.neighbours import nearest
 from corpora.vector_rows import VectorRows
-from pipelines.arrays import read_array, write_array
 from pipelines.cluster_shard import ClusterShard
+from pipelines.handed_on import read_array, write_array
 from pipelines.job import Report, Task
 
 SAMPLE_DEPTH = 10  # neighbours of a sampled document that are looked for, if the search has as many

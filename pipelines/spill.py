@@ -24,8 +24,10 @@ from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt
 from corpora.ragged import Ragged
 from corpora.sequences import NO_CLUSTER
-from corpora.shards import map_shard, read_batch, read_shard
+from corpora.shards import map_shard
+from corpora.stored_shards import StoredShard, stored_shards
 from pipelines.beam_files import files_for
+from pipelines.handed_on import checked_batch, read_batch, write_batch
 from pipelines.job import WORK, Report, Stage, Task
 
 FAN_IN = 64
@@ -110,10 +112,10 @@ def spill_stages(
     tasks = [
         Task(
             f"spill-{index:05d}",
-            {"index": index, "shard": os.path.join(documents, "shards", shard.name), "spill": spills[index]},
+            {"index": index, "shard": shard, "spill": spills[index]},
             shard.rows,
         )
-        for index, shard in enumerate(parent.shards)
+        for index, shard in enumerate(stored_shards(documents, parent))
     ]
     stages = [Stage("spill", tasks, Spill(place, buckets, vocab_size), "documents")]
     if count <= fan_in:
@@ -136,8 +138,9 @@ class Spill:
     vocab_size: int
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        path, spill = task.payload["shard"], task.payload["spill"]
-        batch = _whole(list(read_shard(files_for(path), path)), documents_schema(self.vocab_size))
+        shard: StoredShard = task.payload["shard"]
+        spill = task.payload["spill"]
+        batch = _whole(list(shard.batches(files_for(shard.path))), documents_schema(self.vocab_size))
         pieces = self.place(task.payload["index"], batch)
         with (
             files_for(spill).create(spill) as file,
@@ -146,7 +149,7 @@ class Spill:
             order = np.argsort(pieces.buckets, kind="stable")
             ends = np.searchsorted(pieces.buckets[order], np.arange(self.buckets), side="right")
             for start, end in zip([0, *ends[:-1]], ends, strict=True):
-                writer.write_batch(_cut(batch, pieces, order[start:end], self.vocab_size))
+                write_batch(writer, _cut(batch, pieces, order[start:end], self.vocab_size))
         sources = np.asarray(batch.column("source").to_pylist(), object)
         counts = {
             source: {
@@ -199,22 +202,22 @@ class Merge:
     def __call__(self, task: Task, report: Report) -> Receipt:
         merged = task.payload["merged"]
         with ExitStack() as stack:
-            readers = []
+            readers: list[tuple[pa.RecordBatchFileReader, str]] = []
             for index, spill in enumerate(task.payload["spills"]):
+                local = spill
                 if "://" in spill:
                     copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="farspan-merge-"))
                     with files_for(spill).open(spill) as source:
                         shutil.copyfileobj(source, copy, 8 << 20)
                     copy.flush()
-                    spill = copy.name
-                readers.append(map_shard(spill)[1])
+                    local = copy.name
+                readers.append((map_shard(local)[1], spill))
                 report(index)
             file = stack.enter_context(files_for(merged).create(merged))
             writer = stack.enter_context(pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)))
             for bucket in range(self.buckets):
-                writer.write_batch(
-                    _whole([reader.get_batch(bucket) for reader in readers], spill_schema(self.vocab_size))
-                )
+                batches = [checked_batch(reader, bucket, spill) for reader, spill in readers]
+                write_batch(writer, _whole(batches, spill_schema(self.vocab_size)))
         return Receipt(task.name)
 
 

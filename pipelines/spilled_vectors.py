@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from corpora.shards import read_shard
 from corpora.vectors import vector_rows
 from pipelines.beam_files import files_for
+from pipelines.handed_on import read_batch
 
 
 class SpilledVectors:
@@ -24,7 +24,7 @@ class SpilledVectors:
     @classmethod
     def read(cls, spills: Sequence[str], cluster: int) -> SpilledVectors:
         """What all spills hold of a cluster: views of local files, copies of others."""
-        return cls([next(read_shard(files_for(spill), spill, first=cluster)) for spill in spills])
+        return cls([read_batch(files_for(spill), spill, cluster) for spill in spills])
 
     def __len__(self) -> int:
         return int(self._starts[-1])

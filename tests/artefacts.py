@@ -12,7 +12,7 @@ import pyarrow as pa
 from corpora.concatenation import Packing, concatenate
 from corpora.documents import documents_schema
 from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, read_manifest, write_manifest
+from corpora.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
 from corpora.ragged import Ragged
 from corpora.sequences import corpus_schema
 from corpora.shards import ShardedRows, shard_name, write_shard
@@ -116,7 +116,15 @@ def make_documents(
         }
         receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     tokenizer.save(os.path.join(folder, "tokenizer"))
-    head = Manifest("farspan.documents", {"builder": "documents"}, 0, 16, tokenizer_entry(), **fold(receipts))
+    head = Manifest(
+        "farspan.documents",
+        {"builder": "documents"},
+        0,
+        16,
+        tokenizer_entry(),
+        **fold(receipts),
+        files=list_files(LocalFiles(), folder),
+    )
     write_manifest(files, folder, head)
     return folder
 
@@ -163,5 +171,17 @@ def make_corpus(
         receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     tokenizer.save(os.path.join(folder, "tokenizer"))
     config = {"builder": "random", **vars(packing)}
-    write_manifest(files, folder, Manifest("farspan.corpus", config, seed, 8, tokenizer_entry(), **fold(receipts)))
+    write_manifest(
+        files,
+        folder,
+        Manifest(
+            "farspan.corpus",
+            config,
+            seed,
+            8,
+            tokenizer_entry(),
+            **fold(receipts),
+            files=list_files(LocalFiles(), folder),
+        ),
+    )
     return folder

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
+from corpora.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.shards import shard_name, write_shard
 from corpora.vectors import PARTS_OF_CLUSTER, neighbours_schema
 from tests.artefacts import all_rows, small_tokenizer
@@ -59,6 +59,17 @@ def make_neighbours(
     tokenizer = read_manifest(files, documents).tokenizer
     config = {"split": "train", "k": k}
     write_manifest(
-        files, folder, Manifest("farspan.neighbours", config, seed, 16, tokenizer, parent=parent, **fold(receipts))
+        files,
+        folder,
+        Manifest(
+            "farspan.neighbours",
+            config,
+            seed,
+            16,
+            tokenizer,
+            parent=parent,
+            **fold(receipts),
+            files=list_files(LocalFiles(), folder),
+        ),
     )
     return folder

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.files import LocalFiles, read_bytes, write_bytes
-from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
+from corpora.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.ragged import Ragged
 from corpora.shards import ShardedRows, shard_name, write_shard
 from corpora.vectors import vector_column, vector_rows, vectors_schema
@@ -80,7 +80,16 @@ def make_vectors(
         receipts.append(Receipt(str(shard), tuple(info), totals))
     small_tokenizer().save(os.path.join(folder, "tokenizer"))
     config = {"builder": "made", "dimension": dimension, "split": "train"}
-    head = Manifest("farspan.vectors", config, seed, 16, tokenizer_entry(), parent=parent, **fold(receipts))
+    head = Manifest(
+        "farspan.vectors",
+        config,
+        seed,
+        16,
+        tokenizer_entry(),
+        parent=parent,
+        **fold(receipts),
+        files=list_files(LocalFiles(), folder),
+    )
     write_manifest(files, folder, head)
     return folder
 

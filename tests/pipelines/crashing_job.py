@@ -12,6 +12,8 @@ from pipelines.cli import leave
 from pipelines.engine import Engine
 from pipelines.job import Job, Stage, Task, run_job
 
+TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
+
 
 def work(task, report):
     if task.name == "second":
@@ -20,7 +22,7 @@ def work(task, report):
 
 
 def main(output):
-    head = Manifest("farspan.corpus", {}, 0, 64, {})
+    head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
     stage = Stage("crash", [Task(name, {}, 1) for name in ("first", "second", "third", "fourth")], work, "tasks")
     try:
         run_job(Job(output, head, [stage], lambda files, folder: None, 0), Engine(workers=2))

@@ -14,7 +14,7 @@ from transformers import BertModel
 from corpora.documents import HeldOut, documents_schema, tokenize_documents
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, read_manifest, write_manifest
+from corpora.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
 from corpora.ragged import Ragged
 from corpora.sentences import load_splitter
 from corpora.shards import ShardedRows, read_shard, shard_name, write_shard
@@ -83,7 +83,15 @@ def documents_of(texts, folder, source="test", held_out=0.0):
         "max_tokens": int(lengths.max(initial=0)),
     }
     tokenizer.save(os.path.join(folder, "tokenizer"))
-    head = Manifest("farspan.documents", {}, 0, 16, tokenizer_entry(), **fold([Receipt("0", tuple(info), totals)]))
+    head = Manifest(
+        "farspan.documents",
+        {},
+        0,
+        16,
+        tokenizer_entry(),
+        **fold([Receipt("0", tuple(info), totals)]),
+        files=list_files(LocalFiles(), folder),
+    )
     write_manifest(LocalFiles(), folder, head)
     return folder
 

@@ -187,7 +187,7 @@ def test_wrong_options_are_refused(inputs, tmp_path, options, message):
 
 def test_clusters_are_read_across_batches(inputs):
     shard = read_manifest(LocalFiles(), inputs[1]).shards[0]
-    clusters = list(clusters_of_shard(LocalFiles(), f"{inputs[1]}/shards/{shard.name}"))
+    clusters = list(clusters_of_shard(read_shard(LocalFiles(), f"{inputs[1]}/shards/{shard.name}")))
     assert len(clusters) == 2
     assert sum(len(cluster.rows) for cluster in clusters) == shard.rows
     assert max(len(cluster.rows) for cluster in clusters) > 16  # rows in a record batch

@@ -1,0 +1,147 @@
+"""One flipped bit in what a job reads: each job compares the checksums of its parents, and names the shard."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pipelines
+from corpora.concatenation import Packing
+from corpora.errors import FarspanError
+from corpora.manifest import NAME
+from corpora.shards import map_shard
+from pipelines import cluster, cluster_corpus, embed, linked, long_documents, mask, neighbours, random_concat
+from pipelines.embedding import EncoderOptions
+from pipelines.engine import Engine
+from pipelines.job import Job, run_job
+from tests.artefacts import make_corpus, make_documents
+from tests.neighbours import make_neighbours
+from tests.tiny_encoder import make_encoder
+from tests.vectors import make_vectors
+
+PACKING = Packing(128)
+RECIPE = """documents = "documents"
+sequence_length = 128
+tokens = 2000
+{windows}
+[sources.made]
+weight = 1.0
+"""
+
+
+def _long(at: str, output: str, windows: str = "") -> Job:
+    recipe = Path(at) / "recipe.toml"
+    recipe.write_text(RECIPE.format(windows=windows).replace('"documents"', f'"{at}/documents"'))
+    return long_documents.plan(long_documents.LongCorpus(str(recipe), output))
+
+
+# job -> how it is planned from the folders in a place, and the folder whose shard is damaged
+JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
+    "random_concat": (
+        lambda at, output: random_concat.plan(random_concat.RandomCorpus(f"{at}/documents", output, PACKING)),
+        "documents",
+    ),
+    "long_documents": (_long, "documents"),
+    "long_documents with overlap": (lambda at, output: _long(at, output, "stride = 64"), "documents"),
+    "linked from documents": (
+        lambda at, output: linked.plan(linked.LinkedCorpus(f"{at}/documents", f"{at}/neighbours", output, PACKING)),
+        "documents",
+    ),
+    "linked from neighbours": (
+        lambda at, output: linked.plan(linked.LinkedCorpus(f"{at}/documents", f"{at}/neighbours", output, PACKING)),
+        "neighbours",
+    ),
+    "cluster_corpus from documents": (
+        lambda at, output: cluster_corpus.plan(cluster_corpus.ClusterCorpus(f"{at}/documents", output, PACKING)),
+        "documents",
+    ),
+    "cluster_corpus from neighbours": (
+        lambda at, output: cluster_corpus.plan(
+            cluster_corpus.ClusterCorpus(f"{at}/documents", output, PACKING, neighbours=f"{at}/neighbours")
+        ),
+        "neighbours",
+    ),
+    "mask": (lambda at, output: mask.plan(mask.Masking(f"{at}/corpus", output, "span")), "corpus"),
+    "embed": (
+        lambda at, output: embed.plan(
+            embed.Embed(f"{at}/documents", output, EncoderOptions(f"{at}/encoder", precision="float32"), block=16)
+        ),
+        "documents",
+    ),
+    "cluster": (lambda at, output: cluster.plan(cluster.Clustering(f"{at}/vectors", output)), "vectors"),
+    "neighbours": (
+        lambda at, output: neighbours.plan(neighbours.NeighbourSearch(f"{at}/clusters", output)),
+        "clusters",
+    ),
+}
+
+
+def flip(path: str) -> None:
+    """Change one bit of a value, which no reader of Arrow can notice."""
+    whole, reader = map_shard(path)
+    batch = reader.get_batch(reader.num_record_batches - 1)
+    name = next(name for name in ("vector", "similarities", "tokens") if name in batch.schema.names)
+    place = batch.column(name).values.buffers()[1].address - whole.address
+    del whole, reader, batch
+    data = bytearray(Path(path).read_bytes())
+    data[place] ^= 1
+    Path(path).write_bytes(data)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    at = str(tmp_path_factory.mktemp("sound"))
+    make_documents(f"{at}/documents", clusters=6)
+    make_corpus(f"{at}/corpus")
+    make_vectors(f"{at}/vectors", f"{at}/documents")
+    make_neighbours(f"{at}/neighbours", f"{at}/documents")
+    make_encoder(f"{at}/encoder")
+    run_job(cluster.plan(cluster.Clustering(f"{at}/vectors", f"{at}/clusters")), Engine(workers=1))
+    return at
+
+
+@pytest.fixture
+def at(sound, tmp_path):
+    return shutil.copytree(sound, str(tmp_path / "at"))
+
+
+def test_no_job_is_forgotten():
+    modules = {module.name for module in pkgutil.iter_modules(pipelines.__path__)} - {"__main__", "cli", "worker"}
+    planning = {name for name in modules if hasattr(importlib.import_module(f"pipelines.{name}"), "plan")}
+    assert planning - {"documents"} == {name.split()[0] for name in JOBS}  # which reads raw text
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_flipped_bit_in_a_parents_shard_stops_the_job(at, tmp_path, job):
+    plan, parent = JOBS[job]
+    folder = f"{at}/{parent}/shards"
+    path = f"{folder}/{sorted(os.listdir(folder))[-1]}"
+    flip(path)
+    output = str(tmp_path / "output")
+    with pytest.raises(FarspanError, match=rf"{path}: not a readable shard \(sha256 \w+ where the manifest says \w+\)"):
+        run_job(plan(at, output), Engine(workers=1))
+    assert not os.path.exists(os.path.join(output, NAME))
+
+
+@pytest.mark.parametrize("job", ["random_concat", "mask", "embed", "cluster", "neighbours"])
+@pytest.mark.parametrize("damage", ["flipped", "missing", "one too many"])
+def test_a_parents_tokenizer_is_the_one_that_it_was_made_with(at, tmp_path, job, damage):
+    plan, parent = JOBS[job]
+    path = Path(at) / parent / "tokenizer" / "tokenizer.json"
+    ready = plan(at, str(tmp_path / "output"))
+    if damage == "flipped":
+        path.write_bytes(path.read_bytes().replace(b"ByteLevel", b"ByteLevel ", 1))
+    elif damage == "missing":
+        path.unlink()
+    else:
+        path = path.with_name("tokenizer_config.json")
+        path.write_text("{}")
+    with pytest.raises(FarspanError, match=rf"{path}: not as the manifest says; copy the artefact again"):
+        run_job(ready, Engine(workers=1))
+    assert not (tmp_path / "output" / NAME).exists()
