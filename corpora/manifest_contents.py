@@ -64,7 +64,11 @@ class _OfCorpus(_OfCorpusAtWill):
     room_per_document: Natural
 
 
-class _OfMasks(_Any):
+class _OfMasksAtWill(_Any, total=False):
+    draws: Annotated[int, range(1, 2**31)]
+
+
+class _OfMasks(_OfMasksAtWill):
     objective: str
     options: Mapping[str, Any]
     global_attention: str

@@ -15,10 +15,13 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.files import CountingHash, Files, LocalFiles, require_regular
 from corpora.gathering import Block, Gatherable, gather
-from corpora.manifest import Manifest, ShardInfo, read_manifest
+from corpora.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest
+from corpora.manifest_contents import tokenizer_fault
+from corpora.tokenizers import load_tokenizer_of
 
 MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
 _CACHED_BATCHES = 1 << 16
+_COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
 
 
 def shard_name(index: int, count: int) -> str:
@@ -180,11 +183,16 @@ class ShardedRows:
         return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)
 
     def check_files(self) -> None:
-        """Look at the size of every shard, which costs no reading.
+        """Look at the size of every shard, which costs no reading, and compare all other files with their checksums.
 
         Raises:
-            FarspanError: a shard that is missing, truncated or another one.
+            FarspanError: a shard that is missing, truncated or another one, a damaged file, another tokenizer.
         """
+        for name, listed in self.manifest.files.items():
+            self._check_file(os.path.join(self.folder, name), listed)
+        own = load_tokenizer_of(self.folder) if os.path.isdir(os.path.join(self.folder, "tokenizer")) else None
+        if own and (wrong := tokenizer_fault(self.manifest, own)):
+            raise FarspanError(f"{self.folder}: its tokenizer is not that of its manifest: {wrong}; {_COPY_AGAIN}")
         for shard, info in enumerate(self.manifest.shards):
             try:
                 size = os.path.getsize(self.path(shard))
@@ -192,6 +200,15 @@ class ShardedRows:
                 raise unreadable(self.path(shard), error) from error
             if size != info.bytes:
                 raise unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
+
+    def _check_file(self, path: str, info: FileInfo) -> None:
+        try:
+            with LocalFiles().open(path) as file:
+                found = file_info(file)
+        except OSError as error:
+            raise FarspanError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
+        if found != info:
+            raise FarspanError(f"{path}: sha256 {found.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
 
     def check_shard(self, shard: int) -> None:
         """Compare a shard with its checksum.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import pyarrow as pa
 
 from corpora.checks import Check, CorpusCheck, DocumentsCheck, Problems
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.manifest import Manifest, ShardInfo, read_manifest
+from corpora.manifest import Manifest, ShardInfo, file_info, is_listed, read_manifest
 from corpora.manifest_contents import tokenizer_fault
 from corpora.ragged import Ragged
 from corpora.shards import map_shard
@@ -40,8 +40,48 @@ def verify(folder: str) -> list[str]:
     if manifest.format not in _CHECKS:
         raise FarspanError(f"{folder}: {manifest.format!r} is none of {', '.join(_CHECKS)}")
     check = _CHECKS[manifest.format](manifest)
-    problems = [*_tokenizer(folder, manifest), *shards(folder, manifest, check.schema, check.shard), *check.end()]
-    return [*problems, *_totals(manifest, check.counted)]
+    problems = [*others(folder, manifest), *shards(folder, manifest, check.schema, check.shard), *check.end()]
+    return [*problems, *totals(manifest, check.counted)]
+
+
+def others(folder: str, manifest: Manifest) -> Problems:
+    """All files but the shards: each as the manifest says and none too many; the tokenizer the one that it names.
+
+    Version 1 of the format lists no files: they are only read.
+    """
+    files = LocalFiles()
+    present = {os.path.relpath(path, folder) for path in files.walk(folder)}
+    if manifest.format_version == 1:
+        yield from _unreadable(folder, present)
+    else:
+        for name, info in sorted(manifest.files.items()):
+            try:
+                with files.open(os.path.join(folder, name)) as file:
+                    found = file_info(file)
+            except OSError as error:
+                yield f"{name}: {error.strerror}"
+                continue
+            if found != info:
+                yield f"{name}: {found.bytes} bytes with sha256 {found.sha256}, the manifest says {info}: damaged"
+        for name in sorted(present - manifest.files.keys()):
+            if os.path.dirname(name) and is_listed(name):
+                yield f"{name}: not in the manifest"
+    yield from _tokenizer(folder, manifest)
+
+
+def _unreadable(folder: str, names: Iterable[str]) -> Problems:
+    """What cannot be read of the tables and arrays of an artefact, other than its shards."""
+    for name in sorted(names):
+        path = os.path.join(folder, name)
+        try:
+            if name.startswith(("rejects/", "near-duplicates/")):
+                reader = map_shard(path)[1]
+                for index in range(reader.num_record_batches):
+                    reader.get_batch(index).validate(full=True)
+            elif name.endswith(".npy"):
+                np.load(path, allow_pickle=False)
+        except (FarspanError, OSError, ValueError) as error:
+            yield f"{name}: cannot be read ({error})"
 
 
 def shards(
@@ -76,13 +116,17 @@ def shards(
 def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Schema) -> Problems:
     name = f"shards/{shard.name}"
     path = os.path.join(folder, "shards", shard.name)
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if (size := os.path.getsize(path)) != shard.bytes:
-        yield f"{name}: {size} bytes, the manifest says {shard.bytes}: truncated or replaced"
+    try:
+        with LocalFiles().open(path) as file:
+            found = file_info(file)
+    except OSError as error:
+        yield f"{name}: {error.strerror}"
         return
-    if digest != shard.sha256:
-        yield f"{name}: sha256 {digest}, the manifest says {shard.sha256}: damaged"
+    if found.bytes != shard.bytes:
+        yield f"{name}: {found.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"
+        return
+    if found.sha256 != shard.sha256:
+        yield f"{name}: sha256 {found.sha256}, the manifest says {shard.sha256}: damaged"
         return
     try:
         reader = map_shard(path)[1]
@@ -94,6 +138,9 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
         yield f"{name}: schema is not that of {manifest.format} with this manifest: {fault}"
         return
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+    if invalid := list(_invalid(name, batches)):
+        yield from invalid
+        return
     sizes = [batch.num_rows for batch in batches]
     if sum(sizes) != shard.rows:
         yield f"{name}: {sum(sizes)} rows, the manifest says {shard.rows}"
@@ -102,6 +149,20 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
         yield f"{name}: {tokens} tokens, the manifest says {shard.tokens}"
     if any(size != manifest.rows_per_batch for size in sizes[:-1]) or sizes[-1:] > [manifest.rows_per_batch]:
         yield f"{name}: batches of {sorted(set(sizes))} rows, the manifest says {manifest.rows_per_batch}"
+
+
+def _invalid(name: str, batches: list[pa.RecordBatch]) -> Problems:
+    """Columns whose offsets lead out of their values, or with nulls where none may be; nothing else is read of them."""
+    for number, batch in enumerate(batches):
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as error:
+            yield f"{name} batch {number}: {error}"
+            continue
+        for column, kind in zip(batch.columns, batch.schema, strict=True):
+            values = getattr(column, "values", None)
+            if (column.null_count and not kind.nullable) or (values is not None and values.null_count):
+                yield f"{name} batch {number}: {kind.name} holds a null"
 
 
 def _difference(found: pa.Schema, expected: pa.Schema) -> str:
@@ -124,7 +185,8 @@ def _tokenizer(folder: str, manifest: Manifest) -> Problems:
         yield f"tokenizer/: {wrong}"
 
 
-def _totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
+def totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
+    """Where the manifest's totals are not what the shards hold."""
     for name, value in counted.items():
         if manifest.totals.get(name) != value:
             yield f"manifest.json: totals say {manifest.totals.get(name)} {name}, the shards hold {value}"

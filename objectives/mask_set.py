@@ -17,7 +17,7 @@ from corpora.sequences import SequenceBatch
 from corpora.shards import ShardedRows
 from objectives.base import CorpusFacts, Objective, load_objective
 from objectives.masks import MASK_SCHEMA, MaskBatch
-from objectives.special_tokens import SpecialTokens
+from objectives.special_tokens import SpecialTokens, table_fault
 
 
 class MaskSet(ShardedRows):
@@ -44,7 +44,25 @@ class MaskSet(ShardedRows):
         self.schema = MASK_SCHEMA
         config = self.manifest.config
         chosen = {**config["options"], **(options or {})}
-        self.objective: Objective = load_objective(config["objective"], options=chosen)
+        path = os.path.join(folder, "manifest.json")
+        tokenizer = self.manifest.tokenizer
+        wrong = table_fault(self.manifest.special_tokens, tokenizer["vocab_size"], tokenizer["owned_tokens"])
+        if wrong:
+            raise FarspanError(f"{path}: its table of special_tokens {wrong}; run `farspan mask` again")
+        try:
+            self.objective: Objective = load_objective(config["objective"], options=chosen)
+        except FarspanError:
+            raise
+        except Exception as error:  # anybody's objective may raise anything at options that it was not made for
+            raise FarspanError(
+                f"{path}: objective {config['objective']} does not take its options {chosen} ({error}); install the "
+                "version that made the masks, or run `farspan mask` again"
+            ) from error
+        if not options and self.objective.global_attention != config["global_attention"]:
+            raise FarspanError(
+                f"{path}: says global_attention {config['global_attention']!r}, objective {self.objective.name} with "
+                f"these options {self.objective.global_attention!r}; run `farspan mask` again"
+            )
         self.draws: int = config.get("draws", 1)  # mask sets of earlier versions hold one
         if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
             raise FarspanError(
@@ -100,7 +118,7 @@ class MaskSet(ShardedRows):
         """Refuse a corpus that this mask set was not made from, and options that its special tokens do not cover.
 
         Raises:
-            FarspanError: naming both corpora, or the tokens that are missing.
+            FarspanError: naming both corpora, what the two manifests disagree on, or the tokens that are missing.
         """
         found = manifest_sha256(LocalFiles(), corpus.folder)
         parent = self.manifest.parent or {}
@@ -114,6 +132,17 @@ class MaskSet(ShardedRows):
                 + ("" if changed else "give that one, or ")
                 + "run `farspan mask` on this corpus"
             )
+        ours, theirs = self.manifest, corpus.manifest
+        for what, own, other in (
+            ("tokenizer", ours.tokenizer, theirs.tokenizer),
+            ("rows_per_batch", ours.rows_per_batch, theirs.rows_per_batch),
+            ("rows of the shards", [s.rows for s in ours.shards], [s.rows for s in theirs.shards] * self.draws),
+        ):
+            if own != other:
+                raise FarspanError(
+                    f"{self.folder}: its {what} {_short(own)} differ from {_short(other)} of its corpus "
+                    f"{corpus.folder}; run `farspan mask` on this corpus again"
+                )
         if self.adjusted:
             needed = self.objective.validate(CorpusFacts.of(corpus.manifest)).ids
             if lacking := len(needed.keys() - self.special_tokens.ids.keys()):
@@ -121,3 +150,8 @@ class MaskSet(ShardedRows):
                     f"{self.folder}: these options may need {lacking} special tokens more than its manifest numbers; "
                     "hide less, or run `farspan mask` with room for them"
                 )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 120 else text[:117] + "..."

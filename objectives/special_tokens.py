@@ -50,6 +50,36 @@ def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
     return []
 
 
+def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, int]) -> str | None:
+    """What is wrong with a mask set's table of special tokens, name -> id, or None.
+
+    An id of the tokenizer's is that of a token that it owns by this name; the others follow its ids without a gap. Two
+    names share an id only where the tokenizer gives both roles to one token.
+
+    Args:
+        vocab_size: one more than the tokenizer's largest id.
+        owned: roles and special tokens that the tokenizer has itself.
+    """
+    if lacking := [name for name in (PAD, BEGIN, END) if name not in table]:
+        return f"lacks {', '.join(lacking)}"
+    sentinels = owned_sentinels(owned)
+    for name, number in table.items():
+        own = owned_id(owned, name)
+        if is_sentinel(name):
+            index = name.removeprefix(_SENTINEL).removesuffix(">")
+            if name != sentinel(int(index) if index.isdecimal() else -1) or int(index) >= sum(map(is_sentinel, table)):
+                return f"numbers sentinels with a gap: {name}"
+            own = sentinels[int(index)] if int(index) < len(sentinels) else None
+        if number < vocab_size and number != own:
+            return f"gives {name} id {number}, which is that of another token of the tokenizer"
+        if number >= vocab_size and name in (PAD, BEGIN, END) and own is not None:
+            return f"gives {name} id {number}, and the tokenizer's own is {own}"
+    appended = sorted(number for number in table.values() if number >= vocab_size)
+    if appended != list(range(vocab_size, vocab_size + len(appended))):
+        return f"does not number its own tokens {vocab_size}, {vocab_size + 1}, ... without gaps and repetitions"
+    return None
+
+
 @dataclass(frozen=True)
 class SpecialTokens:
     """Name -> id, as a mask set's manifest records it.

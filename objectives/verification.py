@@ -12,10 +12,12 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest
 from corpora.sequences import SequenceBatch
-from corpora.shards import shard_name
-from corpora.verification import shards
+from corpora.verification import others, shards, totals
 from objectives.mask_set import MaskSet
-from objectives.masks import MASK_SCHEMA, MaskBatch
+from objectives.mask_totals import TOTALS, add_mask_totals
+from objectives.masks import IN_SOURCE, IN_TARGET, MASK_SCHEMA, REPLACED, VISIBLE, MaskBatch
+
+_ALL_FLAGS = IN_SOURCE | VISIBLE | IN_TARGET | REPLACED
 
 
 def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
@@ -35,18 +37,22 @@ def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
     except FarspanError as error:
         return [str(error)]
     parents = len(corpus.manifest.shards)
-    names = [shard_name(number, parents * masks.draws) for number in range(parents * masks.draws)]
-    if names != [shard.name for shard in masks.manifest.shards]:
-        return [f"manifest.json: shards are not those of {masks.draws} draws over the corpus's {parents}"]
+    names = [shard.name for shard in masks.manifest.shards]
+    counted = dict.fromkeys(TOTALS, 0)
 
     def check(manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Iterator[str]:
         shard = names.index(os.path.basename(name))
         for number, record_batch in enumerate(batches):
             place = f"{name} batch {number}"
             sequences = SequenceBatch.from_arrow(corpus.batch(shard % parents, number))
-            yield from _aligned(place, sequences, MaskBatch.from_arrow(record_batch), masks)
+            batch = MaskBatch.from_arrow(record_batch)
+            found = list(_aligned(place, sequences, batch, masks))
+            yield from found
+            if not found:
+                add_mask_totals(counted, batch)
 
-    return list(shards(folder, masks.manifest, MASK_SCHEMA, check))
+    problems = [*others(folder, masks.manifest), *shards(folder, masks.manifest, MASK_SCHEMA, check)]
+    return problems or list(totals(masks.manifest, counted))
 
 
 def _aligned(place: str, sequences: SequenceBatch, masks: MaskBatch, mask_set: MaskSet) -> Iterator[str]:
@@ -65,8 +71,19 @@ def _aligned(place: str, sequences: SequenceBatch, masks: MaskBatch, mask_set: M
         yield f"{place} row {row}: spans overlap, are empty or reach outside of the row"
     if bad.any():
         return
-    examples = mask_set.objective.render(sequences, masks, mask_set.special_tokens)
+    if (unknown := masks.span_flags.compact().values > _ALL_FLAGS).any():
+        yield f"{place} row {rows[unknown][0]}: span_flags hold bits that mean nothing"
+        return
+    try:
+        examples = mask_set.objective.render(sequences, masks, mask_set.special_tokens)
+    except FarspanError as error:
+        yield f"{place}: cannot be rendered: {error}"
+        return
     for column in ("source_lengths", "target_lengths"):
-        wrong = np.flatnonzero(getattr(examples, column) > getattr(masks, column))
-        for row in wrong:
-            yield f"{place} row {row}: rendered {column} {getattr(examples, column)[row]} exceeds the recorded one"
+        rendered, stored = getattr(examples, column), getattr(masks, column)
+        for row in np.flatnonzero(rendered != stored).tolist():
+            yield f"{place} row {row}: rendered it has {column} {rendered[row]}, stored is {stored[row]}"
+    size = mask_set.special_tokens.vocab_size
+    for name, ids in (("source", examples.source_ids), ("target", examples.target_ids)):
+        for row in np.flatnonzero(((ids < 0) | (ids >= size)).any(axis=1)).tolist():
+            yield f"{place} row {row}: its {name} holds an id outside of 0..{size - 1}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +17,8 @@ from corpora.sequences import SequenceBatch
 from corpora.shards import MOST_SHARDS, shard_name, write_shard
 from corpora.stored_shards import StoredShard, stored_shards
 from objectives.base import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
-from objectives.masks import CANDIDATE, IN_TARGET, MASK_SCHEMA, MaskBatch
+from objectives.mask_totals import TOTALS, add_mask_totals
+from objectives.masks import MASK_SCHEMA
 from objectives.tools import Tools
 from pipelines.artefacts import absolute, artefact_tokenizer, inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
@@ -171,7 +171,7 @@ class MaskShard:
         key = draw_key(mask_key(self.seed, objective), task.payload["draw"])
         source: StoredShard = task.payload["corpus"]
         target = task.payload["shard"]
-        totals: Counter[str] = Counter(dict.fromkeys(TOTALS, 0))
+        totals = dict.fromkeys(TOTALS, 0)
         with write_shard(files_for(target), target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (
             writer,
             info,
@@ -184,28 +184,6 @@ class MaskShard:
                         f"objective {self.objective} returned masks for other sequences than it was given"
                     )
                 writer.write(masks.to_arrow())
-                for name, number in _totals(masks).items():
-                    totals[name] = max(totals[name], number) if name.startswith("max_") else totals[name] + number
+                add_mask_totals(totals, masks)
                 report(totals["sequences"])
-        return Receipt(task.name, tuple(info), dict(totals))
-
-
-TOTALS = ("sequences", "unmasked", "spans", "candidates", "hidden_tokens", "max_source_length", "max_target_length")
-
-
-def _totals(masks: MaskBatch) -> dict[str, int]:
-    """What a block adds to the manifest's totals (docs/formats.md)."""
-    flags, sizes = masks.span_flags.compact(), masks.span_lengths.compact().values
-    asked = flags.values & IN_TARGET != 0
-    rows = np.repeat(np.arange(len(masks)), flags.lengths)  # (spans,)
-    candidates = int((flags.values == CANDIDATE).sum())
-    numbers = (
-        len(masks),
-        len(masks) - len(np.unique(rows[asked])),
-        len(flags.values) - candidates,
-        candidates,
-        int(sizes[asked].sum()),
-        int(masks.source_lengths.max(initial=0)),
-        int(masks.target_lengths.max(initial=0)),
-    )
-    return dict(zip(TOTALS, numbers, strict=True))
+        return Receipt(task.name, tuple(info), totals)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from corpora.corpus import Corpus
+from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.manifest import read_manifest, write_manifest
+from corpora.manifest import list_files, read_manifest, write_manifest
 from corpora.shards import map_shard, write_shard
 from corpora.verification import verify
 from tests.artefacts import make_corpus, make_documents
@@ -57,6 +61,51 @@ def column(table, name, values):
 def test_sound_artefacts_have_no_problems(sound, tmp_path):
     assert verify(sound) == []
     assert verify(make_documents(str(tmp_path / "documents"))) == []
+
+
+def copies(folder, version=2):
+    """All other files that an artefact may have, named in its manifest or, in version 1, not."""
+    for name in ("rejects/documents-00000.arrow", "near-duplicates/link-00000.arrow"):
+        with write_shard(FILES, os.path.join(folder, name), pa.schema([("reason", pa.string())]), 8) as (writer, _):
+            writer.write(pa.record_batch([pa.array(["too_long"])], names=["reason"]))
+    np.save(os.path.join(folder, "centroids.npy"), np.ones((2, 3), np.float32))
+    manifest = read_manifest(FILES, folder)
+    listed = list_files(FILES, folder) if version == 2 else {}
+    write_manifest(FILES, folder, replace(manifest, files=listed, format_version=version))
+    return sorted(list_files(FILES, folder))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_other_file_is_looked_at(corpus, version):
+    names = copies(corpus, version)
+    assert len(names) == 5
+    assert verify(corpus) == []
+    for name in names:
+        path = os.path.join(corpus, name)
+        data = open(path, "rb").read()
+        open(path, "wb").write(data[: len(data) // 2])
+        assert any(problem.startswith(name) or "tokenizer" in problem for problem in verify(corpus)), name
+        open(path, "wb").write(data[:-12] + bytes([data[-12] ^ 1]) + data[-11:])
+        if version == 2:
+            assert any(problem.startswith(f"{name}: ") for problem in verify(corpus)), name
+            os.remove(path)
+            assert f"{name}: No such file or directory" in verify(corpus)
+        open(path, "wb").write(data)
+    open(os.path.join(corpus, "rejects", "stranger"), "wb").close()
+    open(os.path.join(corpus, "README.md"), "wb").close()
+    assert [p for p in verify(corpus) if "stranger" in p] == (
+        ["rejects/stranger: not in the manifest"] * (version - 1)
+        or [p for p in verify(corpus) if "rejects/stranger: cannot be read" in p]
+    )
+
+
+def test_a_pipe_in_place_of_a_shard_is_not_waited_for(corpus):
+    path = os.path.join(corpus, "shards", sorted(os.listdir(os.path.join(corpus, "shards")))[0])
+    os.remove(path)
+    os.mkfifo(path)
+    assert "shards/part-00000-of-00002.arrow: not a regular file" in verify(corpus)
+    with pytest.raises(FarspanError, match=rf"{path}: not a readable shard .*not a regular file"):
+        map_shard(path)
 
 
 def test_missing_truncated_flipped_and_foreign_shards(corpus):
@@ -136,11 +185,15 @@ def test_special_tokens_are_no_text(corpus):
 def test_counts_and_tokenizer_are_checked(corpus):
     manifest = read_manifest(FILES, corpus)
     manifest.counts["made"]["rejected"] = 5
-    manifest.tokenizer["fingerprint"] = "another"
     write_manifest(FILES, corpus, manifest)
-    problems = "\n".join(verify(corpus))
-    assert "do not reconcile" in problems
-    assert "fingerprint" in problems
+    assert "do not reconcile" in "\n".join(verify(corpus))
+    for name, value in (("fingerprint", "another"), ("vocab_size", 4000), ("owned_tokens", {"<eos>": 9})):
+        lying = replace(manifest, tokenizer={**manifest.tokenizer, name: value})
+        write_manifest(FILES, corpus, lying)
+        assert any(p.startswith("tokenizer/: ") and str(value)[-3:-1] in p for p in verify(corpus))
+        with pytest.raises(FarspanError, match="its tokenizer is not that of its manifest"):
+            Corpus(corpus).check_files()
+    write_manifest(FILES, corpus, manifest)
     shutil.rmtree(os.path.join(corpus, "tokenizer"))
     assert any(problem.startswith("tokenizer/") for problem in verify(corpus))
 
