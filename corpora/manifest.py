@@ -37,7 +37,7 @@ class ShardInfo:
     """One shard: file name below ``shards/``, rows, tokens, bytes and the hex sha256 of its bytes."""
 
     name: ShardName
-    rows: Natural
+    rows: Annotated[int, range(2**40)]
     tokens: Natural
     bytes: Natural
     sha256: Sha256

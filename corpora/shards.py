@@ -269,6 +269,10 @@ class ShardedRows:
 
     def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
         try:
-            return self.shard(shard)[1].get_batch(batch)
+            found = self.shard(shard)[1].get_batch(batch)
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(self.path(shard), error) from error
+        size = self.manifest.rows_per_batch
+        if len(found) != (expected := min(size, self.manifest.shards[shard].rows - batch * size)):
+            raise unreadable(self.path(shard), f"record batch {batch} has {len(found)} rows, not {expected}")
+        return found

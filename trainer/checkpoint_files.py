@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from hashlib import file_digest
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from corpora.errors import FarspanError
+from corpora.files import LocalFiles, read_bytes
+from corpora.strict_json import Natural, Sha256, StructureError, decode, parse_json
 
 FORMAT, VERSION = "farspan.checkpoint", 2
 MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
@@ -24,6 +27,36 @@ MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
 
 class DamagedError(Exception):
     """A file of a checkpoint is not as it was written."""
+
+
+class Facts(TypedDict):
+    """What a manifest says of a file."""
+
+    bytes: Natural
+    sha256: Sha256
+
+
+class _OfGenerator(TypedDict):
+    tokenizer_fingerprint: str
+    special_tokens: Mapping[str, Annotated[int, range(2**31)]]
+    frame: tuple[str, ...]
+    size: Annotated[int, range(1, 2**31)]
+
+
+class _OfVocabulary(_OfGenerator, total=False):
+    generator: _WithModel
+
+
+class _WithModel(_OfGenerator):
+    model: Mapping[str, Any]
+
+
+class _Manifest(TypedDict):
+    step: Natural
+    samples: Natural
+    identity: Mapping[str, Any]
+    vocabulary: _OfVocabulary | None
+    files: Mapping[Annotated[str, re.compile(rf"({MODEL}|{OPTIMIZER})/[\w-][\w.-]*")], Facts]
 
 
 def newest_first(directory: Path) -> list[Path]:
@@ -53,18 +86,19 @@ def read_manifest(path: Path) -> dict[str, Any]:
         FarspanError: a format or version that this farspan does not know.
     """
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = parse_json(read_bytes(LocalFiles(), str(path / MANIFEST)))
         found = manifest["format"], manifest["format_version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, StructureError, KeyError, TypeError) as error:
         raise DamagedError(f"{MANIFEST}: {error}") from None
     if found != (FORMAT, VERSION):
         raise FarspanError(
             f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
             "the farspan that wrote it"
         )
-    if not _is_whole(manifest):
-        raise DamagedError(f"{MANIFEST}: step, identity or files are not there as they were written")
-    return manifest
+    try:
+        return {**decode(_Manifest, manifest)}
+    except StructureError as error:
+        raise DamagedError(f"{MANIFEST}: {error}") from None
 
 
 def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
@@ -154,16 +188,6 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    files = manifest.get("files")
-    return (
-        type(manifest.get("step")) is int
-        and isinstance(manifest.get("identity"), Mapping)
-        and isinstance(files, Mapping)
-        and all(isinstance(facts, Mapping) and facts.keys() >= {"bytes", "sha256"} for facts in files.values())
-    )
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles, write_bytes
+from corpora.files import LocalFiles, read_bytes, write_bytes
+from corpora.strict_json import StructureError, parse_json
 
 _RECORD, _LOCK = "run.json", "run.lock"
 
@@ -78,7 +79,7 @@ class Claim:
 def read_record(directory: Path) -> dict[str, Any]:
     """What the newest start wrote; empty where nothing or nothing readable is written."""
     try:
-        record = json.loads((directory / _RECORD).read_bytes())
-    except (OSError, ValueError):
+        record = parse_json(read_bytes(LocalFiles(), str(directory / _RECORD)))
+    except (OSError, StructureError):
         return {}
     return record if isinstance(record, dict) and type(record.get("start")) is int else {}

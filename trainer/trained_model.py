@@ -111,7 +111,7 @@ def find_trained(path: Path) -> TrainedModel:
                 f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
                 "again with this one"
             )
-        found = _described(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"]["model"])
+        found = _described(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
         if generator := vocabulary.get("generator"):
             beside = _described(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
             found = replace(found, generator=replace(beside, is_generator=True))

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles, temporary_name, write_bytes
-from trainer.checkpoint_files import DamagedError, check_file
+from corpora.files import LocalFiles, read_bytes, temporary_name, write_bytes
+from corpora.strict_json import StructureError, decode, parse_json
+from trainer.checkpoint_files import DamagedError, Facts, check_file
 from trainer.conversion.differences import given
 from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary
@@ -29,6 +31,18 @@ from trainer.settings import parse
 
 FORMAT, VERSION = "farspan.model", 1
 MANIFEST, WEIGHTS, TOKENIZER = "manifest.json", "model.safetensors", "tokenizer"
+_FILES: Any = Mapping[Annotated[str, re.compile(rf"{re.escape(WEIGHTS)}|{TOKENIZER}/[\w-][\w.-]*")], Facts]
+_PARENT: Any = Mapping[str, Any]
+
+
+class _OfVocabulary(TypedDict):
+    tokenizer_fingerprint: str | None
+    tokenizer_size: Annotated[int, range(2**31)]
+    special_tokens: Mapping[str, Annotated[int, range(2**31)]]
+    size: Annotated[int, range(1, 2**31)]
+    decoder_start: str
+
+
 _KEYS = {"format", "format_version", "config", "vocabulary", "parent", "files"}
 
 
@@ -54,8 +68,8 @@ class Model:
 def is_model_folder(path: Path) -> bool:
     """Whether ``path`` says that it is one."""
     try:
-        return json.loads((path / MANIFEST).read_bytes())["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+        return _parsed(path)["format"] == FORMAT
+    except (OSError, StructureError, KeyError, TypeError):
         return False
 
 
@@ -94,11 +108,10 @@ def read_model_folder(path: Path) -> Model:
     manifest = _manifest(path)
     try:
         config = parse(ModelConfig, manifest["config"], str(path / MANIFEST), "config")
-        vocabulary = Vocabulary.from_json(manifest["vocabulary"])
-        files, parent = dict(manifest["files"]), dict(manifest["parent"])
+        vocabulary = Vocabulary.from_json(decode(_OfVocabulary, manifest["vocabulary"], "vocabulary"))
+        files: Mapping[str, Facts] = decode(_FILES, manifest["files"], "files")
+        parent: Mapping[str, Any] = decode(_PARENT, manifest["parent"], "parent")
         for name, facts in files.items():
-            if Path(name).is_absolute() or ".." in Path(name).parts:
-                raise DamagedError(f"{MANIFEST} names {name!r}, a file outside the folder")
             check_file(path / name, facts)
         state = load_file(path / WEIGHTS) if WEIGHTS in files else {}
     except (KeyError, TypeError, ValueError, AttributeError, DamagedError, SafetensorError) as error:
@@ -124,9 +137,9 @@ def weights_sha256(path: Path) -> str:
 
 def _manifest(path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((path / MANIFEST).read_bytes())
+        manifest = _parsed(path)
         found = manifest["format"], manifest["format_version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, StructureError, KeyError, TypeError) as error:
         raise FarspanError(
             f"{path} is no model folder of farspan ({MANIFEST}: {error}); `farspan convert` makes one"
         ) from None
@@ -145,12 +158,26 @@ def _manifest(path: Path) -> dict[str, Any]:
     return manifest
 
 
+def _parsed(path: Path) -> Any:
+    return parse_json(read_bytes(LocalFiles(), str(path / MANIFEST)))
+
+
 def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Mapping[str, Tensor]) -> None:
-    expected, found = state_shapes(config, vocab_size), {name: tensor.shape for name, tensor in state.items()}
+    layers = config.encoder.layers + (config.decoder.layers if config.decoder else 0)
+    if layers > len(state):  # and there may be more of them than fit into memory
+        raise FarspanError(f"{path}: {layers} layers and {len(state)} tensors; make or copy it again")
+    try:
+        expected, found = state_shapes(config, vocab_size), {name: tensor.shape for name, tensor in state.items()}
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise FarspanError(f"{path}: its sizes make no model ({_line(error)}); make or copy it again") from None
     wrong = [name for name in sorted(expected | found) if expected.get(name) != found.get(name)]
     if wrong:
         lines = [f"  {name}: {_shape(found.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
         raise FarspanError(f"{path}: the weights do not fit the configuration beside them:\n" + "\n".join(lines))
+
+
+def _line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _shape(shape: Any) -> str:

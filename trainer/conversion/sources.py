@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from corpora.errors import FarspanError
@@ -36,7 +37,8 @@ def _read_run(path: Path) -> Model:
     manifest = read_manifest(trained.path)
     # every special token, those that no text was framed by included: a target ends by one
     special = SpecialTokens(manifest["vocabulary"]["special_tokens"], manifest["vocabulary"]["size"])
-    start = manifest["identity"].get("data", {}).get("decoder_start", END)
+    data = manifest["identity"].get("data")
+    start = str(data.get("decoder_start", END)) if isinstance(data, Mapping) else END
     parent = {
         "kind": "farspan.checkpoint",
         "name": trained.path.name,
