@@ -36,26 +36,14 @@ class Facts(TypedDict):
     sha256: Sha256
 
 
-class _OfGenerator(TypedDict):
-    tokenizer_fingerprint: str
-    special_tokens: Mapping[str, Annotated[int, range(2**31)]]
-    frame: tuple[str, ...]
-    size: Annotated[int, range(1, 2**31)]
+class _Later(TypedDict, total=False):
+    vocabulary: Mapping[str, Any] | None
 
 
-class _OfVocabulary(_OfGenerator, total=False):
-    generator: _WithModel
-
-
-class _WithModel(_OfGenerator):
-    model: Mapping[str, Any]
-
-
-class _Manifest(TypedDict):
+class _Manifest(_Later):
     step: Natural
     samples: Natural
     identity: Mapping[str, Any]
-    vocabulary: _OfVocabulary | None
     files: Mapping[Annotated[str, re.compile(rf"({MODEL}|{OPTIMIZER})/[\w-][\w.-]*")], Facts]
 
 

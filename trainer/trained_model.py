@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from corpora.errors import FarspanError
+from corpora.strict_json import StructureError, decode
 from objectives.examples import Examples
 from objectives.special_tokens import BEGIN, END, SpecialTokens
 from trainer.checkpoint_files import (
@@ -24,6 +25,21 @@ from trainer.model.config import ModelConfig
 from trainer.model.joint import GENERATOR
 from trainer.settings import parse
 from trainer.state import Tensors, load_tensors
+
+
+class _Vocabulary(TypedDict):
+    tokenizer_fingerprint: str
+    special_tokens: Mapping[str, Annotated[int, range(2**31)]]
+    frame: tuple[str, ...]
+    size: Annotated[int, range(1, 2**31)]
+
+
+class _OfGenerator(_Vocabulary):
+    model: Mapping[str, Any]
+
+
+class _WithGenerator(_Vocabulary, total=False):
+    generator: _OfGenerator
 
 
 @dataclass(frozen=True)
@@ -111,6 +127,11 @@ def find_trained(path: Path) -> TrainedModel:
                 f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
                 "again with this one"
             )
+        try:
+            decode(_WithGenerator, vocabulary, "vocabulary")
+        except StructureError as error:
+            faults.append(f"{checkpoint.name}: {MANIFEST}: {error}")
+            continue
         found = _described(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
         if generator := vocabulary.get("generator"):
             beside = _described(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
