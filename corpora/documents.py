@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from corpora.ragged import Ragged
 from corpora.sentences import SentenceSplitter, sentence_token_starts
 from corpora.sequences import token_dtype, token_list
 from corpora.text_offsets import byte_offsets
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers import Tokenizer, special_ids
 
 
 def documents_schema(vocab_size: int) -> pa.Schema:
@@ -94,6 +94,14 @@ def cluster_numbers(names: Sequence[str | None]) -> pa.Array:
     """``(n,)`` int64, a number of 63 bits for each name of a cluster, null for None."""
     numbers = id_keys(make_key(0, "cluster"), [name or "" for name in names])[:, 0] >> np.uint64(1)
     return pa.array(numbers.astype(np.int64), mask=np.array([name is None for name in names], bool))
+
+
+def rows_with_special_tokens(tokens: Ragged, owned_tokens: Mapping[str, int]) -> np.ndarray:
+    """``(n,)`` bool: rows that hold an id of ``special_ids``, as no text should."""
+    held = np.flatnonzero(np.isin(tokens.values, special_ids(owned_tokens)))
+    rows = np.zeros(len(tokens), bool)
+    rows[np.searchsorted(tokens.offsets, held, side="right") - 1] = True
+    return rows
 
 
 def tokenize_documents(

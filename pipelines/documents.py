@@ -16,14 +16,17 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from corpora.documents import HeldOut, tokenize_documents
+from corpora.documents import HeldOut, rows_with_special_tokens, tokenize_documents
 from corpora.errors import FarspanError
 from corpora.manifest import Manifest, Receipt
+from corpora.ragged import Ragged
 from corpora.readers import (
     BLOCK_BYTES,
+    RAW_BYTES,
     Range,
     ReadOptions,
     RecordBlock,
+    Reject,
     check_fields,
     plan_ranges,
     read_records,
@@ -209,10 +212,14 @@ class TokenizeRanges:
                 batch = tokenize_documents(
                     block.ids, block.texts, block.source, tokenizer, splitter, self.held_out, block.clusters
                 )
-                lengths = np.diff(batch.column("tokens").offsets.to_numpy())
+                tokens = Ragged.from_arrow(batch.column("tokens"))
+                special = rows_with_special_tokens(tokens, tokenizer.owned_tokens)
+                rejects.write(block.source, "", _special_letters(block, special))
                 # only spaces, say: text that the tokenizer turns into nothing is left out too
-                keep = lengths >= max(1, self.reads[block.source].min_tokens)
-                counts[block.source]["filtered"] += int((~keep).sum())
+                short = tokens.lengths < max(1, self.reads[block.source].min_tokens)
+                keep = ~(short | special)
+                counts[block.source]["rejected"] += int(special.sum())
+                counts[block.source]["filtered"] += int((short & ~special).sum())
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
         lost = _plain(damage)
         if self.own_ids:
@@ -247,6 +254,14 @@ class TokenizeRanges:
                     yield _Texts(source, ids, block.texts, clusters)
                 report(done + block.position >> 10)
             done += piece.bytes
+
+
+def _special_letters(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
+    """Dead letters of the texts for which the tokenizer yields special tokens."""
+    for row in np.flatnonzero(special).tolist():
+        name = block.ids[row].removeprefix(f"{block.source}:")
+        detail = "the tokenizer takes a part of the text for a special token; use another kind of tokenizer"
+        yield Reject("", name, "special_token", block.texts[row].encode()[:RAW_BYTES], detail)
 
 
 class _Texts(NamedTuple):

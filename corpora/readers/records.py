@@ -132,7 +132,8 @@ class Reject:
         key: the record's place, as in ``RecordBlock.keys``.
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
             too_long, truncated_file, unreadable_file, dangling_link or not_a_file; missing_cluster, not_a_cluster,
-            empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml; broken_dialogue.
+            empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml; broken_dialogue;
+            special_token, where the tokenizer yields one for the text.
         raw: the record's first 64 KiB, as far as they are known.
         detail: what exactly is wrong.
     """

@@ -30,7 +30,7 @@ class Tokenizer(Protocol):
         fingerprint: hex sha256 of what decides text -> id, and of nothing else.
         owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer fills -> id,
             and its other special tokens (SentencePiece: control symbols) by their text -> id. No text yields these,
-            ``<unk>`` aside (but a SentencePiece model of whole words, whose library looks up ``</s>`` as a word).
+            ``<unk>`` aside; where one does nevertheless, the document is a dead letter.
         engine: the library that encodes.
     """
 

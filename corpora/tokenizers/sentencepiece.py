@@ -47,12 +47,12 @@ class SentencePieceTokenizer:
         try:
             self._processor.LoadFromSerializedProto(data)
             self.fingerprint = _fingerprint(data)
+            self.vocab_size = self._processor.GetPieceSize()
+            pieces = [self._processor.IdToPiece(i) for i in range(self.vocab_size)]
         except (RuntimeError, ValueError, LookupError, struct.error) as error:
-            raise FarspanError(f"not a SentencePiece model: {error}; give a .model file") from None
-        processor = self._processor
-        self.vocab_size = processor.GetPieceSize()
-        ids = range(self.vocab_size)
-        pieces = [processor.IdToPiece(i) for i in ids]
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise FarspanError(f"no SentencePiece model, or a damaged one ({reason}); copy it again") from None
+        processor, ids = self._processor, range(self.vocab_size)
         controls = {pieces[i]: i for i in ids if processor.IsControl(i)}  # never part of a text, unlike user symbols
         numbers = {
             **{"<pad>": processor.pad_id(), "<bos>": processor.bos_id()},

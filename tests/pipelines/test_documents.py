@@ -28,6 +28,7 @@ from pipelines.engine import Engine
 from pipelines.inputs import Input
 from pipelines.job import run_job
 from tests.artefacts import all_rows, digests, small_tokenizer
+from tests.corpora.tokenizers.test_special_pieces import JSON
 from tests.killing import run_killed
 
 WORDS = "the quick brown fox jumps over a lazy dog. Naïve wizards drink café au lait! 世界 is wide; isn't it?".split()
@@ -522,3 +523,17 @@ def test_ids_are_the_bytes_of_names_in_any_locale(tmp_path, encoding):
         check=True,
     )
     assert told.stdout.decode().split("\n") == ["n\u00e4me", "\u00e4 \u00e9.txt", "\u4e16.txt"]
+
+
+def test_a_text_that_a_tokenizer_takes_for_special_tokens_is_a_dead_letter(tmp_path):
+    """Only one that spells the name under which an encoder hides a piece: a noncharacter, and the token."""
+    (tmp_path / "tokenizer.json").write_bytes(JSON["whole words"])
+    lines = [{"text": text} for text in ("ab <mask> text|>", "\U0010ffff<mask> ab", "<mask>")]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    output = str(tmp_path / "documents")
+    inputs = f"made={tmp_path / 'a.jsonl'}"
+    manifest = build(inputs, output, str(tmp_path / "tokenizer.json"), error_budget=1.0)
+    assert manifest.rejects == {"special_token": 1}
+    assert manifest.counts["made"]["written"] == 2
+    assert [(row["record"], row["raw"].decode()) for row in rejects(output)] == [("a.jsonl:29", "\U0010ffff<mask> ab")]
+    assert verify(output) == []
