@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
+from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.lock import locked
 
@@ -34,12 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with locked(options.output) if options.makes_artefact else contextlib.nullcontext():
             options.run(options)
     except FarspanError as error:
-        print(f"farspan: {error}", file=sys.stderr)
+        print(f"farspan: {printable(str(error))}", file=sys.stderr)
         leave(1)
     except BrokenPipeError:
         leave(0)
     except OSError as error:
-        print(f"farspan: {error}", file=sys.stderr)
+        print(f"farspan: {printable(str(error))}", file=sys.stderr)
         leave(1)
     except KeyboardInterrupt:
         print("farspan: interrupted; finished work is kept, the same command resumes it", file=sys.stderr)

@@ -17,6 +17,7 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
 from corpora.manifest import read_manifest
+from corpora.printing import printable
 from corpora.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers import Tokenizer, load_tokenizer_of
 from objectives.base import CorpusFacts, Objective, draw_key, mask_key
@@ -148,7 +149,8 @@ def show(
         masked = Masked(stored.objective, stored.special_tokens, stored.masks(batch, rows, choice.draw))
     elif choice.objective:
         masked = _draw(corpus, batch, choice)
-    console.print(f"[bold]row {row}[/] of {folder}, sequence {batch.sequence_id(0).hex()}")
+    place = f" of {printable(folder)}, sequence {batch.sequence_id(0).hex()}"
+    console.print(Text.assemble((f"row {row}", "bold"), place))
     _parts(console, batch, None if masked else tokenizer, width)
     if masked:
         _spans(console, batch, masked.masks, tokenizer, width)
@@ -175,6 +177,10 @@ def _draw(corpus: Corpus, batch: SequenceBatch, choice: Choice) -> Masked:
     return Masked(objective, special, objective.mask(batch, draw_key(mask_key(choice.seed, objective), choice.draw)))
 
 
+def _text(tokenizer: Tokenizer, ids: np.ndarray) -> str:
+    return printable(tokenizer.decode(ids))
+
+
 def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], marked: np.ndarray) -> Text:
     """Rendered ids as text, special tokens by name and in colour, text at ``marked`` positions on a ground."""
     names = {value: name for name, value in special.items()}
@@ -185,9 +191,9 @@ def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], m
         if start == stop:
             continue
         if is_name[start]:
-            text.append(names[int(ids[start])], style="bold red" if marked[start] else "bold cyan")
+            text.append(printable(names[int(ids[start])]), style="bold red" if marked[start] else "bold cyan")
         else:
-            text.append(tokenizer.decode(ids[start:stop]), style=_SHOWN if marked[start] else "")
+            text.append(_text(tokenizer, ids[start:stop]), style=_SHOWN if marked[start] else "")
     return text
 
 
@@ -205,7 +211,7 @@ def _seen(console: Console, examples: Examples, tokenizer: Tokenizer, special: M
         labels = examples.labels[0, :length]
         asked = np.flatnonzero(labels != IGNORED)
         _heading(console, f"labels, {len(asked)} positions asked")
-        words = [f"{place}:{tokenizer.decode(labels[place : place + 1]).strip()}" for place in asked.tolist()]
+        words = [f"{place}:{_text(tokenizer, labels[place : place + 1]).strip()}" for place in asked.tolist()]
         console.print(_cut(Text(" ".join(words)), width))
     elif length := int(examples.target_lengths[0]):
         _heading(console, f"target, {length} positions")
@@ -223,9 +229,9 @@ def _parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None =
     most = count if tokenizer else _lines(count, width)
     for name, offset, piece, length in islice(zip(*columns, strict=True), most):
         style = "bold cyan" if tokenizer else ""
-        console.print(Text(f"  {name}: tokens {offset} to {offset + len(piece)} of {length}", style=style))
+        console.print(Text(f"  {printable(name)}: tokens {offset} to {offset + len(piece)} of {length}", style=style))
         if tokenizer:
-            console.print(_cut(Text(tokenizer.decode(piece)), width))
+            console.print(_cut(Text(_text(tokenizer, piece)), width))
     _more(console, count - most)
 
 
@@ -241,10 +247,10 @@ def _spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: 
     console.print(heading)
     text, place, tokens = Text(), 0, batch.tokens[0]
     for start, size, flag in zip(starts.tolist(), sizes.tolist(), flags.tolist(), strict=True):
-        text.append(tokenizer.decode(tokens[place:start]))
-        text.append(tokenizer.decode(tokens[start : start + size]), style=_style(flag))
+        text.append(_text(tokenizer, tokens[place:start]))
+        text.append(_text(tokenizer, tokens[start : start + size]), style=_style(flag))
         place = start + size
-    text.append(tokenizer.decode(tokens[place:]))
+    text.append(_text(tokenizer, tokens[place:]))
     console.print(_cut(text, width))
     reasons = list(_reasons(batch, masks, tokenizer))
     if reasons:
@@ -270,10 +276,10 @@ def _reasons(batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer) -> It
         if scores is not None:
             line.append(f"score {float(scores[span]):.4f} ", style="bold")
         if labels is not None and (label := labels[span].as_py()):
-            line.append(f"[{label}] ", style="cyan")
+            line.append(f"[{printable(label)}] ", style="cyan")
         start, size = int(starts[span]), int(sizes[span])
         line.append(f"tokens {start} to {start + size}: ", style="dim")
-        said = " ".join(tokenizer.decode(batch.tokens[0][start : start + size]).split())
+        said = " ".join(_text(tokenizer, batch.tokens[0][start : start + size]).split())
         yield line.append(said if len(said) <= 80 else said[:80] + " ...", style=_style(int(masks.span_flags[0][span])))
 
 

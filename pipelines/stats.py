@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from corpora.files import LocalFiles
 from corpora.manifest import Manifest, read_manifest
+from corpora.printing import printable
 from pipelines.distributions import Distribution
 
 _LEFT_OUT = {
@@ -103,11 +105,13 @@ def print_stats(found: Sequence[Mapping[str, Any]]) -> None:
         name for name in dict.fromkeys(key for column in found for key in column) if name not in ("folder", "counts")
     ]
     for column in found:
-        table.add_column(str(column["folder"]), justify="right", overflow="fold")
+        table.add_column(Text(printable(str(column["folder"]))), justify="right", overflow="fold")
     for name in names:
-        table.add_row(name.replace("_", " "), *(_cell(column.get(name)) for column in found))
+        table.add_row(Text(printable(name.replace("_", " "))), *(_cell(column.get(name)) for column in found))
     for source in dict.fromkeys(source for column in found for source in column["counts"]):
-        table.add_row(f"documents of {source}", *(_cell(column["counts"].get(source)) for column in found))
+        table.add_row(
+            Text(printable(f"documents of {source}")), *(_cell(column["counts"].get(source)) for column in found)
+        )
     Console().print(table)
 
 

@@ -14,6 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
     import argparse
 
     from corpora.errors import FarspanError
+    from corpora.printing import printable
     from trainer.command import add_arguments, run_command
 
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
@@ -26,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # of --estimate
         return 0
     except (FarspanError, OSError) as error:
-        print(f"trainer: {error}", file=sys.stderr)
+        print(f"trainer: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("trainer: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import Any
 
 from corpora.assignments import assignment
 from corpora.errors import FarspanError
+from corpora.printing import printable
 from pipelines.commands.masks import objective_flags
 from pipelines.commands.shared import command
 
@@ -85,7 +86,7 @@ def _run_verify(options: Any) -> None:
         problems = verify_artefact(folder, options.corpus)
         damaged += bool(problems)
         for problem in problems:
-            print(f"{folder}: {problem}")
+            print(printable(f"{folder}: {problem}"))
         if not problems:
             print(f"{folder}: sound")
     if damaged:

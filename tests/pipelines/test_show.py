@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from corpora.errors import FarspanError
+from corpora.printing import printable
 from objectives.mask_set import MaskSet
 from objectives.masks import IN_SOURCE, IN_TARGET, VISIBLE
 from pipelines.engine import Engine
@@ -88,6 +89,16 @@ def test_a_terminal_sees_hidden_text_and_its_legend(corpus):
     assert " hidden " in text
     assert "\x1b[30;43m" in text  # black on yellow
     assert "\x1b[30;42m" not in text  # nothing that is asked stays visible
+
+
+def test_no_character_of_a_text_commands_the_terminal(corpus, masks):
+    tokenizer = small_tokenizer()
+    ids = tokenizer.encode(["red \x1b[31m\x9b2J \u202eback\r\n\tok"])[0]
+    text = as_seen(ids, tokenizer, {"\x1b[2J": 400}, np.zeros(len(ids), bool))
+    assert text.plain == "red \\x1b[31m\\x9b2J \\u202eback\\r\n\tok"
+    everything = "".join(shown(folder, row) for folder in (corpus, masks) for row in range(6))
+    assert "\\x" in everything  # its random tokens are bytes of every kind
+    assert printable(everything) == everything
 
 
 def test_a_figure_is_the_same_text_in_colour(masks, tmp_path):
