@@ -14,6 +14,7 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from objectives.examples import IGNORED, Examples
 from objectives.special_tokens import SpecialTokens
+from trainer.model.host import sent
 
 
 class Source(Protocol):
@@ -216,8 +217,8 @@ class Batch:
         return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
 
     def to(self, device: torch.device) -> Batch:
-        """On ``device``; from pinned memory the copy runs beside what the device is doing."""
-        return self.map(lambda x: x.to(device, non_blocking=True))
+        """On ``device``, by ``sent``, so that the model knows the shapes that follow from it without waiting."""
+        return self.map(lambda x: sent(x, device))
 
     def map(self, change: Callable[[Any], Any]) -> Batch:
         """With ``change`` of each tensor."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import MethodType
@@ -22,6 +23,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from corpora.errors import FarspanError
 from trainer.distributed import PATIENCE, Ranks
 from trainer.model.attention import Pattern
+from trainer.model.backends.keep import Results
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.window import WindowAttention
@@ -74,7 +76,9 @@ def _checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
 
 
 def _selectively_checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
-    return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False, context_fn=_KEEP_DEAR)
+    # Compiled layers take no kernel that is compiled by itself, and the compiler knows PyTorch's own contexts alone.
+    contexts = _KEEP_DEAR if torch.compiler.is_compiling() else _keep_dear_and_kept
+    return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False, context_fn=contexts)
 
 
 _DEAR = {
@@ -84,6 +88,7 @@ _DEAR = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
+    torch.ops.higher_order.flex_attention,  # where it is not compiled; else trainer.model.backends.keep sees to it
 }
 """What costs more to compute again than to keep. Products in a batch are not here: those are attention's scores."""
 
@@ -94,6 +99,19 @@ def _choose(context: Any, operation: Any, *arguments: Any, **named: Any) -> Chec
 
 
 _KEEP_DEAR = partial(create_selective_checkpoint_contexts, _choose)
+
+
+def _keep_dear_and_kept() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Contexts of a layer's first run and of its second, which makes no dear operator's and no ``kept`` result anew."""
+    first, again = _KEEP_DEAR()
+    results = Results()
+    return _both(first, results.first()), _both(again, results.again())
+
+
+@contextmanager
+def _both(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]) -> Iterator[None]:
+    with outer, inner:
+        yield
 
 
 def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:

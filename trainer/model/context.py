@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trainer.model.host import on_host
+
 
 class Globals(NamedTuple):
     """Source positions that a task has made global (Longformer, arXiv:2004.05150, section 3.1).
@@ -54,15 +56,18 @@ def make_context(
         segments: ``(B, L)`` int, as in ``Context``.
         global_positions: ``(B, L)`` bool.
     """
-    documents = 1 if segments is None else max(1, int(segments.max()) + 1)
+    documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
     return Context(real, segments, documents, None if global_positions is None else _gathered(global_positions, real))
 
 
 def _gathered(chosen: Tensor, real: Tensor | None) -> Globals | None:
-    if real is not None:
-        chosen = chosen & real
+    parts = [chosen] if real is None else [chosen, real]
+    known = [on_host(x) for x in parts]
+    if len({x.device for x in known}) > 1:
+        known = parts
+    most = int(torch.stack(known).all(0).sum(1).max()) if len(chosen) else 0
+    chosen = torch.stack(parts).all(0)
     counts = chosen.sum(1)  # (B,)
-    most = int(counts.max()) if len(counts) else 0
     if not most:
         return None
     inside = torch.arange(most, device=chosen.device) < counts[:, None]  # (B, G)

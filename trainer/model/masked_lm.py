@@ -10,6 +10,7 @@ from objectives.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context
 from trainer.model.encoder import Encoder
+from trainer.model.host import on_host, sent
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_entropy
 
 
@@ -49,10 +50,11 @@ class MaskedLM(nn.Module):
         Returns:
             Sums; divide by the number of asked tokens of the whole step.
         """
-        asked = labels != IGNORED
         # Most positions are not asked: the head, and its V logits, run on the others only.
-        hidden = self.head(self.encode(source_ids, source_real, segment_ids, global_positions)[asked])
-        return summed_cross_entropy(hidden, labels[asked], self.tokens.weight, self.bias, loss=loss)
+        asked = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
+        encoded = self.encode(source_ids, source_real, segment_ids, global_positions)
+        hidden, labels = self.head(encoded.flatten(0, 1)[asked]), labels.flatten()[asked]
+        return summed_cross_entropy(hidden, labels, self.tokens.weight, self.bias, loss=loss)
 
     def encode(
         self,

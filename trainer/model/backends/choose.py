@@ -83,13 +83,15 @@ def attend_across(
     if (keys.real is None and keys.segments is None) or not fused(q, dropout) or not varlen.AVAILABLE:
         return None
     batch, sizes = len(q), (q.shape[1], k.shape[1])
-    plan = remembered(
-        (keys.real, keys.segments, queries.real, queries.segments),
-        (batch, *sizes),
-        lambda: plans.across(
-            *(plans.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
-        ),
-    )
+
+    def made() -> varlen.Plan:
+        sides = (plans.rows_of(side, batch, size, q.device) for side, size in zip((queries, keys), sizes, strict=True))
+        of_queries, of_keys = sides
+        if of_queries.document.device != of_keys.document.device:  # one of them is made on the device
+            of_queries, of_keys = (side._replace(document=side.document.to(q.device)) for side in (of_queries, of_keys))
+        return plans.across(of_queries, of_keys).on(q.device)
+
+    plan = remembered((keys.real, keys.segments, queries.real, queries.segments), (batch, *sizes), made)
     return varlen.attend(plan, q, k, v, scale)
 
 
@@ -114,7 +116,12 @@ def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | 
         return None
     batch, length = len(q), q.shape[1] - context.documents * pattern.extra_tokens
     key = (pattern, batch, length)
-    return remembered((real, segments), key, lambda: _plan(pattern, context, batch, length, q.device))
+
+    def made() -> varlen.Plan | None:
+        plan = _plan(pattern, context, batch, length, q.device)
+        return plan and plan.on(q.device)
+
+    return remembered((real, segments), key, made)
 
 
 def _plan(pattern: Any, context: Context, batch: int, length: int, device: torch.device) -> varlen.Plan | None:

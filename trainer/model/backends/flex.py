@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from trainer.model.backends.keep import kept
 from trainer.model.backends.remember import remembered
 from trainer.model.context import Context
 
@@ -72,9 +73,9 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     )
     bias = _bias(pattern, context, places, len(q), wide, (sides, wide_sides))
     k, v = (torch.cat([_longer(x[:, :length], wide), _longer(x[:, length:], wide_sides)], 1) for x in (k, v))
-    heads_first = (x.transpose(1, 2) for x in (_longer(q, wide), k, v))
+    heads_first = [x.transpose(1, 2) for x in (_longer(q, wide), k, v)]
     kernel = _compiled() if q.is_cuda else cast(Kernel, flex_attention)
-    mixed = kernel(*heads_first, score_mod=bias, block_mask=mask, scale=scale)
+    mixed = kept(lambda: kernel(*heads_first, score_mod=bias, block_mask=mask, scale=scale))
     mixed = mixed.transpose(1, 2)[:, :length]
     return mixed if context.real is None else mixed.masked_fill(~context.real[..., None, None], 0.0)
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trainer.model.backends.varlen import Plan, Side, pack
 from trainer.model.context import Context
+from trainer.model.host import on_host
 
 
 class Rows(NamedTuple):
@@ -29,8 +30,12 @@ class Rows(NamedTuple):
 
 
 def rows_of(context: Context, batch: int, length: int, device: torch.device) -> Rows:
-    """The documents that a context tells of."""
+    """The documents that a context tells of, on the host where that knows them: sizes of plans follow from them."""
     real, segments = context.real, context.segments
+    known = [on_host(x) for x in (real, segments) if x is not None]
+    if all(x.device.type == "cpu" for x in known):
+        device, real = torch.device("cpu"), None if real is None else on_host(real)
+        segments = None if segments is None else on_host(segments)
     document = torch.zeros(batch, length, dtype=torch.int64, device=device) if segments is None else segments.long()
     if real is not None:
         document = document.masked_fill(~real, -1)

@@ -15,6 +15,8 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from trainer.model.host import sent
+
 Kernel = Callable[..., Tensor]
 
 try:
@@ -42,6 +44,15 @@ class Plan(NamedTuple):
     cu_keys: Tensor
     max_queries: int
     max_keys: int
+
+    def on(self, device: torch.device) -> Plan:
+        """Its tensors on ``device``."""
+        return self._replace(
+            queries=None if self.queries is None else sent(self.queries, device),
+            keys=None if self.keys is None else sent(self.keys, device),
+            cu_queries=sent(self.cu_queries, device),
+            cu_keys=sent(self.cu_keys, device),
+        )
 
 
 class Side(NamedTuple):
