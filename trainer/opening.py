@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -273,3 +274,10 @@ def _weights(model: ModelConfig) -> set[tuple[str, tuple[int, ...]]]:
     """Names and shapes, for a vocabulary of one."""
     with torch.device("meta"):
         return {(name, tuple(value.shape)) for name, value in make_model(model, 1).state_dict().items()}
+
+
+def keep_tokenizer(recipe: Recipe, directory: Path) -> None:
+    """Copy the tokenizer of the recipe's data into the run's ``directory``, so that its model can be exported whole."""
+    tokenizer = Path(recipe.all_stages[0].data.sources[0].corpus) / "tokenizer"
+    if tokenizer.is_dir():
+        shutil.copytree(tokenizer, directory / "tokenizer", dirs_exist_ok=True)

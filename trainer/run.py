@@ -27,6 +27,7 @@ from trainer.opening import (
     begin_model,
     check_data,
     check_shards,
+    keep_tokenizer,
     open_held_out,
     open_training,
     run_identity,
@@ -98,6 +99,8 @@ def _train(
         display.say(f"warning: {warning}")
     reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
     identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
+    if source is None and ranks.first:
+        keep_tokenizer(recipe, directory)
     peak = peak_tflops(recipe.metrics.peak_tflops, ranks.device, run.precision)
     trainer = Trainer(begin_model(recipe, trained), recipe, ranks, peak)
     with ExitStack() as stack:

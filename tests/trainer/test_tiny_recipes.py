@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.artefacts import make_corpus
+from trainer.conversion.convert import Conversion, convert
 from trainer.recipe import RECIPES, load_recipe
 from trainer.run import train
 from trainer.sources import open_source
@@ -91,3 +94,26 @@ def test_global_positions_are_asked_for(name, corpus, tmp_path):
     examples = open_source(short(name, tmp_path, corpus).data).examples(np.arange(2))
     assert examples.global_positions is not None
     assert examples.global_positions.any(1).all()
+
+
+def test_a_finished_run_is_exported_with_its_tokenizer_and_its_frame(corpus, tmp_path):
+    """Transformers frames a text with the ids that stand at the edges of the run's own sources."""
+    recipe = short("tiny_led", tmp_path / "run", corpus)
+    recipe = replace(
+        recipe, run=replace(recipe.run, steps=1, dry_run=False), schedule=replace(recipe.schedule, warmup_steps=0)
+    )
+    train(recipe)
+    convert(tmp_path / "run", tmp_path / "out", Conversion(to="huggingface"))
+    data = open_source(recipe.data)
+    examples = data.examples(np.arange(1))
+    source = examples.source_ids[0, : examples.source_lengths[0]].tolist()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    bare, framed = (tokenizer("w1 w2 w1", add_special_tokens=edges)["input_ids"] for edges in (False, True))
+    assert bare
+    begin, end = framed.index(bare[0]), len(framed) - framed[::-1].index(bare[-1])
+    assert (framed[:begin], framed[end:]) == (source[:begin], source[end - len(framed) :])
+    assert begin + len(framed) - end == len(framed) - len(bare) > 0
+    assert tokenizer.model_max_length == recipe.data.source_length
+    ids = tokenizer("w1 w2 w1", return_tensors="pt")
+    written = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out").generate(**ids, max_new_tokens=4)
+    assert written[0, 0] == data.special[recipe.data.decoder_start]

@@ -107,7 +107,9 @@ def _target(config: ModelConfig, conversion: Conversion) -> ModelConfig:
 def _vocabulary(known: Vocabulary, conversion: Conversion) -> Vocabulary:
     if conversion.masks is not None:
         masks = MaskSet(conversion.masks)
-        return Vocabulary.of(masks.special_tokens, masks.manifest.tokenizer["fingerprint"], known.decoder_start)
+        return Vocabulary.of(
+            masks.special_tokens, masks.manifest.tokenizer["fingerprint"], known.decoder_start, known.frame
+        )
     if conversion.vocab_size is None:
         return known
     needed = max([known.tokenizer_size - 1, *known.special.ids.values()]) + 1

@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import tokenizers
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -21,8 +20,9 @@ from corpora.errors import FarspanError
 from corpora.files import temporary_name
 from corpora.tokenizers import load_tokenizer
 from objectives.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from trainer.conversion.exported_files import generation_settings, model_card, tokenizer_files
 from trainer.conversion.families import Family, exportable_family, exported_config, family_of
-from trainer.conversion.model_folder import Model
+from trainer.conversion.model_folder import Model, make_readable
 from trainer.conversion.names import load_state, save_state, state_shapes
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig
@@ -66,10 +66,11 @@ def read_hugging_face(path: Path) -> Model:
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
         vocabulary, files = _read_vocabulary(path, values)
         state = load_state(names, stored, state_shapes(config, vocabulary.size), family.IGNORED)
+        generation = _read_generation(path)
     except FarspanError as error:
         raise FarspanError(f"{path}: {error}") from None
     parent = {"kind": values["model_type"], "name": path.resolve().name, "weights_sha256": digest}
-    return Model(config, vocabulary, state, files, parent)
+    return Model(config, vocabulary, state, files, parent, generation)
 
 
 def write_hugging_face(model: Model, path: Path) -> None:
@@ -83,17 +84,19 @@ def write_hugging_face(model: Model, path: Path) -> None:
     vocabulary, special = model.vocabulary, model.vocabulary.special
     family = exportable_family(model.config)
     values = exported_config(family, model.config, vocabulary.size, special.ids)
-    start = special.ids[vocabulary.decoder_start]
-    values |= {"decoder_start_token_id": start, "forced_eos_token_id": None, "dtype": "float32"}
+    values |= {"dtype": "float32", "decoder_start_token_id": special.ids[vocabulary.decoder_start]}
+    values.pop("forced_eos_token_id", None)  # a setting of generation
     ids = {field: special.ids[name] for name, field in _ROLES.items() if name in special.ids}
     temporary = Path(temporary_name(str(path)))
     temporary.mkdir(parents=True)
     _write_json(temporary / "config.json", values | ids)
-    _write_json(temporary / "generation_config.json", {**ids, "decoder_start_token_id": start})
-    for name, content in _tokenizer_files(model).items():
+    _write_json(temporary / "generation_config.json", generation_settings(model, ids))
+    (temporary / "README.md").write_text(model_card(model, values["architectures"][0]), "utf-8")
+    for name, content in tokenizer_files(model).items():
         (temporary / name).write_bytes(content)
     stored = save_state(family.name_map(model.config), model.state)
     save_file(stored, temporary / "model.safetensors", metadata={"format": "pt"})
+    make_readable(temporary)
     os.replace(temporary, path)
 
 
@@ -111,6 +114,28 @@ def _read_config(path: Path) -> dict[str, Any]:
     except Exception as error:  # whatever a wrong value makes the library raise
         reason = " ".join(str(error).split())
         raise FarspanError(f"config.json describes no {kind} model ({reason}); {_CURE}") from None
+
+
+def _read_generation(path: Path) -> dict[str, Any]:
+    """Settings of generation, from a file of their own or, as older folders have them, from ``config.json``.
+
+    Raises:
+        FarspanError: a file that is no JSON object.
+    """
+    from transformers import GenerationConfig  # slow to import
+
+    own = {*_ROLES.values(), "decoder_start_token_id", "transformers_version"}  # said by the vocabulary, or no setting
+    known = {name for name in vars(GenerationConfig()).keys() - own if not name.startswith(("_", "output_"))}
+    found: dict[str, Any] = {}
+    for name in ("config.json", "generation_config.json"):
+        if not (path / name).is_file():
+            continue
+        try:
+            values = dict(json.loads((path / name).read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            raise FarspanError(f"{name} cannot be read ({error}); download it again") from None
+        found |= {key: value for key, value in values.items() if key in known and value is not None}
+    return found
 
 
 def _model_config(family: Family, values: Mapping[str, Any]) -> ModelConfig:
@@ -211,27 +236,6 @@ def _read_vocabulary(path: Path, values: Mapping[str, Any]) -> tuple[Vocabulary,
             "of these"
         )
     return Vocabulary(SpecialTokens(ids, rows), size, fingerprint, named[0] if named else END), files
-
-
-def _tokenizer_files(model: Model) -> dict[str, bytes]:
-    """The tokenizer's own, with the special tokens that the model knows besides."""
-    files = dict(model.tokenizer)
-    if "tokenizer.json" not in files:
-        return files
-    tokenizer = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
-    known = set(tokenizer.get_vocab(with_added_tokens=True).values())
-    by_id = sorted((number, name) for name, number in model.vocabulary.special.ids.items() if number not in known)
-    for number, name in by_id:
-        if tokenizer.token_to_id(name) is None and number == tokenizer.get_vocab_size(with_added_tokens=True):
-            tokenizer.add_special_tokens([name])
-    files["tokenizer.json"] = tokenizer.to_str().encode()
-    if "tokenizer_config.json" not in files:
-        special = model.vocabulary.special.ids
-        fields = {PAD: "pad_token", BEGIN: "bos_token", END: "eos_token", MASK: "mask_token"}
-        named = {field: tokenizer.id_to_token(special[name]) for name, field in fields.items() if name in special}
-        config = {"tokenizer_class": "PreTrainedTokenizerFast", **{f: text for f, text in named.items() if text}}
-        files["tokenizer_config.json"] = json.dumps(config, indent=1).encode()
-    return files
 
 
 def _write_json(file: Path, values: Mapping[str, Any]) -> None:

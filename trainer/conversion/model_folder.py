@@ -29,10 +29,10 @@ from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig
 from trainer.settings import parse
 
-FORMAT, VERSION = "farspan.model", 1
+FORMAT, VERSION = "farspan.model", 2
 MANIFEST, WEIGHTS, TOKENIZER = "manifest.json", "model.safetensors", "tokenizer"
 _FILES: Any = Mapping[Annotated[str, re.compile(rf"{re.escape(WEIGHTS)}|{TOKENIZER}/[\w-][\w.-]*")], Facts]
-_PARENT: Any = Mapping[str, Any]
+_TABLE: Any = Mapping[str, Any]
 
 
 class _OfVocabulary(TypedDict):
@@ -43,8 +43,12 @@ class _OfVocabulary(TypedDict):
     decoder_start: str
 
 
+class _Vocabulary(_OfVocabulary, total=False):
+    frame: tuple[str, ...] | None  # not in version 1
+
+
 _MOST_LAYERS = 1000  # of a model whose weights are not there
-_KEYS = {"format", "format_version", "config", "vocabulary", "parent", "files"}
+_KEYS = {"format", "format_version", "config", "vocabulary", "parent", "generation", "files"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ class Model:
         state: state dictionary, float32, on the CPU.
         tokenizer: name -> content of the tokenizer's files; empty where there is none.
         parent: what it was made from.
+        generation: settings of generation that came with it, as ``generation_config.json`` has them.
     """
 
     config: ModelConfig
@@ -64,6 +69,7 @@ class Model:
     state: Mapping[str, Tensor]
     tokenizer: Mapping[str, bytes] = field(default_factory=dict)
     parent: Mapping[str, Any] = field(default_factory=dict)
+    generation: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_model_folder(path: Path) -> bool:
@@ -94,10 +100,19 @@ def write_model_folder(model: Model, path: Path) -> None:
         "config": given(model.config),
         "vocabulary": model.vocabulary.to_json(),
         "parent": dict(model.parent),
+        "generation": dict(model.generation),
         "files": {name: _facts(temporary / name) for name in names},
     }
     write_bytes(LocalFiles(), str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
+    make_readable(temporary)
     os.replace(temporary, path)
+
+
+def make_readable(folder: Path) -> None:
+    """Give every file of ``folder`` the mode 0644, which writers of tensors do not."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.chmod(0o644)
 
 
 def read_model_folder(path: Path) -> Model:
@@ -109,9 +124,10 @@ def read_model_folder(path: Path) -> Model:
     manifest = _manifest(path)
     try:
         config = parse(ModelConfig, manifest["config"], str(path / MANIFEST), "config")
-        vocabulary = Vocabulary.from_json(decode(_OfVocabulary, manifest["vocabulary"], "vocabulary"))
+        vocabulary = Vocabulary.from_json(decode(_Vocabulary, manifest["vocabulary"], "vocabulary"))
         files: Mapping[str, Facts] = decode(_FILES, manifest["files"], "files")
-        parent: Mapping[str, Any] = decode(_PARENT, manifest["parent"], "parent")
+        parent: Mapping[str, Any] = decode(_TABLE, manifest["parent"], "parent")
+        generation: Mapping[str, Any] = decode(_TABLE, manifest["generation"], "generation")
         for name, facts in files.items():
             check_file(path / name, facts)
         state = load_file(path / WEIGHTS) if WEIGHTS in files else {}
@@ -121,7 +137,7 @@ def read_model_folder(path: Path) -> Model:
     _require_shapes(path, config, vocabulary.size, state)
     prefix = f"{TOKENIZER}/"
     tokenizer = {name.removeprefix(prefix): (path / name).read_bytes() for name in files if name.startswith(prefix)}
-    return Model(config, vocabulary, state, tokenizer, parent)
+    return Model(config, vocabulary, state, tokenizer, parent, generation)
 
 
 def weights_sha256(path: Path) -> str:
@@ -146,7 +162,9 @@ def _manifest(path: Path) -> dict[str, Any]:
         ) from None
     if found[0] != FORMAT:
         raise FarspanError(f"{path} is {found[0]!r} where {FORMAT!r} is needed; `farspan convert` makes one")
-    if found != (FORMAT, VERSION):
+    if found[1] == 1:  # had no settings of generation
+        manifest.setdefault("generation", {})
+    elif found[1] != VERSION:
         raise FarspanError(
             f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
             "the farspan that wrote it"

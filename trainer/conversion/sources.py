@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.tokenizers import load_tokenizer
 from objectives.special_tokens import END, SpecialTokens
 from trainer.checkpoint_files import checkpoints_in, read_manifest
 from trainer.conversion.hugging_face import is_hugging_face_folder, read_hugging_face
-from trainer.conversion.model_folder import Model, is_model_folder, read_model_folder
+from trainer.conversion.model_folder import TOKENIZER, Model, is_model_folder, read_model_folder
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.trained_model import find_trained
+from trainer.trained_model import TrainedModel, find_trained
 
 
 def read_model(path: Path) -> Model:
@@ -37,13 +39,25 @@ def _read_run(path: Path) -> Model:
     manifest = read_manifest(trained.path)
     # every special token, those that no text was framed by included: a target ends by one
     special = SpecialTokens(manifest["vocabulary"]["special_tokens"], manifest["vocabulary"]["size"])
-    data = manifest["identity"].get("data")
-    start = str(data.get("decoder_start", END)) if isinstance(data, Mapping) else END
+    identity = manifest["identity"].get("data")
+    data: Mapping[str, Any] = identity if isinstance(identity, Mapping) else {}
+    start = str(data.get("decoder_start", END))
     parent = {
         "kind": "farspan.checkpoint",
         "name": trained.path.name,
         "step": manifest["step"],
         "weights_sha256": trained.weights_sha256,
+        **{name: data[name] for name in ("source_length", "target_length") if name in data},
     }
-    vocabulary = Vocabulary.of(special, trained.tokenizer_fingerprint, start)
-    return Model(trained.config, vocabulary, trained.weights(), parent=parent)
+    frame = tuple(manifest["vocabulary"]["frame"])
+    vocabulary = Vocabulary.of(special, trained.tokenizer_fingerprint, start, frame)
+    return Model(trained.config, vocabulary, trained.weights(), _tokenizer_of(trained), parent)
+
+
+def _tokenizer_of(trained: TrainedModel) -> Mapping[str, bytes]:
+    """The files of the run's tokenizer, which it keeps beside its checkpoints; none where it has none, or another."""
+    folder = trained.path.parent.parent / TOKENIZER
+    if not folder.is_dir():
+        return {}
+    tokenizer = load_tokenizer(str(folder))
+    return tokenizer.serialized() if tokenizer.fingerprint == trained.tokenizer_fingerprint else {}

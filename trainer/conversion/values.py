@@ -56,5 +56,4 @@ def token_ids(special: Mapping[str, int]) -> dict[str, int]:
         "bos_token_id": special[BEGIN],
         "eos_token_id": special[END],
         "decoder_start_token_id": special[END],
-        "forced_eos_token_id": special[END],
     }

@@ -28,15 +28,23 @@ class Vocabulary:
         tokenizer_size: ids of the tokenizer; behind them stand special tokens, and rows that nothing uses.
         tokenizer_fingerprint: of the tokenizer; None where there was none.
         decoder_start: the special token that a decoder's input begins with.
+        frame: which of ``<bos>`` and ``<eos>`` stood around a source in training; None where that is not known.
     """
 
     special: SpecialTokens
     tokenizer_size: int
     tokenizer_fingerprint: str | None = None
     decoder_start: str = END
+    frame: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, special: SpecialTokens, tokenizer_fingerprint: str | None, decoder_start: str = END) -> Vocabulary:
+    def of(
+        cls,
+        special: SpecialTokens,
+        tokenizer_fingerprint: str | None,
+        decoder_start: str = END,
+        frame: tuple[str, ...] | None = None,
+    ) -> Vocabulary:
         """Where only special tokens stand behind the tokenizer's ids.
 
         Special tokens at the end of the tokenizer's own ids (T5's sentinels) count as standing behind them.
@@ -44,7 +52,7 @@ class Vocabulary:
         size, ids = special.vocab_size, set(special.ids.values())
         while size - 1 in ids:
             size -= 1
-        return cls(special, size, tokenizer_fingerprint, decoder_start)
+        return cls(special, size, tokenizer_fingerprint, decoder_start, frame)
 
     @property
     def size(self) -> int:
@@ -59,6 +67,7 @@ class Vocabulary:
             "special_tokens": dict(self.special.ids),
             "size": self.size,
             "decoder_start": self.decoder_start,
+            "frame": None if self.frame is None else list(self.frame),
         }
 
     @classmethod
@@ -70,7 +79,9 @@ class Vocabulary:
         """
         ids = {str(name): int(number) for name, number in values["special_tokens"].items()}
         special = SpecialTokens(ids, int(values["size"]))
-        return cls(special, int(values["tokenizer_size"]), values["tokenizer_fingerprint"], values["decoder_start"])
+        size, frame = int(values["tokenizer_size"]), values.get("frame")  # which version 1 does not have
+        frame = None if frame is None else tuple(map(str, frame))
+        return cls(special, size, values["tokenizer_fingerprint"], values["decoder_start"], frame)
 
 
 def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabulary) -> dict[str, Tensor]:

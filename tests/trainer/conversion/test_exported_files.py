@@ -1,0 +1,179 @@
+"""Exported folders in the hands of transformers: texts are framed as in training, and nothing has to be set."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BartConfig,
+    BartForConditionalGeneration,
+    GenerationConfig,
+)
+
+from corpora.errors import FarspanError
+from objectives.special_tokens import SpecialTokens
+from tests.published_tokenizers import bart_files, t5_files, tokenizer_of
+from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
+from trainer.conversion.convert import Conversion, convert
+from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
+from trainer.conversion.model_folder import read_model_folder, write_model_folder
+from trainer.conversion.vocabulary import Vocabulary
+from trainer.generation import generate_greedily
+from trainer.model.config import DecoderConfig, EmbeddingConfig, EncoderConfig, FeedForwardConfig, NormConfig
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.window import Window
+from trainer.model.positions import Learned, Sinusoidal
+from trainer.model.relative import Buckets
+
+TEXT = "three one four one five nine two six five three five eight nine seven"
+EDGES = ("<bos>", "<eos>")
+
+
+def families():
+    """Exportable configurations with 64 positions where these are learned."""
+    plain = tiny_config(positions=64)
+    waves, buckets = Sinusoidal("pegasus_x"), Buckets(8, 16)
+    unbiased = replace(plain, heads=replace(plain.heads, bias=False), embedding=EmbeddingConfig(norm=False))
+    return {
+        "Bart": plain,
+        "LED": replace(plain, encoder=EncoderConfig(layers=2, positions=Learned(64), attention=Window(4))),
+        "PegasusX": replace(
+            unbiased,
+            norm=NormConfig(placement="pre"),
+            encoder=EncoderConfig(layers=2, positions=waves, attention=Staggered(4, 2)),
+            decoder=DecoderConfig(layers=1, positions=waves),
+        ),
+        "LongT5": replace(
+            unbiased,
+            heads=replace(unbiased.heads, scaled=False),
+            norm=NormConfig(placement="pre", kind="rms", eps=1e-6),
+            feed_forward=FeedForwardConfig(width=24, activation="gelu_tanh", gated=True, bias=False),
+            encoder=EncoderConfig(layers=2, positions=buckets, attention=Local(3)),
+            decoder=DecoderConfig(layers=1, positions=buckets),
+            initialisation="t5",
+        ),
+    }
+
+
+def trained(name: str, frame: tuple[str, ...] = EDGES, files: dict[str, bytes] | None = None):
+    """A model as a run leaves it, and the tokenizer of its corpus."""
+    files = files or bart_files()
+    tokenizer = tokenizer_of(files)
+    special = SpecialTokens.append(tokenizer.vocab_size, tokenizer.owned_tokens, ["<mask>", "<doc-sep>"], 2)
+    vocabulary = Vocabulary.of(special, tokenizer.fingerprint, "<eos>", frame)
+    model = tiny_model(families()[name], vocabulary)
+    lengths = {"source_length": 48, "target_length": 12}
+    return replace(model, tokenizer=tokenizer.serialized(), parent={"kind": "farspan.checkpoint", **lengths}), tokenizer
+
+
+@pytest.mark.parametrize("frame", [EDGES, ("<eos>",), ()])
+@pytest.mark.parametrize("files", [bart_files(), t5_files()], ids=["BART", "T5"])
+def test_texts_are_framed_as_in_training(tmp_path, frame, files):
+    model, corpus = trained("Bart", frame, files)
+    write_hugging_face(model, tmp_path / "out")
+    text = corpus.encode([TEXT])[0].tolist()
+    ids = model.vocabulary.special.ids
+    expected = [ids["<bos>"]] * ("<bos>" in frame) + text + [ids["<eos>"]] * ("<eos>" in frame)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert tokenizer(TEXT)["input_ids"] == expected
+    assert tokenizer.decode(expected, skip_special_tokens=True).strip() == TEXT
+    assert tokenizer.model_max_length == 48
+
+
+@pytest.mark.parametrize("name", families())
+def test_three_lines_summarise_with_the_weights_and_ids_of_training(tmp_path, name):
+    ours, corpus = trained(name)
+    write_hugging_face(ours, tmp_path / "out")
+    ids = ours.vocabulary.special.ids
+    expected = torch.tensor([[ids["<bos>"], *corpus.encode([TEXT])[0].tolist(), ids["<eos>"]]])
+    shown = torch.zeros(expected.shape, dtype=torch.long)
+    shown[:, 0] = 1
+    extra = {"global_attention_mask": shown} if name == "LED" else {}
+
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out")
+    written = theirs.generate(**tokenizer(TEXT, return_tensors="pt"), **extra)
+
+    assert type(theirs).__name__ == f"{name}ForConditionalGeneration"
+    assert torch.equal(tokenizer(TEXT, return_tensors="pt")["input_ids"], expected)
+    model, target = loaded(ours), expected[:, :7]
+    with torch.no_grad():
+        memory = model.encode(expected, global_positions=shown.bool() if name == "LED" else None)
+        found = model.logits(model.decode(target, memory))
+        logits = theirs(input_ids=expected, decoder_input_ids=target, **extra).logits
+    torch.testing.assert_close(found, logits, atol=1e-5, rtol=1e-5)
+    assert written.shape[1] <= 12, "the longest target"
+    if name != "LED":
+        real, end = torch.ones_like(expected).bool(), ids["<eos>"]
+        said = generate_greedily(model, expected, real, start=end, end=end, pad=ids["<pad>"], max_tokens=11)
+        assert torch.equal(written[:, 1:], said)
+
+
+def test_files_are_readable_and_the_card_says_what_the_model_expects(tmp_path):
+    for name in ("LED", "Bart"):
+        model, _ = trained(name)
+        write_hugging_face(model, tmp_path / name)
+        card = (tmp_path / name / "README.md").read_text()
+        assert ("global_attention_mask" in card) == (name == "LED")
+        assert "the beginning-of-text token before a text and the end-of-text token behind a text" in card
+        assert "48 tokens" in card
+    write_model_folder(model, tmp_path / "ours")
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) > 12
+    assert {oct(file.stat().st_mode & 0o777) for file in files} == {"0o644"}
+
+
+def test_a_token_that_framed_texts_must_be_the_tokenizers(tmp_path):
+    model, _ = trained("Bart")
+    special = SpecialTokens({**model.vocabulary.special.ids, "<bos>": 77}, 80)
+    model = replace(model, vocabulary=replace(model.vocabulary, special=special))
+    model = replace(tiny_model(model.config, model.vocabulary), tokenizer=model.tokenizer)
+    with pytest.raises(FarspanError, match="no token 77, which framed texts"):
+        write_hugging_face(model, tmp_path / "out")
+
+
+def test_what_a_model_folder_says_of_frame_and_generation_is_read_back(tmp_path):
+    model, _ = trained("Bart", ("<eos>",))
+    write_model_folder(replace(model, generation={"num_beams": 4}), tmp_path / "ours")
+    again = read_model_folder(tmp_path / "ours")
+    assert (again.vocabulary.frame, again.generation) == (("<eos>",), {"num_beams": 4})
+    manifest = json.loads((tmp_path / "ours" / "manifest.json").read_text())
+    del manifest["generation"], manifest["vocabulary"]["frame"]
+    (tmp_path / "ours" / "manifest.json").write_text(json.dumps({**manifest, "format_version": 1}))
+    older = read_model_folder(tmp_path / "ours")
+    assert (older.vocabulary.frame, older.generation) == (None, {})
+
+
+SETTINGS = {
+    "num_beams": 4, "length_penalty": 2.0, "no_repeat_ngram_size": 3, "max_length": 30, "min_length": 5,
+    "early_stopping": True, "forced_bos_token_id": 0, "forced_eos_token_id": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
+def test_an_imported_models_settings_survive_import_and_export(tmp_path, where):
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
+             "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
+             "max_position_embeddings": 32}  # fmt: skip
+    theirs = BartForConditionalGeneration(BartConfig(vocab_size=tokenizer_of(bart_files()).vocab_size, **sizes))
+    theirs.save_pretrained(tmp_path / "bart")
+    file = tmp_path / "bart" / where
+    (tmp_path / "bart" / "generation_config.json").unlink()
+    values = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps({**values, **SETTINGS}))
+    for name, content in bart_files().items():
+        (tmp_path / "bart" / name).write_bytes(content)
+    convert(tmp_path / "bart", tmp_path / "ours", Conversion())
+    convert(tmp_path / "ours", tmp_path / "again", Conversion(to="huggingface"))
+    found = GenerationConfig.from_pretrained(tmp_path / "again").to_dict()
+    assert {name: found.get(name) for name in SETTINGS} == SETTINGS
+    first, second = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("bart", "again"))
+    same = first.keys() & second.keys() - {"transformers_version", "dtype"}
+    assert {name: second[name] for name in same} == {name: first[name] for name in same}
+    assert read_hugging_face(tmp_path / "again").generation == read_hugging_face(tmp_path / "bart").generation

@@ -1,0 +1,145 @@
+"""What lies beside the weights in an exported folder: tokenizer, generation settings and a model card."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import tokenizers
+from tokenizers.processors import TemplateProcessing
+
+from corpora.errors import FarspanError
+from objectives.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
+from trainer.conversion.model_folder import Model
+from trainer.model.patterns.window import Window
+
+_TOKEN_FIELDS = {PAD: "pad_token", BEGIN: "bos_token", END: "eos_token", UNKNOWN: "unk_token", MASK: "mask_token"}
+
+
+def longest_source(model: Model) -> int | None:
+    """Positions that the model was trained on, or that its table has; None where neither bounds them."""
+    return model.parent.get("source_length") or model.config.encoder.positions.limit
+
+
+def longest_target(model: Model) -> int | None:
+    """The same of the decoder."""
+    assert model.config.decoder
+    return model.parent.get("target_length") or model.config.decoder.positions.limit
+
+
+def tokenizer_files(model: Model) -> dict[str, bytes]:
+    """The tokenizer's own files, with the special tokens that the model knows besides, framing texts as training did.
+
+    Raises:
+        FarspanError: a token that framed texts in training is none of the tokenizer's.
+    """
+    files = dict(model.tokenizer)
+    if "tokenizer.json" not in files:
+        return files
+    tokenizer = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    known = set(tokenizer.get_vocab(with_added_tokens=True).values())
+    by_id = sorted((number, name) for name, number in model.vocabulary.special.ids.items() if number not in known)
+    for number, name in by_id:
+        if tokenizer.token_to_id(name) is None and number == tokenizer.get_vocab_size(with_added_tokens=True):
+            tokenizer.add_special_tokens([name])
+    if model.vocabulary.frame is not None:
+        tokenizer.post_processor = _framing(tokenizer, model)
+        # A class of its own (BartTokenizer) would frame texts by rules of its own.
+        files.pop("tokenizer_config.json", None)
+    files["tokenizer.json"] = tokenizer.to_str().encode()
+    stored = json.loads(files.get("tokenizer_config.json", b"{}"))
+    special = model.vocabulary.special.ids
+    named = {field: tokenizer.id_to_token(special[name]) for name, field in _TOKEN_FIELDS.items() if name in special}
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        # None of these models takes token types, which the class would give them.
+        "model_input_names": ["input_ids", "attention_mask"],
+        **{field: text for field, text in named.items() if text},
+        **({"model_max_length": longest} if (longest := longest_source(model)) else {}),
+        **stored,
+    }
+    files["tokenizer_config.json"] = json.dumps(config, indent=1).encode()
+    return files
+
+
+def _framing(tokenizer: tokenizers.Tokenizer, model: Model) -> TemplateProcessing:
+    """A post-processor that puts texts between the special tokens that framed them in training."""
+    frame = model.vocabulary.frame or ()
+    numbers = [model.vocabulary.special.ids[name] for name in (BEGIN, END) if name in frame]
+    texts = {number: tokenizer.id_to_token(number) for number in numbers}
+    if missing := [str(number) for number, text in texts.items() if text is None]:
+        raise FarspanError(
+            f"the tokenizer has no token {', '.join(missing)}, which framed texts in training; give the tokenizer that "
+            "the corpus was made with (--tokenizer)"
+        )
+    begin = [texts[model.vocabulary.special.ids[BEGIN]]] if BEGIN in frame else []
+    end = [texts[model.vocabulary.special.ids[END]]] if END in frame else []
+    return TemplateProcessing(
+        single=[*begin, "$A", *end],
+        pair=[*begin, "$A", *end, "$B", *end],
+        special_tokens=[(text, number) for number, text in texts.items()],
+    )
+
+
+def generation_settings(model: Model, ids: Mapping[str, int]) -> dict[str, Any]:
+    """``generation_config.json``: settings that came with the model, and otherwise greedy search to the longest target.
+
+    Args:
+        model: to be exported.
+        ids: the special tokens that the configuration names, by field.
+    """
+    longest = longest_target(model)
+    start = {"decoder_start_token_id": model.vocabulary.special.ids[model.vocabulary.decoder_start]}
+    return {**({"max_length": longest} if longest else {}), **model.generation, **ids, **start}
+
+
+def model_card(model: Model, architecture: str) -> str:
+    """``README.md``: what the model is, how it is loaded, and what it expects of its input."""
+    frame = model.vocabulary.frame
+    framing = (
+        "The tokenizer keeps the rule by which it came for special tokens around a text."
+        if frame is None
+        else f"The tokenizer puts {_spoken(frame)}, as every source had in training."
+    )
+    longest = longest_source(model)
+    parts = [
+        "---\nlibrary_name: transformers\n---\n",
+        f"# {architecture}\n",
+        f"An encoder-decoder written by `farspan convert`, of {sum(x.numel() for x in model.state.values()):,} "
+        f"parameters{f', for sources of up to {longest:,} tokens' if longest else ''}.\n",
+        _usage(model),
+        f"{framing}\n",
+    ]
+    if isinstance(model.config.encoder.attention, Window):
+        parts.append(
+            "**Global attention.** The encoder sees a sliding window only, except at positions that "
+            "`global_attention_mask` marks with 1. Mark those that were global in training: the first token at least, "
+            "and every document separator for models of several documents (PRIMERA). Without any, distant parts of a "
+            "text do not see each other, and `transformers` says nothing.\n"
+        )
+    if model.parent:
+        parts.append(f"Made from: `{json.dumps(dict(model.parent), sort_keys=True)}`\n")
+    return "\n".join(parts)
+
+
+def _spoken(frame: tuple[str, ...]) -> str:
+    names = {BEGIN: "the beginning-of-text token before a text", END: "the end-of-text token behind a text"}
+    return " and ".join(names[name] for name in (BEGIN, END) if name in frame) or "nothing around a text"
+
+
+def _usage(model: Model) -> str:
+    lines = [
+        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+        "",
+        'tokenizer, model = AutoTokenizer.from_pretrained("."), AutoModelForSeq2SeqLM.from_pretrained(".")',
+        'inputs = tokenizer(text, truncation=True, return_tensors="pt")',
+    ]
+    if isinstance(model.config.encoder.attention, Window):
+        lines += [
+            'inputs["global_attention_mask"] = torch.zeros_like(inputs["input_ids"])',
+            'inputs["global_attention_mask"][:, 0] = 1',
+        ]
+        lines.insert(0, "import torch")
+    lines.append("print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))")
+    return "```python\n" + "\n".join(lines) + "\n```\n"
