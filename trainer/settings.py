@@ -104,7 +104,7 @@ def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
     tag = "pattern" if any(field.name == "pattern" for field in fields(kinds[0])) else "scheme"
     by_tag = {str(field.default): kind for kind in kinds for field in fields(kind) if field.name == tag}
     chosen = value.get(tag) if isinstance(value, Mapping) else value
-    if chosen not in by_tag:
+    if not isinstance(chosen, str) or chosen not in by_tag:
         raise FarspanError(
             f"{file}: {name}.{tag} is {chosen!r}{_nearest(str(chosen), by_tag)}; "
             f"choose one of {', '.join(map(repr, by_tag))}"

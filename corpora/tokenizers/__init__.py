@@ -151,6 +151,9 @@ def _read(path: str) -> bytes:
 
 def _read_json(path: str) -> Mapping[str, Any]:
     try:
-        return json.loads(_read(path))
-    except ValueError as error:
-        raise FarspanError(f"{os.path.basename(path)}: not JSON ({error})") from None
+        values = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise FarspanError(f"{os.path.basename(path)}: not JSON ({error}); restore it or leave it out") from None
+    if not isinstance(values, dict):
+        raise FarspanError(f"{os.path.basename(path)}: no table of JSON; restore it or leave it out")
+    return values

@@ -28,6 +28,7 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
     "<unk>": ("unk_token",),
     "<mask>": ("mask_token",),
 }
+_MOST_GAPS = 100  # ids for each token; a table of a damaged file's would not fit into memory
 MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
     "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
@@ -67,6 +68,10 @@ class HuggingFaceTokenizer:
         config = json.loads(self._tokenizer.to_str())  # written by this version: defaults are spelt out
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values(), default=-1) + 1
+        if self.vocab_size > _MOST_GAPS * (len(vocab) + 1000):
+            raise FarspanError(
+                f"tokenizer.json: {len(vocab):,} tokens with ids up to {self.vocab_size - 1:,}; restore the file"
+            )
         tokens = [""] * self.vocab_size
         for token, number in vocab.items():
             tokens[number] = token
@@ -201,7 +206,7 @@ def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
 def _parse(data: bytes) -> dict[str, Any]:
     try:
         config = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FarspanError(
             f"tokenizer.json: not JSON ({error}); give a file written by the tokenizers library"
         ) from None
