@@ -68,10 +68,6 @@ class HuggingFaceTokenizer:
         config = json.loads(self._tokenizer.to_str())  # written by this version: defaults are spelt out
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values(), default=-1) + 1
-        if self.vocab_size > _MOST_GAPS * (len(vocab) + 1000):
-            raise FarspanError(
-                f"tokenizer.json: {len(vocab):,} tokens with ids up to {self.vocab_size - 1:,}; restore the file"
-            )
         tokens = [""] * self.vocab_size
         for token, number in vocab.items():
             tokens[number] = token
@@ -193,12 +189,15 @@ def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """By the library; a special token's text inside a document is text.
 
     Raises:
-        FarspanError: what the library says.
+        FarspanError: what the library says; an id so large that a damaged file is behind it.
     """
     try:
         loaded = tokenizers.Tokenizer.from_str(json.dumps(config))
     except Exception as error:  # the library raises bare Exception
         raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {error}") from error
+    vocab = loaded.get_vocab(with_added_tokens=True)
+    if (largest := max(vocab.values(), default=-1)) > _MOST_GAPS * (len(vocab) + 1000):
+        raise FarspanError(f"tokenizer.json: {len(vocab):,} tokens with ids up to {largest:,}; restore the file")
     loaded.encode_special_tokens = True
     return loaded
 
