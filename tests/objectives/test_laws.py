@@ -1,7 +1,6 @@
 """The laws that every objective obeys, as properties over all that are installed and all their presets."""
 
 import itertools
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,17 @@ from corpora.keyed import make_key
 from corpora.ragged import Ragged
 from corpora.sequences import SequenceBatch
 from objectives.base import CorpusFacts, Objective, equip, installed, load_objective
-from objectives.masks import CANDIDATE, IN_TARGET, VISIBLE, MaskBatch
+from objectives.laws import (
+    LAWS,
+    Trial,
+    examples_fit,
+    lengths_are_those_of_the_examples,
+    masks_are_pure,
+    separators_stay,
+    spans_hold_text,
+    text_comes_back,
+)
+from objectives.masks import MaskBatch
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.toy_tools import TOOLS
 
@@ -55,47 +64,35 @@ def rows_of(masks: MaskBatch) -> list[tuple]:
     return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
 
 
+def trial_of(name: str, preset: str | None, batch: SequenceBatch, facts: CorpusFacts | None = None, seed=0) -> Trial:
+    def make(options):
+        return made(name, preset) if options is None else equip(load_objective(name, options=options), TOOLS)
+
+    return Trial(make, batch, facts or facts_of(batch), seed)
+
+
+def assert_holds(trial: Trial, *names) -> None:
+    for law in names:
+        assert list(law(trial)) == []
+
+
 @every_objective
 @given(batch=sequence_batches(min_rows=1))
-def test_1_text_comes_back_from_source_and_target(name, preset, batch):
-    objective = made(name, preset)
-    special = objective.validate(facts_of(batch))
-    masks = objective.mask(batch, key_of(objective))
-    text = objective.reconstruct(objective.render(batch, masks, special), masks, special)
-    for row in range(len(batch)):
-        assert np.array_equal(text[row], batch.tokens[row])
-    hidden = (masks.span_flags.values & VISIBLE == 0) & (masks.span_flags.values != CANDIDATE)
-    assert (masks.span_flags.values[hidden] & IN_TARGET != 0).all()
+def test_text_comes_back_from_source_and_target(name, preset, batch):
+    assert_holds(trial_of(name, preset, batch), text_comes_back, separators_stay)
 
 
 @every_objective
 @given(batch=sequence_batches(min_rows=1, max_documents=30))
-def test_2_and_3_budgets_hold_and_every_id_has_an_embedding(name, preset, batch):
-    objective = made(name, preset)
-    facts = facts_of(batch)
-    special = objective.validate(facts)
-    masks = objective.mask(batch, key_of(objective))
-    examples = objective.render(batch, masks, special)
-    assert np.array_equal(examples.source_lengths, masks.source_lengths)
-    assert np.array_equal(examples.target_lengths, masks.target_lengths)
-    assert examples.source_ids.shape[1] <= facts.sequence_length
-    for ids, lengths in (
-        (examples.source_ids, examples.source_lengths),
-        (examples.target_ids, examples.target_lengths),
-    ):
-        assert ids.dtype == np.int32
-        assert ids.shape[1] == lengths.max()
-        assert ids.min(initial=0) >= 0
-        assert ids.max(initial=0) < special.vocab_size
-        assert (ids[np.arange(ids.shape[1]) >= lengths[:, None]] == special["<pad>"]).all()
+def test_budgets_hold_and_every_id_has_an_embedding(name, preset, batch):
+    assert_holds(trial_of(name, preset, batch), spans_hold_text, lengths_are_those_of_the_examples, examples_fit)
 
 
 @every_objective
 @pytest.mark.parametrize(("room_per_sequence", "room_per_document"), itertools.product(range(3), repeat=2))
-def test_2_no_source_is_longer_than_the_corpus_was_built_for(name, preset, room_per_sequence, room_per_document):
+def test_no_source_is_longer_than_the_corpus_was_built_for(name, preset, room_per_sequence, room_per_document):
     """With the least room that an objective accepts, and rows that leave no more than that."""
     batch = make_sequences([100, 101, 99, 3], [[0], range(0, 100, 2), range(99), [0, 1, 2]])
-    objective = made(name, preset)
     taken = batch.tokens.lengths + room_per_document * batch.document_starts.lengths
     facts = replace(
         facts_of(batch),
@@ -103,64 +100,34 @@ def test_2_no_source_is_longer_than_the_corpus_was_built_for(name, preset, room_
         room_per_sequence=room_per_sequence,
         room_per_document=room_per_document,
     )
-    special = None
-    with suppress(FarspanError):
-        special = objective.validate(facts)
-    if special is None:
+    trial = trial_of(name, preset, batch, facts)
+    try:
+        trial.objective.validate(facts)
+    except FarspanError:
         assert (room_per_sequence, room_per_document) != (2, 2)
         return
-    examples = objective.render(batch, objective.mask(batch, key_of(objective)), special)
-    assert examples.source_lengths.max() <= facts.sequence_length
+    assert_holds(trial, examples_fit)
 
 
 @every_objective
-@given(batch=sequence_batches(min_rows=1), seed=st.integers(0, 1000), data=st.data())
-def test_4_a_mask_depends_on_its_row_alone(name, preset, batch, seed, data):
-    objective = made(name, preset)
-    key = key_of(objective, seed)
-    together = rows_of(objective.mask(batch, key))
-    order = data.draw(st.permutations(range(len(batch))))
-    assert rows_of(objective.mask(batch.take(order), key)) == [together[row] for row in order]
-    for row in range(len(batch)):
-        assert rows_of(made(name, preset).mask(batch.take([row]), key)) == [together[row]]
+@given(batch=sequence_batches(min_rows=1), seed=st.integers(0, 1000))
+def test_a_mask_depends_on_its_row_alone(name, preset, batch, seed):
+    assert_holds(trial_of(name, preset, batch, seed=seed), masks_are_pure)
 
 
 @every_objective
-@given(batch=sequence_batches(min_rows=1, max_documents=30))
-def test_5_spans_hold_text_and_lie_inside_one_document(name, preset, batch):
-    masks = made(name, preset).mask(batch, bytes(16))
-    for row in range(len(batch)):
-        starts = masks.span_starts[row].astype(int)
-        stops = starts + masks.span_lengths[row]
-        assert (starts < stops).all()
-        assert (stops[:-1] <= starts[1:]).all()
-        assert stops.max(initial=0) <= batch.tokens.lengths[row]
-        document = np.searchsorted(batch.document_starts[row], starts, "right")
-        assert np.array_equal(document, np.searchsorted(batch.document_starts[row], stops - 1, "right"))
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_every_law_holds_on_plain_rows(name, preset, law):
+    assert_holds(trial_of(name, preset, make_sequences([300, 60, 5, 0], 3, mean_sentence=7)), law)
 
 
 @every_objective
-def test_6_odd_rows_have_a_defined_result(name, preset):
-    objective = made(name, preset)
+def test_odd_rows_have_a_defined_result(name, preset):
     batch = make_sequences([0, 1, 2, 50, 1_000_000], mean_sentence=1)
     identical = Ragged(np.full_like(batch.tokens.values, 7), batch.tokens.offsets)
     for tokens in (batch.tokens, identical):
         odd = SequenceBatch(**{**{f: getattr(batch, f) for f in batch.__slots__}, "tokens": tokens})
-        special = objective.validate(facts_of(odd))
-        masks = objective.mask(odd, key_of(objective))
-        examples = objective.render(odd, masks, special)
-        assert np.array_equal(examples.source_lengths, masks.source_lengths)
-        text = objective.reconstruct(examples, masks, special)
-        assert all(np.array_equal(text[row], tokens[row]) for row in range(len(odd)))
-
-
-@every_objective
-def test_6_a_block_without_rows_is_masked_and_rendered(name, preset):
-    objective = made(name, preset)
-    batch = make_sequences([])
-    masks = objective.mask(batch, bytes(16))
-    examples = objective.render(batch, masks, objective.validate(facts_of(batch)))
-    assert (len(masks), len(examples)) == (0, 0)
+        assert_holds(trial_of(name, preset, odd), lengths_are_those_of_the_examples, text_comes_back)
 
 
 DRAWN = [

@@ -1,0 +1,54 @@
+"""Each law catches the objectives that break it; a sound one breaks none."""
+
+from __future__ import annotations
+
+import pytest
+
+from objectives import laws
+from objectives.laws import LAWS, Trial, broken
+from tests.factories import make_sequences
+from tests.objectives import broken as objectives
+from tests.objectives.test_laws import facts_of
+
+BATCH = make_sequences([200, 90, 60, 30, 8, 3], 3, seed=1)
+
+CAUGHT = [
+    (objectives.Counts, laws.masks_are_pure),
+    (objectives.GlobalRandom, laws.masks_are_pure),
+    (objectives.SeesPlaces, laws.masks_are_pure),
+    (objectives.SeesTheBatch, laws.masks_are_pure),
+    (objectives.Writes, laws.masks_are_pure),
+    (objectives.Overlaps, laws.spans_hold_text),
+    (objectives.CrossesBorders, laws.spans_hold_text),
+    (objectives.RunsOver, laws.spans_hold_text),
+    (objectives.LosesText, laws.spans_hold_text),
+    (objectives.ForgetsTheEnd, laws.lengths_are_those_of_the_examples),
+    (objectives.ForgetsSentinels, laws.examples_fit),
+    (objectives.ForgetsSentinels, laws.special_tokens_are_numbered_once),
+    (objectives.IgnoresTheKey, laws.draws_follow_key_and_sequence),
+    (objectives.IgnoresTheSequence, laws.draws_follow_key_and_sequence),
+    (objectives.EatsSeparators, laws.separators_stay),
+    (objectives.ForgetsAnOption, laws.options_are_json),
+    (objectives.OptionsAreNoJson, laws.options_are_json),
+    (objectives.NeedsText, laws.odd_rows_have_a_result),
+    (objectives.SelectsOthers, laws.selection_keeps_its_own),
+]
+
+
+def trial_of(kind) -> Trial:
+    def make(options):
+        return kind(spans=5) if options is None else kind(**{k: v for k, v in options.items() if k == "spans"})
+
+    return Trial(make, BATCH, facts_of(BATCH))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_a_sound_objective_breaks_no_law(law):
+    assert broken(law, trial_of(objectives.Sound)) == []
+
+
+@pytest.mark.parametrize(("kind", "law"), CAUGHT, ids=lambda value: value.__name__)
+def test_what_is_broken_is_caught_by_its_law(kind, law):
+    problems = broken(law, trial_of(kind))
+    assert problems
+    assert all(len(problem.splitlines()) == 1 for problem in problems)
