@@ -172,21 +172,35 @@ def objective_factory(name: str) -> Any:
     """What makes the objective ``name`` from its options.
 
     Raises:
-        FarspanError: no such objective, with the nearest known name.
+        FarspanError: no such objective, with the nearest known name; or one whose package cannot be loaded.
     """
     known = installed()
     if name not in known:
         raise FarspanError(
             f"no objective is called {name!r}{_nearest(name, known)}; installed: {', '.join(sorted(known))}"
         )
-    return known[name].load()
+    where = _where(known[name])
+    try:
+        factory = known[name].load()
+    except Exception as error:  # whatever a package's own code raises
+        raise FarspanError(
+            f"{where} cannot be loaded: {_one_line(error)}; repair that package, or install it"
+        ) from error
+    try:
+        inspect.signature(factory)
+    except (TypeError, ValueError):  # nothing to call, or nothing that says how
+        raise FarspanError(
+            f"{where} is {factory!r:.80}; it must name a class, or a function that makes an objective"
+        ) from None
+    return factory
 
 
 def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:
     """Build the objective ``name`` from a preset, overridden by ``options``.
 
     Raises:
-        FarspanError: unknown objective, preset or option, with the nearest known name.
+        FarspanError: unknown objective, preset or option, with the nearest known name; one that cannot be made, or that
+            lacks what an objective has.
     """
     factory = objective_factory(name)
     presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
@@ -204,7 +218,48 @@ def load_objective(name: str, preset: str | None = None, options: Mapping[str, A
                     f"objective {name} has no option {option!r}{_nearest(option, accepted)}; "
                     f"its options: {', '.join(accepted)}"
                 )
-    return factory(**values)
+    return _complete(name, factory, values)
+
+
+_MEMBERS: Mapping[str, Any] = {
+    "name": str,
+    "options": Mapping,
+    "global_attention": str,
+    "validate": Callable,
+    "mask": Callable,
+    "render": Callable,
+}
+
+
+def _complete(name: str, factory: Any, values: Mapping[str, Any]) -> Objective:
+    """The objective that ``factory`` makes, if it has all that an objective needs."""
+    where = _where(installed()[name])
+    try:
+        objective = factory(**values)
+        lacking = [
+            member for member, kind in _MEMBERS.items() if not isinstance(getattr(objective, member, None), kind)
+        ]
+    except FarspanError:
+        raise
+    except Exception as error:  # whatever a package's own code raises
+        raise FarspanError(f"{where} makes no objective of {dict(values)}: {_one_line(error)}") from error
+    if lacking:
+        raise FarspanError(
+            f"{where} makes {type(objective).__name__}, which lacks {', '.join(lacking)}; an objective has "
+            f"{', '.join(_MEMBERS)} (docs/objectives.md, Your own)"
+        )
+    if objective.name != name:
+        raise FarspanError(f"{where} makes an objective with name {objective.name!r}; its name must be {name!r}")
+    return objective
+
+
+def _where(entry: EntryPoint) -> str:
+    package = f" of {entry.dist.name}" if entry.dist else ""
+    return f"objective {entry.name}: entry point {entry.value}{package}"
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:

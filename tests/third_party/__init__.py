@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 FARSPAN_LEAD = Path(__file__).parent / "farspan_lead"
@@ -15,14 +16,15 @@ def install_farspan_lead(folder: Path) -> list[str]:
         What to put in front of ``PYTHONPATH`` (or ``sys.path``): the module's folder and ``folder``.
     """
     project = tomllib.loads((FARSPAN_LEAD / "pyproject.toml").read_text())["project"]
-    metadata = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-    )
-    groups = (
-        f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in entries.items())
-        for group, entries in project["entry-points"].items()
-    )
-    (metadata / "entry_points.txt").write_text("\n".join(groups))
+    (entries,) = project["entry-points"].values()
+    install_objectives(folder, project["name"], entries, project["version"])
     return [str(FARSPAN_LEAD), str(folder)]
+
+
+def install_objectives(folder: Path, package: str, entries: Mapping[str, str], version: str = "1.0") -> None:
+    """Write to ``folder`` the metadata of a package with objectives: name -> entry point."""
+    metadata = folder / f"{package.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+    lines = [f"{name} = {target}\n" for name, target in entries.items()]
+    (metadata / "entry_points.txt").write_text("[farspan.objectives]\n" + "".join(lines))
