@@ -13,7 +13,8 @@ from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.lock import locked
 
-LOCAL = ("show", "stats", "verify", "convert", "train")  # commands that read this machine's disk and run no job
+# Commands that read this machine's disk and run no job.
+LOCAL = ("check-objective", "show", "stats", "verify", "convert", "train")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

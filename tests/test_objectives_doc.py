@@ -7,20 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from corpora.keyed import make_key
 from objectives.base import CorpusFacts, Objective, installed
+from objectives.laws import LAWS, Trial
 from tests.factories import OWNED, VOCAB, make_sequences
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "objectives.md").read_text("utf-8")
 
 
-def test_the_example_of_an_own_objective_works():
-    block = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[-1]
+def example(number: int, name: str) -> Any:
+    """A class of the page."""
+    block = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)[number]
     scope: dict[str, Any] = {"__name__": __name__}  # a dataclass looks for its module
     exec(block, scope)
-    objective = scope["LastSentences"](sentences=3)
+    return scope[name]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize(("number", "name"), [(0, "RandomSentences"), (1, "LastSentences")])
+def test_the_examples_obey_the_laws(number, name, law):
+    kind = example(number, name)
+    batch = make_sequences([200, 60, 5, 2], 3, mean_sentence=6)
+    facts = CorpusFacts(VOCAB, OWNED, 210, 200, 3)
+    assert list(law(Trial(lambda options: kind(**(options or {})), batch, facts))) == []
+
+
+def test_the_example_of_an_own_objective_works():
+    objective = example(1, "LastSentences")(sentences=3)
     assert isinstance(objective, Objective)
     batch = make_sequences([200, 60, 5, 0], 3)
     special = objective.validate(CorpusFacts(VOCAB, OWNED, 210, 200, 3))

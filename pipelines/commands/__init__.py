@@ -7,7 +7,7 @@ import argparse
 from pipelines.commands.conversion import add_convert
 from pipelines.commands.corpora import add_corpus
 from pipelines.commands.looking import add_looking
-from pipelines.commands.masks import add_mask
+from pipelines.commands.masks import add_check_objective, add_mask
 from pipelines.commands.shared import FORMATTER
 from pipelines.commands.stages import add_stages
 from pipelines.commands.text import add_documents, add_tokenizer
@@ -37,6 +37,7 @@ from raw text to a trained model:
     add_corpus(commands)
     add_stages(commands)
     add_mask(commands)
+    add_check_objective(commands)
     add_looking(commands)
     add_convert(commands)
     add_train(commands)

@@ -8,7 +8,10 @@ import json
 from typing import Any
 
 from corpora.assignments import assignment
+from corpora.errors import FarspanError
 from pipelines.commands.shared import command, job_flags, start
+
+_SHOWN = 3  # problems of a law
 
 _EXAMPLES = """\
 objectives: span, principal_sentences, entity_pyramid, model_based, cross_document, and those of other packages;
@@ -32,6 +35,27 @@ def add_mask(commands: Any) -> None:
     job_flags(parser)
 
 
+_CHECK_EXAMPLES = """\
+Tries what training, verification and resuming rely on: masks that depend on key, options and row alone, spans inside
+documents, true lengths, text that comes back. Exit status 1 if a law is broken.
+
+examples:
+  farspan check-objective my_objective --corpus corpus
+  farspan check-objective span --preset t5 --set density=0.3 --corpus corpus --rows 100"""
+
+
+def add_check_objective(commands: Any) -> None:
+    parser = command(
+        commands, "check-objective", "Try the laws of objectives on one, ours or your own.", _run_check, _CHECK_EXAMPLES
+    )
+    parser.add_argument("objective", help="an installed objective, e.g. span")
+    parser.add_argument("--corpus", required=True, metavar="DIR", help="folder made by `farspan corpus`")
+    objective_flags(parser)
+    parser.add_argument("--seed", type=int, default=0, help="of its random choices (default 0)")
+    parser.add_argument("--rows", type=int, default=32, help="of the corpus to try it on, spread over it (default 32)")
+    parser.add_argument("--digest", action="store_true", help=argparse.SUPPRESS)  # of the masks, for another process
+
+
 def objective_flags(parser: Any) -> None:
     """How an objective is set up."""
     parser.add_argument("--preset", help="options of a published system, e.g. t5, bart_ls, pegasus, primera")
@@ -52,8 +76,6 @@ class _Explain(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        from corpora.errors import FarspanError
-
         name = getattr(namespace, "objective", None)
         try:
             print(explain(name) if name else "name the objective first: farspan mask span --options")
@@ -85,6 +107,34 @@ def explain(name: str) -> str:
 def _spelled(value: Any) -> str:
     """A value as ``--set`` takes it, for reading: floats of few digits."""
     return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))
+
+
+def _run_check(options: Any) -> None:
+    from objectives.laws import digest
+    from pipelines.check_objective import Check, check_laws, trial
+
+    check = Check(
+        options.corpus,
+        options.objective,
+        preset=options.preset,
+        assignments=tuple(options.set),
+        scorer=options.scorer,
+        seed=options.seed,
+        rows=options.rows,
+    )
+    if options.digest:
+        print(digest(trial(check)))
+        return
+    failed = []
+    for law, problems in check_laws(check):
+        print(f"{'BROKEN' if problems else 'holds '}  {law}", flush=True)
+        for problem in problems[:_SHOWN]:
+            print(f"        {problem}")
+        if len(problems) > _SHOWN:
+            print(f"        ... and {len(problems) - _SHOWN} more")
+        failed.append(bool(problems))
+    if any(failed):
+        raise FarspanError(f"objective {options.objective} breaks {sum(failed)} of {len(failed)} laws")
 
 
 def _run_mask(options: Any) -> None:
