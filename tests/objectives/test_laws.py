@@ -16,6 +16,7 @@ from objectives.base import CorpusFacts, Objective, equip, installed, load_objec
 from objectives.laws import (
     LAWS,
     Trial,
+    broken,
     examples_fit,
     lengths_are_those_of_the_examples,
     masks_are_pure,
@@ -116,9 +117,9 @@ def test_a_mask_depends_on_its_row_alone(name, preset, batch, seed):
 
 
 @every_objective
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
-def test_every_law_holds_on_plain_rows(name, preset, law):
-    assert_holds(trial_of(name, preset, make_sequences([300, 60, 5, 0], 3, mean_sentence=7)), law)
+def test_every_law_holds_on_plain_rows(name, preset):
+    trial = trial_of(name, preset, make_sequences([300, 60, 5, 0], 3, mean_sentence=7))
+    assert {law.__name__: broken(law, trial) for law in LAWS} == {law.__name__: [] for law in LAWS}
 
 
 @every_objective

@@ -57,8 +57,10 @@ def joint_recipe(folder: object, corpus: str, mode: str = "ddp", **run: object):
     encoder = replace(recipe.model.encoder, positions=Learned(LENGTH))
     sizes = replace(recipe.model, decoder=None, encoder=EncoderConfig(layers=1, positions=Learned(LENGTH),
                     attention=Full()))  # fmt: skip
+    data = data_of(corpus)
+    data = replace(data, objective=replace(data.objective, seed=recipe.run.seed))
     return replace(
-        recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data_of(corpus),
+        recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data,
         generator=GeneratorConfig(mode="joint", model=sizes, weight=2.0), parallel=ParallelConfig(mode=mode),
         checkpoint=replace(recipe.checkpoint, every=1000),
     )  # fmt: skip
