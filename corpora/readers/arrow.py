@@ -67,7 +67,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
             try:
                 data = b"".join(_bytes(file, part) for part in [*layout.context[:known], message])
                 batch = pa.ipc.open_stream(data, options=options).read_next_batch().select(names)
-                batch.validate()
+                columns.check_batch(batch)
             except (OSError, pa.ArrowException) as error:
                 raise DamagedFile(error, row) from error
             size = message.stop - message.start

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, ReadOptions
+
+_MOST_ROWS = 4096
+_ITEM_BYTES = 16
+_BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
 
 
 def wanted(schema: pa.Schema, options: ReadOptions) -> list[str]:
@@ -21,23 +27,117 @@ def fields(schema: pa.Schema) -> dict[str, int]:
     return {column.name: int(_is_text(column.type)) for column in schema}
 
 
+def check_batch(batch: pa.RecordBatch) -> None:
+    """See that every offset, length and index of a batch lies inside its buffers; one that does not can crash Arrow.
+
+    Text that is not UTF-8 is no such damage, but a bad record.
+
+    Raises:
+        ArrowInvalid: damage.
+    """
+    for column in batch.columns:
+        kind = _as_bytes(column.type)
+        (column if kind == column.type else column.view(kind)).validate(full=True)
+
+
 def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[int]:
     """Add the rows of ``batch``, the first of which is row number ``first`` of its file.
 
+    A few bytes of a file may stand for gigabytes (dictionaries, runs, views of one buffer), so rows are turned into
+    Python's values about ``BLOCK_BYTES`` at a time.
+
     Args:
-        batch: the wanted columns.
+        batch: the wanted columns, checked.
         schema: of the file, for messages.
 
     Yields:
         Rows of the batch done so far, about every ``BLOCK_BYTES``.
     """
-    step = max(1, BLOCK_BYTES * len(batch) // max(1, batch.nbytes))
-    for start in range(0, len(batch), step):
-        part = batch.slice(start, step)
-        columns = [_values(column) for column in part.columns]
-        for row, values in enumerate(zip(*columns, strict=True) if columns else [()] * len(part), first + start):
-            _add(block, row, dict(zip(part.schema.names, values, strict=True)), schema)
-        yield start + len(part)
+    names = batch.schema.names
+    for begin in range(0, len(batch), _MOST_ROWS):
+        part = batch.slice(begin, _MOST_ROWS)
+        sizes = sum((_sizes(column) for column in part.columns), np.zeros(len(part), np.int64))  # (n,) bytes
+        for start, stop in _pieces(sizes):
+            if sizes[start] > block.options.max_record_bytes and any(map(_is_nested, part.schema.types)):
+                detail = f"{sizes[start]:,} bytes, more than --max-record-bytes {block.options.max_record_bytes:,}"
+                block.reject(first + begin + start, "too_long", b"", detail)
+            else:
+                columns = [_values(column.slice(start, stop - start)) for column in part.columns]
+                rows = zip(*columns, strict=True) if columns else [()] * (stop - start)
+                for row, values in enumerate(rows, first + begin + start):
+                    _add(block, row, dict(zip(names, values, strict=True)), schema)
+            yield begin + stop
+
+
+def _pieces(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """``(n,)`` sizes in pieces of ``BLOCK_BYTES`` at most, or of one row where that is larger."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + BLOCK_BYTES, "right")))
+        yield start, stop
+        start = stop
+
+
+def _sizes(array: pa.Array) -> np.ndarray:
+    """``(n,)`` int64: bytes that each value takes once it stands for itself; the size of numbers is guessed."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        values = np.append(_sizes(array.dictionary), 0)
+        return values[array.indices.cast(pa.int64()).fill_null(len(values) - 1).to_numpy()]
+    if pa.types.is_run_end_encoded(kind):
+        places = np.searchsorted(array.run_ends.to_numpy(), array.offset + np.arange(len(array)), "right")
+        return _sizes(array.values)[places]
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)  # the length is the first of four
+        return views[array.offset : array.offset + len(array), 0].astype(np.int64)
+    if any(is_kind(kind) for is_kind in _BYTES):
+        return pc.binary_length(array).cast(pa.int64()).fill_null(0).to_numpy()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        return _sums(array.values if not pa.types.is_map(kind) else array.items, offsets[:-1], offsets[1:])
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        return _sums(array.values, offsets, offsets + array.sizes.to_numpy())
+    if pa.types.is_fixed_size_list(kind):
+        offsets = (array.offset + np.arange(len(array) + 1)) * kind.list_size
+        return _sums(array.values, offsets[:-1], offsets[1:])
+    if pa.types.is_struct(kind):
+        return sum(map(_sizes, array.flatten()), np.full(len(array), _ITEM_BYTES, np.int64))
+    if isinstance(kind, pa.BaseExtensionType):
+        return _sizes(array.storage)
+    return np.full(len(array), _ITEM_BYTES, np.int64)
+
+
+def _sums(items: pa.Array, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """``(n,)`` int64: bytes of the items from each of the ``(n,)`` starts to each of the stops."""
+    if not len(starts):
+        return np.zeros(0, np.int64)
+    low, high = int(starts.min()), int(max(stops.max(), starts.min()))
+    sums = np.append(0, np.cumsum(_sizes(items.slice(low, high - low)) + _ITEM_BYTES))
+    return np.asarray(sums[np.maximum(stops, starts) - low] - sums[starts - low] + _ITEM_BYTES)
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind)) or bool(pa.types.is_run_end_encoded(kind))
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """The type with bytes for text, as whose values nothing but their places is checked."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_string_view(kind):
+        return pa.binary_view()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    return kind
 
 
 def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schema) -> None:

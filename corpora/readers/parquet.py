@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -14,6 +14,9 @@ from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
 
 _MOST_ROWS = 4096
+_MOST_FRONT_CODED = 64  # each may repeat the whole text before it
+_DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
+_FRONT_CODED = "DELTA_BYTE_ARRAY"
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
@@ -28,12 +31,18 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Each row is a record."""
     with _open(piece.path, files) as file:
         metadata = file.metadata
+        names = columns.wanted(file.schema_arrow, block.options)
+        encodings = _encodings(metadata, names, piece)
+    # what a dictionary stands for may be a thousand times its file: it is left to ``add_rows`` to look words up in it
+    with _open(piece.path, files, [path for path, used in encodings.items() if used & _DICTIONARIES]) as file:
+        metadata = file.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
         first, total = sum(rows[: piece.start]), sum(rows[piece.start : piece.stop])
         begin = first
-        names = columns.wanted(file.schema_arrow, block.options)
+        fronts = any(_FRONT_CODED in used for used in encodings.values())
+        most = _MOST_FRONT_CODED if fronts else _MOST_ROWS
         batches = file.iter_batches(
-            max(1, min(_MOST_ROWS, BLOCK_BYTES * total // max(1, piece.bytes))),
+            max(1, min(most, BLOCK_BYTES * total // max(1, piece.bytes))),
             list(range(piece.start, piece.stop)),
             columns=names,
             use_threads=False,
@@ -41,8 +50,12 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
         while True:
             try:
                 batch = next(batches, None)
+                if batch is not None:
+                    columns.check_batch(batch)
             except (OSError, pa.ArrowException) as error:
-                raise DamagedFile(error, first) from error
+                damaged = DamagedFile(error, first)
+                damaged.lost = _stored_bytes(metadata, piece) * (total - first + begin) // max(1, total)
+                raise damaged from error
             if batch is None:
                 return
             for done in columns.add_rows(block, batch, first, file.schema_arrow):
@@ -56,7 +69,30 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 @contextmanager
-def _open(path: str, files: Files) -> Iterator[pq.ParquetFile]:
+def _open(path: str, files: Files, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     # with a buffer, pages are read as they are needed, and not a row group at once
-    with files.open(path) as file, pq.ParquetFile(file, buffer_size=1 << 20) as parquet:
+    with (
+        files.open(path) as file,
+        pq.ParquetFile(file, buffer_size=1 << 20, read_dictionary=list(dictionaries)) as parquet,
+    ):
         yield parquet
+
+
+def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) -> dict[str, set[str]]:
+    """Path of each wanted column of text -> encodings of its pages in the range."""
+    found: dict[str, set[str]] = {}
+    for index in range(piece.start, piece.stop):
+        group = metadata.row_group(index)
+        for column in map(group.column, range(metadata.num_columns)):
+            path = column.path_in_schema
+            if column.physical_type == "BYTE_ARRAY" and any(
+                path == name or path.startswith(f"{name}.") for name in names
+            ):
+                found.setdefault(path, set()).update(column.encodings)
+    return found
+
+
+def _stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:
+    """Bytes of the range in the file, compressed as they are; ``piece.bytes`` says what they unpack to."""
+    groups = map(metadata.row_group, range(piece.start, piece.stop))
+    return sum(group.column(index).total_compressed_size for group in groups for index in range(metadata.num_columns))
