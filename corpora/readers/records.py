@@ -131,9 +131,9 @@ class Reject:
         path: the file.
         key: the record's place, as in ``RecordBlock.keys``.
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
-            too_long, truncated_file, unreadable_file, dangling_link or not_a_file; missing_cluster, not_a_cluster,
-            empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml; broken_dialogue;
-            special_token, where the tokenizer yields one for the text.
+            too_long, truncated_file, unreadable_file, crashed_reader, dangling_link or not_a_file; missing_cluster,
+            not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
+            broken_dialogue; special_token, where the tokenizer yields one for the text.
         raw: the record's first 64 KiB, as far as they are known.
         detail: what exactly is wrong.
     """
@@ -181,6 +181,10 @@ class RecordBlock:
         return len(self.texts) + len(self.rejects) + self.filtered
 
 
+class CrashedReader(OSError):
+    """The process that read a file crashed."""
+
+
 class DamagedStream(OSError):
     """Compressed data that a checksum refutes; its last ``lost`` bytes cannot be believed."""
 
@@ -198,7 +202,12 @@ class DamagedFile(Exception):
 
     def __init__(self, error: Exception, key: int | str, raw: bytes = b"") -> None:
         super().__init__(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
-        reasons = {EOFError: "truncated_file", DanglingLink: "dangling_link", NotAFile: "not_a_file"}
+        reasons = {
+            EOFError: "truncated_file",
+            DanglingLink: "dangling_link",
+            NotAFile: "not_a_file",
+            CrashedReader: "crashed_reader",
+        }
         self.reason = next((name for kind, name in reasons.items() if isinstance(error, kind)), "unreadable_file")
         self.key, self.raw = str(key), raw
         self.lost = error.lost if isinstance(error, DamagedStream) else None

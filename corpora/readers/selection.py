@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from corpora.files import DanglingLink, Files
 from corpora.readers import (
     arrow,
     books3,
+    isolation,
     jsonl,
     mediasum,
     multi_news,
@@ -71,6 +73,7 @@ _SUFFIXES = {
     ".txt": "text",
     ".text": "text",
 }
+_NATIVE = (".parquet", ".arrow", ".feather")
 _FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 
 
@@ -135,10 +138,32 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
         return [Range(path, options.format or "", 0, 1, 0, None)]
     format = format_of(path, options)
     try:
-        cuts = _READERS[format].plan(path, files, target_bytes)
+        planned = (isolation.plan if _is_native(path, format) else cuts)(path, files, options, target_bytes)
     except _FILE_ERRORS:
-        cuts = [Cut(0, 1, size)]
-    return [Range(path, format, *cut, size) for cut in cuts]
+        planned = [Cut(0, 1, size)]
+    return [Range(path, format, *cut, size) for cut in planned]
+
+
+def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
+    """The cuts of a file that can be read, made in this process."""
+    with _damage_told(path):
+        return _READERS[format_of(path, options)].plan(path, files, target_bytes)
+
+
+def _is_native(path: str, format: str) -> bool:
+    """Whether native code reads the file, which damage or malice can crash."""
+    return format in ("parquet", "arrow") or path.lower().endswith((*_NATIVE, ".pt", ".pth"))
+
+
+@contextmanager
+def _damage_told(path: str) -> Iterator[None]:
+    """Make whatever native code raises over damaged bytes an error of the file."""
+    try:
+        yield
+    except (DamagedFile, FarspanError, *_FILE_ERRORS):
+        raise
+    except Exception as error:
+        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
@@ -151,12 +176,29 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
     Raises:
         FarspanError: the file vanished, or has another size than when the range was planned.
     """
-    block = BlockBuilder(piece.path, options)
     position = 0
+    failed = BlockBuilder(piece.path, options)
     try:
         if piece.size is not None:
-            reader = _READERS[piece.format]
-            block.options = reader.resolve(options)
+            read = isolation.read if _is_native(piece.path, piece.format) else blocks
+            for block in read(piece, files, options):
+                yield block
+                position = block.position
+    except _FILE_ERRORS as error:
+        failed.damage(DamagedFile(error, piece.start), piece.bytes - position)
+    _check_unchanged(piece, files, failed)
+    last = failed.take(piece.bytes)
+    if last.read:
+        yield last
+
+
+def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
+    """The records of a range of a file, read in this process."""
+    reader = _READERS[piece.format]
+    block = BlockBuilder(piece.path, reader.resolve(options))
+    position = 0
+    try:
+        with _damage_told(piece.path) if _is_native(piece.path, piece.format) else nullcontext():
             for position in reader.read(piece, files, block):
                 if block.full:
                     yield block.take(position)
@@ -164,7 +206,6 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
         block.damage(damaged, piece.bytes - position)
     except _FILE_ERRORS as error:
         block.damage(DamagedFile(error, piece.start), piece.bytes - position)
-    _check_unchanged(piece, files, block)
     last = block.take(piece.bytes)
     if last.read:
         yield last
@@ -192,10 +233,10 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     Raises:
         FarspanError: the format is unknown or a field is missing; names those that are there.
     """
-    reader = _READERS[format_of(path, options)]
-    options = reader.resolve(options)
+    format = format_of(path, options)
+    options = _READERS[format].resolve(options)
     try:
-        found = reader.fields(path, files) if reader.fields else {}
+        found = (isolation.fields if _is_native(path, format) else fields)(path, files, options)
     except _FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:
@@ -205,3 +246,10 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
             raise FarspanError(
                 f"no field {name!r} in {path}; its fields: {', '.join(sorted(found))}; give {flag} {proposal}"
             )
+
+
+def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
+    """The fields of a file's first records, each with the amount of text in it, looked up in this process."""
+    look = _READERS[format_of(path, options)].fields
+    with _damage_told(path):
+        return look(path, files) if look else {}
