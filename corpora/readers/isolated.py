@@ -53,6 +53,8 @@ def _answer(request: dict[str, Any], stdin: BinaryIO, stdout: BinaryIO) -> None:
                 send(stdout, b"B", encode_block(block))
     except FarspanError as error:
         send(stdout, b"F", str(error).encode())
+    except selection.FILE_ERRORS as error:
+        send(stdout, b"X", str(error).encode())
     else:
         send(stdout, b"V", json.dumps(value).encode())
 

@@ -11,6 +11,7 @@ send frames of a letter, a length and a body:
 `B`    from it         a block of records, JSON
 `V`    from it         the end of the answer, JSON
 `F`    from it         the message of a ``FarspanError``
+`X`    from it         why the file cannot be planned or looked into
 =====  ==============  ====================================================
 """
 
@@ -201,6 +202,8 @@ def _answer(call: str, path: str, files: Files, request: dict[str, Any]) -> Iter
             raise _ended(process, path) from error
     if letter == b"F":
         raise FarspanError(body.decode())
+    if letter == b"X":
+        raise OSError(body.decode())
     yield letter, body
 
 

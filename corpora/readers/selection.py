@@ -74,7 +74,7 @@ _SUFFIXES = {
     ".text": "text",
 }
 _NATIVE = (".parquet", ".arrow", ".feather")
-_FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
+FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 
 
 # what publishers put beside the records: licences, summaries, tables of contents
@@ -139,7 +139,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     format = format_of(path, options)
     try:
         planned = (isolation.plan if _is_native(path, format) else cuts)(path, files, options, target_bytes)
-    except _FILE_ERRORS:
+    except FILE_ERRORS:
         planned = [Cut(0, 1, size)]
     return [Range(path, format, *cut, size) for cut in planned]
 
@@ -160,7 +160,7 @@ def _damage_told(path: str) -> Iterator[None]:
     """Make whatever native code raises over damaged bytes an error of the file."""
     try:
         yield
-    except (DamagedFile, FarspanError, *_FILE_ERRORS):
+    except (DamagedFile, FarspanError, *FILE_ERRORS):
         raise
     except Exception as error:
         raise OSError(f"{type(error).__name__}: {error}") from error
@@ -184,7 +184,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
             for block in read(piece, files, options):
                 yield block
                 position = block.position
-    except _FILE_ERRORS as error:
+    except FILE_ERRORS as error:
         failed.damage(DamagedFile(error, piece.start), piece.bytes - position)
     _check_unchanged(piece, files, failed)
     last = failed.take(piece.bytes)
@@ -204,7 +204,7 @@ def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordB
                     yield block.take(position)
     except DamagedFile as damaged:
         block.damage(damaged, piece.bytes - position)
-    except _FILE_ERRORS as error:
+    except FILE_ERRORS as error:
         block.damage(DamagedFile(error, piece.start), piece.bytes - position)
     last = block.take(piece.bytes)
     if last.read:
@@ -237,7 +237,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
     options = _READERS[format].resolve(options)
     try:
         found = (isolation.fields if _is_native(path, format) else fields)(path, files, options)
-    except _FILE_ERRORS:
+    except FILE_ERRORS:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:
         if found and name not in found:
