@@ -130,10 +130,10 @@ def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
     entry = manifest.tokenizer
     for name in ("fingerprint", "vocab_size"):
         if (found := getattr(tokenizer, name)) != entry[name]:
-            return f"{name} {found}, the manifest says {entry[name]}"
+            return f"{name} {found!r}, the manifest says {entry[name]!r}"
     for name, number in entry["owned_tokens"].items():
         if (found := tokenizer.owned_tokens.get(name, number)) != number:
-            return f"{name} has id {found}, the manifest says {number}"
+            return f"{name!r} has id {found}, the manifest says {number}"
     return None
 
 
