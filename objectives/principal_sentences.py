@@ -212,7 +212,9 @@ class PrincipalSentences:
         check_choice(self, "when_full", "skip", "stop")
         check_global_attention(self)
         unclear = self.global_attention == "masked" and self.mask_token == UNKNOWN
-        check(self, "global_attention", not unclear, f"none, or mask_token={SENTENCE_MASK}: text may hold {UNKNOWN} too")
+        check(
+            self, "global_attention", not unclear, f"none, or mask_token={SENTENCE_MASK}: text may hold {UNKNOWN} too"
+        )
         ratio = float(bounds[0]) if bounds[0] == bounds[-1] else tuple(map(float, bounds))
         stopwords = tuple(sorted(set(given))) if listed else given
         normalize(self, ratio=ratio, noise=float(self.noise), treatments=chances, stopwords=stopwords)

@@ -1,6 +1,7 @@
 """The laws that every objective obeys, as properties over all that are installed and all their presets."""
 
 import itertools
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
