@@ -24,10 +24,10 @@ demo: $(VENV)/installed-demo
 	$(VENV)/bin/python examples/demo.py --output demo-output
 
 test: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest -q -n auto
+	$(VENV)/bin/python -m pytest -q -n auto --dist worksteal
 
 test-other-processor: $(VENV)/installed-dev
-	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto
+	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto --dist worksteal
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .

