@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import sentencepiece
@@ -15,6 +15,7 @@ from corpora.errors import FarspanError
 from corpora.ragged import Ragged
 from corpora.tokenizers.decoding import PieceTables
 from corpora.tokenizers.huggingface import MASK_NAMES, checked_ids, owned_tokens, write_files
+from corpora.tokenizers.protobuf import fields, message
 
 FILE_NAME = "tokenizer.model"
 _SPACE = "\u2581"
@@ -147,51 +148,12 @@ _NORMALIZER: dict[int, bytes | int] = {2: b"", 3: 1, 4: 1, 5: 1}
 def _fingerprint(data: bytes) -> str:
     digest = hashlib.sha256()
     rules: dict[int, dict[int, bytes | int]] = {2: dict(_TRAINER), 3: dict(_NORMALIZER)}
-    for field, value in _fields(data):
+    for field, value in fields(data):
         if field == 1:  # a piece: text, score, kind (1 = normal)
             piece: dict[int, bytes | int] = {2: b"\0\0\0\0", 3: 1}
-            piece |= _fields(_as_bytes(value))
+            piece |= fields(message(value))
             digest.update(repr((piece[1], piece[2], piece[3])).encode())
         elif field in rules:
-            rules[field] |= {key: item for key, item in _fields(_as_bytes(value)) if key in rules[field]}
+            rules[field] |= {key: item for key, item in fields(message(value)) if key in rules[field]}
     digest.update(repr(sorted((field, sorted(values.items())) for field, values in rules.items())).encode())
     return digest.hexdigest()
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """(number, value) of each field of a protocol buffer; fixed-width numbers stay bytes."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        match key & 7:
-            case 0:
-                value, at = _varint(data, at)
-                yield key >> 3, value
-                continue
-            case 1:
-                size = 8
-            case 5:
-                size = 4
-            case 2:
-                size, at = _varint(data, at)
-            case kind:
-                raise ValueError(f"field {key >> 3} has wire type {kind}")
-        yield key >> 3, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-
-
-def _as_bytes(value: bytes | int) -> bytes:
-    if isinstance(value, int):
-        raise ValueError("a number where a message is expected")
-    return value

@@ -12,6 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from corpora.errors import FarspanError
 from objectives.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
 from trainer.conversion.model_folder import Model
+from trainer.conversion.sentencepiece_json import convert_sentencepiece
 from trainer.model.patterns.window import Window
 
 _TOKEN_FIELDS = {PAD: "pad_token", BEGIN: "bos_token", END: "eos_token", UNKNOWN: "unk_token", MASK: "mask_token"}
@@ -35,9 +36,9 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
         FarspanError: a token that framed texts in training is none of the tokenizer's.
     """
     files = dict(model.tokenizer)
-    if "tokenizer.json" not in files:
+    tokenizer = _loaded(model, files)
+    if tokenizer is None:
         return files
-    tokenizer = tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
     known = set(tokenizer.get_vocab(with_added_tokens=True).values())
     by_id = sorted((number, name) for name, number in model.vocabulary.special.ids.items() if number not in known)
     for number, name in by_id:
@@ -61,6 +62,14 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
     }
     files["tokenizer_config.json"] = json.dumps(config, indent=1).encode()
     return files
+
+
+def _loaded(model: Model, files: Mapping[str, bytes]) -> tokenizers.Tokenizer | None:
+    """The tokenizer of ``files`` in the tokenizers library; None for one that it cannot express."""
+    if "tokenizer.json" in files:
+        return tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+    pieces = next((data for name, data in files.items() if name.endswith(".model")), None)
+    return None if pieces is None else convert_sentencepiece(pieces, model.vocabulary.special.ids.values())
 
 
 def _framing(tokenizer: tokenizers.Tokenizer, model: Model) -> TemplateProcessing:

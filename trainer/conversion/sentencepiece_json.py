@@ -1,0 +1,125 @@
+"""SentencePiece models as tokenizer.json, the form that transformers loads without a class of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sentencepiece
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+
+from corpora.tokenizers.protobuf import fields, message
+
+_SPACE = "\u2581"
+_TOGETHER = 64  # pieces in a text of the comparison
+
+# Numbers of fields and values in sentencepiece_model.proto.
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
+_TEXT, _SCORE, _KIND = 1, 2, 3
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
+_MODEL_TYPE, _SPLIT_BY_WHITESPACE, _SPACE_BEHIND, _BYTE_FALLBACK, _UNKNOWN_ID = 3, 22, 24, 35, 40
+_UNIGRAM, _BPE = 1, 2
+_CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_SPACES, _ESCAPE_SPACES = 2, 3, 4, 5
+
+
+@dataclass(frozen=True)
+class _Piece:
+    text: str
+    score: float
+    kind: int
+
+
+@dataclass(frozen=True)
+class _Spec:
+    """What of a SentencePiece model decides ids; ``trainer`` and ``normalizer`` by the numbers of their fields."""
+
+    pieces: list[_Piece]
+    trainer: dict[int, Any]
+    normalizer: dict[int, Any]
+
+
+def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.Tokenizer | None:
+    """A SentencePiece model as a tokenizer of the tokenizers library.
+
+    Args:
+        data: the serialised model.
+        special: ids of its special tokens; control symbols are special in any case.
+
+    Returns:
+        A tokenizer with the same ids for the same texts, except those that spell a special or a user-defined symbol;
+        None for a model that the library cannot express (of words or characters, or with white space as a suffix), or
+        with which it does not agree on texts made of all pieces.
+    """
+    spec = _parse(data)
+    if (
+        spec.trainer[_MODEL_TYPE] not in (_UNIGRAM, _BPE)
+        or spec.trainer[_SPACE_BEHIND]
+        or not spec.normalizer[_ESCAPE_SPACES]
+    ):
+        return None
+    made = tokenizers.Tokenizer(_model(spec))
+    made.normalizer = normalizers.Sequence(_normalizers(spec))
+    prefix = bool(spec.normalizer[_DUMMY_PREFIX])
+    split = bool(spec.trainer[_SPLIT_BY_WHITESPACE])
+    made.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, "always" if prefix else "never", split=split)
+    last = [decoders.Strip(" ", 1, 0)] if prefix else []
+    made.decoder = decoders.Sequence([decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *last])
+    for i, piece in enumerate(spec.pieces):
+        if i in special or piece.kind in (_CONTROL, _USER_DEFINED):
+            is_special = i in special or piece.kind == _CONTROL
+            made.add_tokens([AddedToken(piece.text, normalized=False, special=is_special)])
+    return made if _agree(made, data, spec) else None
+
+
+def _parse(data: bytes) -> _Spec:
+    # with the defaults of fields that are left out
+    trainer = {_MODEL_TYPE: _UNIGRAM, _SPLIT_BY_WHITESPACE: 1, _SPACE_BEHIND: 0, _BYTE_FALLBACK: 0, _UNKNOWN_ID: 0}
+    normalizer: dict[int, Any] = {_CHARACTER_MAP: b"", _DUMMY_PREFIX: 1, _REMOVE_SPACES: 1, _ESCAPE_SPACES: 1}
+    pieces = []
+    for number, value in fields(data):
+        if number == _PIECES:
+            piece: dict[int, Any] = {_SCORE: b"\0\0\0\0", _KIND: _NORMAL, **dict(fields(message(value)))}
+            pieces.append(_Piece(piece[_TEXT].decode(), struct.unpack("<f", piece[_SCORE])[0], piece[_KIND]))
+        elif number == _TRAINER:
+            trainer |= {key: item for key, item in fields(message(value)) if key in trainer and isinstance(item, int)}
+        elif number == _NORMALIZER:
+            normalizer |= {key: item for key, item in fields(message(value)) if key in normalizer}
+    return _Spec(pieces, trainer, normalizer)
+
+
+def _model(spec: _Spec) -> Any:
+    unknown, fallback = spec.trainer[_UNKNOWN_ID], bool(spec.trainer[_BYTE_FALLBACK])
+    if spec.trainer[_MODEL_TYPE] == _UNIGRAM:
+        return models.Unigram([(piece.text, piece.score) for piece in spec.pieces], unknown, fallback)
+    numbers = {piece.text: i for i, piece in enumerate(spec.pieces)}
+    text = spec.pieces[unknown].text
+    return models.BPE(numbers, list(_merges(spec)), unk_token=text, fuse_unk=True, byte_fallback=fallback)
+
+
+def _merges(spec: _Spec) -> Iterator[tuple[str, str]]:
+    """Pairs of pieces that make a piece, that of the best score first, which is the one SentencePiece merges first."""
+    scores = {piece.text: piece.score for piece in spec.pieces if piece.kind == _NORMAL}
+    for text in sorted(scores, key=lambda text: -scores[text]):
+        for cut in range(1, len(text)):
+            if text[:cut] in scores and text[cut:] in scores:
+                yield text[:cut], text[cut:]
+
+
+def _normalizers(spec: _Spec) -> list[Any]:
+    mapping = spec.normalizer[_CHARACTER_MAP]
+    spaces = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")] if spec.normalizer[_REMOVE_SPACES] else []
+    return [*([normalizers.Precompiled(mapping)] if mapping else []), *spaces]
+
+
+def _agree(made: tokenizers.Tokenizer, data: bytes, spec: _Spec) -> bool:
+    """Whether both libraries have the same ids for texts that all pieces are made into, with and without spaces."""
+    processor = sentencepiece.SentencePieceProcessor()
+    processor.LoadFromSerializedProto(data)
+    words = [piece.text.replace(_SPACE, " ") for piece in spec.pieces if piece.kind == _NORMAL]
+    groups = [words[first : first + _TOGETHER] for first in range(0, len(words), _TOGETHER)]
+    texts = [between.join(group) for group in groups for between in ("", " ")]
+    found = made.encode_batch(texts, add_special_tokens=False)
+    return all(encoding.ids == ids for encoding, ids in zip(found, processor.Encode(texts), strict=True))
