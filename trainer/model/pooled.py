@@ -17,6 +17,7 @@ from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, attend, visible
 from trainer.model.backends.choose import attend_across
 from trainer.model.context import Context
+from trainer.model.host import derived
 from trainer.model.projections import Projections
 
 Length = TypeVar("Length", int, Tensor)
@@ -105,9 +106,10 @@ class PooledAttention(nn.Module):
         positions see nothing.
         """
         q = self.q(x).unflatten(-1, (self.heads, -1))
-        owners = None if context.segments is None else self._owners(context.segments, context.real)
+        pooling, (real, segments) = self.pooling, (context.real, context.segments)
+        owners = None if segments is None else derived(_owners, (real, segments), pooling)
         k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        real = None if context.real is None else self._real_windows(context.real)
+        real = None if real is None else derived(_real_windows, (real,), pooling)
         dropout = self.dropout if self.training else 0.0
         windows = context._replace(real=real, segments=owners)
         mixed = attend_across(q, k, v, context, windows, dropout, self.scale)
@@ -163,20 +165,22 @@ class PooledAttention(nn.Module):
         total = (windows @ own[..., None]).squeeze(-1)
         return total / count.clamp(min=1), count / pooling.kernel
 
-    def _owners(self, segments: Tensor, real: Tensor | None) -> Tensor:
-        """``(B, P)``: the document of each window's middle, or of the row's last position if the middle is past it."""
-        length = segments.shape[1]
-        middles = self.pooling.stride * torch.arange(self.pooling.windows(length), device=segments.device)
-        lengths = middles.new_full((len(segments),), length) if real is None else _lengths(real)
-        return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
 
-    def _real_windows(self, real: Tensor) -> Tensor:
-        """``(B, P)`` bool: the windows that the positions of each row see."""
-        pooling, lengths = self.pooling, _lengths(real)[:, None]
-        windows = torch.arange(pooling.windows(real.shape[1]), device=real.device)
-        if pooling.reference_padding:
-            return pooling.stride * windows - pooling.padding < lengths.where(lengths > 0, -pooling.padding)
-        return (windows < pooling.windows(lengths)) & (lengths > 0)
+def _owners(real: Tensor | None, segments: Tensor, pooling: Pooling) -> Tensor:
+    """``(B, P)``: the document of each window's middle, or of the row's last position if the middle is past it."""
+    length = segments.shape[1]
+    middles = pooling.stride * torch.arange(pooling.windows(length), device=segments.device)
+    lengths = middles.new_full((len(segments),), length) if real is None else _lengths(real)
+    return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
+
+
+def _real_windows(real: Tensor, pooling: Pooling) -> Tensor:
+    """``(B, P)`` bool: the windows that the positions of each row see."""
+    lengths = _lengths(real)[:, None]
+    windows = torch.arange(pooling.windows(real.shape[1]), device=real.device)
+    if pooling.reference_padding:
+        return pooling.stride * windows - pooling.padding < lengths.where(lengths > 0, -pooling.padding)
+    return (windows < pooling.windows(lengths)) & (lengths > 0)
 
 
 def _lengths(real: Tensor) -> Tensor:

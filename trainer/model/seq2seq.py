@@ -10,6 +10,7 @@ from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import make_context
 from trainer.model.decoder import Decoder, Memory
 from trainer.model.encoder import Encoder
+from trainer.model.host import derived
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_entropy
 
 
@@ -71,13 +72,9 @@ class Seq2Seq(nn.Module):
         states, extra = encoded
         real = context.real
         if context.segments is not None:
-            # sets of documents that a row does not have are padding, which makes a row's result its own affair
-            sets = torch.arange(context.documents, device=states.device) <= context.segments.amax(1, keepdim=True)
-            shown = sets.repeat_interleave(extra.shape[1] // context.documents, 1)  # (B, G)
-            positions = torch.ones_like(source_ids, dtype=torch.bool) if real is None else real
-            real = torch.cat([shown, positions], 1)
+            real = derived(_real_of_all, (real, context.segments), context.documents, extra.shape[1])
         elif real is not None:
-            real = F.pad(real, (extra.shape[1], 0), value=True)
+            real = derived(_real_after, (real,), extra.shape[1])
         return Memory(torch.cat([extra, states], 1), real)
 
     def decode(self, decoder_ids: Tensor, memory: Memory) -> Tensor:
@@ -95,3 +92,18 @@ class Seq2Seq(nn.Module):
 
     def _scaled(self, hidden: Tensor) -> Tensor:
         return hidden * self.output_scale if self.output_scale != 1.0 else hidden
+
+
+def _real_of_all(real: Tensor | None, segments: Tensor, documents: int, extra: int) -> Tensor:
+    """``(B, G + S)`` bool: of ``extra`` G positions, a set for each of the ``documents``, and of the sequence.
+
+    Sets of documents that a row does not have are padding, which makes a row's result its own affair.
+    """
+    sets = torch.arange(documents, device=segments.device) <= segments.amax(1, keepdim=True)
+    positions = torch.ones_like(segments, dtype=torch.bool) if real is None else real
+    return torch.cat([sets.repeat_interleave(extra // documents, 1), positions], 1)
+
+
+def _real_after(real: Tensor, extra: int) -> Tensor:
+    """``(B, S)`` -> ``(B, G + S)`` bool: ``extra`` G real positions, and the sequence."""
+    return F.pad(real, (extra, 0), value=True)

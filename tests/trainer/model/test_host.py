@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -16,20 +18,29 @@ from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.host import on_host, sent
 from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.chunks import Inputs
 from trainer.model.patterns.full import Full
+from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
+from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned
+from trainer.model.relative import Buckets
 
 META = torch.device("meta")
 
 
-def config_of(pattern, decoder=True):
+POOLING = Pooling(layers=2, kernel=4, stride=2, padding=2)
+
+
+def config_of(pattern, decoder=True, positions=Learned(32), pooling=None, **options):  # noqa: B008
     return ModelConfig(
         width=16, heads=HeadsConfig(count=2), feed_forward=FeedForwardConfig(width=8), dropout=0.0,
-        encoder=EncoderConfig(layers=2, positions=Learned(32), attention=pattern),
-        decoder=DecoderConfig(layers=1, positions=Learned(8)) if decoder else None,
+        encoder=EncoderConfig(layers=2, positions=positions, attention=pattern, pooling=pooling),
+        decoder=DecoderConfig(layers=1, positions=Learned(8), **options) if decoder else None,
     )  # fmt: skip
 
 
@@ -46,21 +57,62 @@ def batch_of(decoder=True, packed=False, shown=False) -> Batch:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(
-    "pattern", [Full(), Block(4), Overlap(4), Staggered(size=4, global_tokens=2), Window(4)], ids=lambda p: p.pattern
-)
-def test_a_pass_waits_for_nothing(monkeypatch, pattern, packed):
-    with META:
-        model = make_model(config_of(pattern), 20)
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """The ways of attending that a CUDA device has, as far as they run without one."""
     monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
     monkeypatch.setattr(choose.flex, "AVAILABLE", False)
-    monkeypatch.setattr(varlen, "varlen_attn", lambda q, *others, **named: torch.empty_like(q))
-    batch = batch_of(packed=packed, shown=pattern.pattern == "window").to(META)
+    monkeypatch.setattr(varlen, "AVAILABLE", True)
+    monkeypatch.setattr(varlen, "varlen_attn", lambda q, *others, **named: torch.empty_like(q), raising=False)
+
+
+MODELS = {
+    **{type(pattern).__name__: config_of(pattern) for pattern in (
+        Full(), Block(4), Overlap(4), BlockGlobal(4, 1), Staggered(size=4, global_tokens=2), Window(4),
+    )},
+    "Local": config_of(Local(2), positions=Buckets(count=8, distance=9)),
+    "TGlobal": config_of(TGlobal(2, 3), positions=Buckets(count=8, distance=9)),
+    "pooled": config_of(Block(4), pooling=POOLING),
+    "pooled, reference padding": config_of(Block(4), pooling=replace(POOLING, reference_padding=True)),
+    "the decoder sees learned tokens": config_of(Staggered(size=4, global_tokens=2), cross_attends_globals=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_pass_waits_for_nothing(on_a_gpu, name, packed):
+    with META:
+        model = make_model(MODELS[name], 20)
+    batch = batch_of(packed=packed, shown=name == "Window").to(META)
     model(**batch.inputs).minimised.backward()
+    real = weakref.ref(batch.source_real)
+    del batch
+    assert real() is None, "what was made for a batch holds it"
+
+
+def test_without_originals_a_pass_would_wait(on_a_gpu):
+    with META:
+        model = make_model(MODELS["pooled"], 20)
+    batch = batch_of().to(META)
     unknown = replace(batch, **{name: None if x is None else x.clone() for name, x in batch.inputs.items()})
     with pytest.raises((RuntimeError, NotImplementedError)):  # the host does not know what these are copies of
         model(**unknown.inputs)
+
+
+def test_every_pattern_is_tried():
+    assert {type(config.encoder.attention) for config in MODELS.values()} == set(
+        get_args(get_type_hints(EncoderConfig)["attention"])
+    )
+
+
+def test_chunks_of_a_band_wait_for_nothing():
+    """An operator, whose loop no pass on ``meta`` enters."""
+    q, k = torch.empty(2, 10, 2, 4, device=META), torch.empty(2, 13, 2, 4, device=META)
+    near, far = torch.empty(2, 5, device=META), torch.empty(2, 5, device=META)
+    documents = torch.empty(2, 13, dtype=torch.int64, device=META)
+    inputs = Inputs(q, k, k, near, far, documents[:, :10], documents, None, 3, 1.0, 0.0)
+    for chunk in inputs.chunks():
+        inputs.sum_far(chunk.weights[..., -3:], chunk.queries.start, chunk.whole)
 
 
 def test_an_encoder_alone_waits_for_nothing():

@@ -91,7 +91,7 @@ def attend_across(
             of_queries, of_keys = (side._replace(document=side.document.to(q.device)) for side in (of_queries, of_keys))
         return plans.across(of_queries, of_keys).on(q.device)
 
-    plan = remembered((keys.real, keys.segments, queries.real, queries.segments), (batch, *sizes), made)
+    plan = remembered((queries.real, queries.segments, keys.real, keys.segments), (batch, *sizes), made)
     return varlen.attend(plan, q, k, v, scale)
 
 

@@ -21,7 +21,8 @@ def remembered(tensors: tuple[Tensor | None, ...], key: Hashable, make: Callable
     """``make()``, once for these very tensors and this key.
 
     Args:
-        tensors: all that it is made from, never written to; what was made lives as long as the first of them.
+        tensors: all that it is made from, never written to. What was made, and the others, live as long as the first
+            of them; callers that share tensors give those of the batch first, in one order, lest two hold each other.
         key: all else that it is made from.
     """
     given = tuple(x for x in tensors if x is not None)

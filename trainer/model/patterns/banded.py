@@ -163,9 +163,8 @@ def banded_attention_backward(
                 total[row, keys] += part[:, :width].transpose(0, 1)
                 total[row, length:] += part[:, width:].transpose(0, 1)
             dband[:, : dscores.shape[1], chunk.skipped : chunk.skipped + width] += dscores[..., :width]
-            for number, start in enumerate(chunk.far_starts):
-                of_block = dscores[:, number * block : (number + 1) * block, width:]
-                dfar[:, start : start + sides] += of_block.sum(1)
+            if sides:
+                dfar += inputs.sum_far(dscores[..., width:], chunk.queries.start, chunk.whole)
     dnear = sum_diagonals(dband, near.shape[1])
     return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dnear.to(near.dtype), dfar.to(far.dtype)
 

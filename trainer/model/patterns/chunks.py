@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
         weights: ``(H, C, W + G)`` softmax of the scores; zeros where a query sees no key.
         kept: ``(H, C, W + G)``, what dropout multiplies the weights by; None where there is none.
         skipped: keys that the band would begin with, had the sequence begun earlier.
-        far_starts: for each block of queries, its first column of the far biases; empty where there are no side keys.
+        whole: how many blocks of the row have a side key, an int64 scalar, which the device alone may know.
     """
 
     row: int
@@ -39,7 +39,7 @@ class Chunk(NamedTuple):
     weights: Tensor
     kept: Tensor | None
     skipped: int
-    far_starts: list[int]
+    whole: Tensor
 
     def dropped(self) -> Tensor:
         """``(H, C, W + G)`` weights after dropout."""
@@ -104,28 +104,53 @@ class Inputs(NamedTuple):
                 k, v = (_with_sides(x[row], keys, length).transpose(0, 1).to(kind) for x in (self.k, self.v))
                 scores = q @ k.mT  # (H, C, W + G)
                 scores[..., :width] += band[:, : stop - start, skipped : skipped + width]
-                far_starts = self._far_starts(start, stop, whole)
-                for number, first in enumerate(far_starts):
-                    of_block = scores[:, number * self.block : (number + 1) * self.block, width:]
-                    of_block += far[:, None, first : first + self.sides]
+                self._add_far(scores[..., width:], far, start, whole)
                 weights = self._softmax(scores, row, queries, keys)
                 kept = None
                 if generator is not None:
                     kept = torch.empty_like(weights).bernoulli_(1 - self.dropout, generator=generator)
                     kept.div_(1 - self.dropout)
-                yield Chunk(row, queries, keys, q, k, v, weights, kept, skipped, far_starts)
+                yield Chunk(row, queries, keys, q, k, v, weights, kept, skipped, whole)
 
-    def _whole_blocks(self, row: int) -> int:
-        """How many blocks of the row have a side key."""
-        if self.key_documents is None or not self.sides:
-            return self.sides
-        there = (self.key_documents[row, self.length :] >= 0).nonzero()
-        return int(there[-1]) + 1 if len(there) else 0
+    def _whole_blocks(self, row: int) -> Tensor:
+        """How many blocks of the row have a side key, an int64 scalar."""
+        if self.key_documents is None:
+            return torch.tensor(self.sides, device=self.q.device)
+        numbers = torch.arange(1, self.sides + 1, device=self.q.device)
+        there = self.key_documents[row, self.length :] >= 0
+        return F.pad(there * numbers, (0, 1)).amax()  # the padding is for rows that are shorter than a block
 
-    def _far_starts(self, start: int, stop: int, whole: int) -> list[int]:
-        """Of a chunk's queries, in a row with side keys for ``whole`` blocks."""
-        blocks = range(start, stop, self.block) if whole else ()
-        return [self.sides - 1 - min(at // self.block, whole - 1) for at in blocks]
+    def _add_far(self, scores: Tensor, far: Tensor, start: int, whole: Tensor) -> None:
+        """To the scores of side keys, ``(H, C, G)``, of the queries from ``start`` on; where no side key is seen,
+        whatever is added."""
+        if not self.sides:
+            return
+        blocks = torch.arange(start // self.block, -(-(start + scores.shape[1]) // self.block), device=far.device)
+        first = self.sides - 1 - blocks.minimum(whole - 1).clamp_(min=0)
+        columns = first[:, None] + torch.arange(self.sides, device=far.device)  # (n, G)
+        rest = scores.shape[1] % self.block
+        even = scores[:, : scores.shape[1] - rest].unflatten(1, (-1, self.block))  # (H, n or n - 1, block, G)
+        even += far[:, columns[: even.shape[1]]].unsqueeze(2)
+        if rest:
+            scores[:, -rest:] += far[:, columns[-1:]]
+
+    def sum_far(self, dscores: Tensor, start: int, whole: Tensor) -> Tensor:
+        """The transpose of ``_add_far``: ``(H, C, G)``, the gradient of side keys' scores -> ``(H, 2 G - 1)``."""
+        rest = dscores.shape[1] % self.block
+        parts = [dscores[:, : dscores.shape[1] - rest].unflatten(1, (-1, self.block)).sum(2)]
+        if rest:
+            parts.append(dscores[:, -rest:].sum(1, keepdim=True))
+        of_blocks = torch.cat(parts, 1)  # (H, n, G)
+        first, count, sides = start // self.block, of_blocks.shape[1], self.sides
+        after = (torch.arange(first, first + count, device=dscores.device) >= whole)[:, None]
+        # Block b's scores have the biases from G - 1 - b on: flipped, each block's begin one later.
+        begin = sides - first - count  # -1 where the last block is shorter, which has no side key
+        own = _sum_shifted(of_blocks.masked_fill(after, 0.0).flip(1))
+        own = F.pad(own, (begin, 2 * sides - 1 - begin - own.shape[1]))
+        # What follows the last block with a side key counts with that, wherever it is.
+        places = torch.arange(2 * sides - 1, device=dscores.device) - (sides - whole)
+        others = of_blocks.masked_fill(~after, 0.0).sum(1)[:, places.clamp(0, sides - 1)]
+        return own + others.masked_fill_((places < 0) | (places >= sides), 0.0)
 
     def _softmax(self, scores: Tensor, row: int, queries: slice, keys: slice) -> Tensor:
         if self.query_documents is None or self.key_documents is None:
@@ -155,3 +180,10 @@ def sum_diagonals(band: Tensor, count: int) -> Tensor:
     size = band.shape[1]
     # Cut into rows longer by one, row i begins i numbers later: diagonals become columns.
     return F.pad(band.flatten(1), (0, size)).unflatten(1, (size, -1))[..., :count].sum(1)
+
+
+def _sum_shifted(blocks: Tensor) -> Tensor:
+    """``(H, n, G)`` -> ``(H, n + G - 1)``, the sum over n of each block moved right by its number."""
+    count, width = blocks.shape[1:]
+    # Cut into rows shorter by one, row i begins i numbers earlier.
+    return F.pad(blocks, (0, count)).flatten(1)[:, : count * (count + width - 1)].unflatten(1, (count, -1)).sum(1)
