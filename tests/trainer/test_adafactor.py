@@ -13,6 +13,7 @@ from torch.distributed.fsdp import fully_shard
 from transformers import LongT5Config, LongT5ForConditionalGeneration
 from transformers.optimization import Adafactor as TransformersAdafactor
 
+from corpora.errors import FarspanError
 from tests.trainer.conversion.oracle import ours
 from tests.trainer.distributed_ranks import on_ranks
 from trainer.adafactor import Adafactor
@@ -21,6 +22,7 @@ from trainer.conversion.names import load_state
 from trainer.distributed import Ranks
 from trainer.model.projections import Projections
 from trainer.optimizer import OptimizerConfig, build_optimizer
+from trainer.state import optimizer_tensors, restore_optimizer, write_tensors
 
 PYTORCHS = partial(torch.optim.Adafactor, eps=(1e-30, 1e-3))  # the published one; its default drowns small gradients
 RATES = [1e-3, 1e-2, 0.7, 0.7, 0.3]  # the last ones are above 1 / sqrt(step)
@@ -191,3 +193,19 @@ def test_a_hundred_updates_of_longt5_are_those_of_transformers():
         torch.testing.assert_close(
             parameter.detach(), expected[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: n + m
         )
+
+
+def test_state_of_the_former_shape_is_refused(tmp_path):
+    """It had one row of column means for all the projections that share a weight."""
+    model = Stacked(stacked=True)
+    optimizer = build_optimizer(model, OptimizerConfig(name="adafactor"))
+    model(torch.arange(7)).square().sum().backward()
+    optimizer.step()
+    state = optimizer.state[model.layers[0].weight]
+    state["columns"] = state["columns"].mean(0, keepdim=True)
+    write_tensors(tmp_path, optimizer_tensors(model, optimizer), None)
+    again = Stacked(stacked=True)
+    expected = r"weight.columns of shape \[1, 4\], not \[3, 4\]; use the farspan that wrote it$"
+    with pytest.raises(FarspanError, match=expected) as refused:
+        restore_optimizer(again, build_optimizer(again, OptimizerConfig(name="adafactor")), tmp_path, None)
+    assert "\n" not in str(refused.value)
