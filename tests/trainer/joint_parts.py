@@ -17,9 +17,9 @@ from trainer.model.positions import Learned
 SEED, LENGTH = 5, 128
 
 
-def make_rows(folder: object) -> str:
-    """A corpus of rows of ``LENGTH`` positions."""
-    return make_corpus(str(folder), documents=30, sequence_length=LENGTH)
+def make_rows(folder: object, words: int | None = None) -> str:
+    """A corpus of rows of ``LENGTH`` positions, of so many different tokens."""
+    return make_corpus(str(folder), documents=30, sequence_length=LENGTH, words=words)
 
 
 def data_of(corpus: str, **options: object) -> DataConfig:
