@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -70,6 +71,7 @@ class Mixture:
             special = SpecialTokens.merge([part.source.special for part in parts], self.tokenizer_size)
         self.special = special
         self.parts = tuple(Part(part.name, _rendering_with(special, part.source), part.weight) for part in parts)
+        self._render = tuple(_renderer(part.source) for part in self.parts)
         self.shares = tuple(Share(part.name, len(part.source), part.weight) for part in self.parts)
         self._starts = np.cumsum([0, *(share.size for share in self.shares)])
         facts = [[part.name, part.weight, part.source.fingerprint] for part in self.parts]
@@ -98,10 +100,10 @@ class Mixture:
         if epochs is None:
             epochs = np.zeros(len(indices), np.int64)
         if len(self.parts) == 1:
-            return _rendered(self.parts[0].source, indices, epochs)
+            return self._render[0](indices, epochs)
         numbers, rows = self._split(indices)
         chosen = {number: numbers == number for number in np.unique(numbers).tolist()}
-        rendered = [_rendered(self.parts[number].source, rows[own], epochs[own]) for number, own in chosen.items()]
+        rendered = [self._render[number](rows[own], epochs[own]) for number, own in chosen.items()]
         together = Examples.concatenate(rendered, self.special[PAD])
         # together has the rows part by part: place[i] is where row i of the batch stands there
         place = np.empty(len(indices), np.int64)
@@ -137,10 +139,14 @@ def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
     return [mixture if mixture.special == special else mixture.with_special(special) for mixture in mixtures]
 
 
-def _rendered(source: Source, indices: np.ndarray, epochs: np.ndarray) -> Examples:
-    """The examples of a source, which need not know of epochs."""
+def _renderer(source: Source) -> Callable[[np.ndarray, np.ndarray], Examples]:
+    """``source.examples``, given epochs also where it does not know of them."""
     if "epochs" in inspect.signature(source.examples).parameters:
-        return source.examples(indices, epochs)
+        return source.examples
+    return partial(_without_epochs, source)
+
+
+def _without_epochs(source: Source, indices: np.ndarray, epochs: np.ndarray) -> Examples:
     return source.examples(indices)
 
 
