@@ -86,6 +86,20 @@ class SpanObjective(ABC):
             rng: the row's own random numbers, which follow from seed, options and sequence id.
         """
 
+    def most_hidden(self, lengths: np.ndarray) -> np.ndarray | None:
+        """The most tokens that ``choose`` may hide in rows of so many tokens, by any random numbers.
+
+        From these, training on the fly knows before its first step whether every target will fit. Without them, as by
+        default, it warns that it does not.
+
+        Args:
+            lengths: ``(n,)`` int64, tokens of each row.
+
+        Returns:
+            ``(n,)`` integers, or None where they are not known.
+        """
+        return None
+
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in fields(self):
@@ -118,6 +132,7 @@ class SpanObjective(ABC):
         """
         generators = (np.random.Generator(np.random.Philox(key=own)) for own in id_keys(key, batch.ids()))
         spans = [self._spans(_row(batch, number), rng) for number, rng in enumerate(generators)]
+        self._check_most(batch, np.array([row[:, 1].sum() for row in spans], np.int64))
         starts = Ragged.from_rows([row[:, 0] for row in spans], np.int32)
         unknown = np.zeros(len(batch), np.int32)
         masks = MaskBatch(
@@ -130,6 +145,20 @@ class SpanObjective(ABC):
         )
         source, target = rendered_lengths(batch, masks, self.layout, sentinels=self.marker is None)
         return replace(masks, source_lengths=source, target_lengths=target)
+
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray] | None:
+        """Source and target length, ``(n,)`` int64 each, that no draw exceeds; None where ``most_hidden`` is.
+
+        A piece of a span has at least one token, and leaves one marker, so that no source is longer than its text.
+        """
+        tokens = batch.tokens.lengths.astype(np.int64)
+        hidden = self.most_hidden(tokens)
+        if hidden is None:
+            return None
+        hidden = np.minimum(hidden, tokens)
+        markers = np.minimum(hidden, self.sentinels) if self.marker is None else 0
+        targets = np.where(hidden > 0, hidden + markers + self.layout.ends, 0)
+        return tokens + self.layout.around(batch.document_starts.lengths.astype(np.int64)), targets
 
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
@@ -144,6 +173,18 @@ class SpanObjective(ABC):
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
         """The text of every row, rows of int32, from what ``render`` gave."""
         return reconstruct(examples, masks, special, self.layout, mask=self.marker)
+
+    def _check_most(self, batch: SequenceBatch, hidden: np.ndarray) -> None:
+        """Hold ``choose`` to ``most_hidden``: ``(n,)`` tokens that it has hidden in each row."""
+        lengths = batch.tokens.lengths.astype(np.int64)
+        most = self.most_hidden(lengths)
+        if most is None or not (above := hidden > most).any():
+            return
+        row = int(above.argmax())
+        raise FarspanError(
+            f"{self.name}: sequence {batch.sequence_ids[row].tobytes().hex()} of {lengths[row]} tokens: choose hid "
+            f"{hidden[row]}, but most_hidden says {most[row]}; make it an upper bound, or return None"
+        )
 
     def _spans(self, row: Row, rng: np.random.Generator) -> np.ndarray:
         """``(k, 2)`` int64 starts and lengths, ascending, none over the border of two documents."""

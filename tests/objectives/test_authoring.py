@@ -188,3 +188,50 @@ def test_without_choose_there_is_no_objective():
 
     with pytest.raises(TypeError, match="choose"):
         Nothing()
+
+
+@dataclass(frozen=True)
+class Bounded(Given):
+    """Hides the first tokens, and says how many at most."""
+
+    most: int = 9
+    name: ClassVar[str] = "bounded"
+
+    def choose(self, row, rng):
+        count = int(rng.integers(min(len(row), 9) + 1))
+        return [(place, 1) for place in range(0, count, 2)] + [(place, 1) for place in range(1, count, 2)]
+
+    def most_hidden(self, lengths):
+        return np.full(len(lengths), self.most)
+
+
+@dataclass(frozen=True)
+class BoundedMasked(Bounded):
+    marker: ClassVar[str] = "<sent-mask>"
+
+
+@pytest.mark.parametrize("objective", [Bounded(), BoundedMasked()])
+@given(batch=sequence_batches())
+def test_no_draw_exceeds_the_lengths_that_follow_from_most_hidden(objective, batch):
+    sources, targets = objective.longest(batch)
+    masks = objective.mask(batch, KEY)
+    assert (masks.source_lengths <= sources).all()
+    assert (masks.target_lengths <= targets).all()
+
+
+def test_lengths_are_no_larger_than_they_have_to_be():
+    batch = make_sequences([60, 4], [(0, 20), (0,)])
+    for objective, targets in ((Bounded(), [9 + 9 + 2, 4 + 4 + 2]), (BoundedMasked(), [9 + 2, 4 + 2])):
+        longest = objective.longest(batch)
+        assert [side.tolist() for side in longest] == [[60 + 3, 4 + 2], targets]
+
+
+def test_without_most_hidden_no_length_is_known():
+    assert Given([]).longest(make_sequences([60], [(0,)])) is None
+
+
+def test_choose_is_held_to_most_hidden():
+    batch = make_sequences([60], [(0,)])
+    draws = (Bounded(most=0).mask(batch, bytes([number]) * 16) for number in range(20))
+    with pytest.raises(FarspanError, match=r"sequence \w+ of 60 tokens: choose hid \d, but most_hidden says 0"):
+        list(draws)
