@@ -177,8 +177,14 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
     """Fold the receipts of a job whose tasks are all done into the manifest.
 
     Raises:
-        FarspanError: tasks are missing, or more was rejected, damaged or lost than the budget allows.
+        FarspanError: another process works in the folder, tasks are missing, or more was rejected, damaged or lost
+            than the budget allows.
     """
+    with locked(output):
+        return _finalize_locked(output, error_budget)
+
+
+def _finalize_locked(output: str, error_budget: float) -> Manifest:
     files = files_for(output)
     work = os.path.join(output, WORK)
     opened = os.path.join(work, "job.json")
@@ -280,12 +286,14 @@ class RunTask(beam.DoFn):
 
 
 def _require_begun(files: Files, output: str) -> None:
-    """Do nothing in a folder that is gone: it would come back as part of an artefact.
+    """Do nothing in a folder that is gone or finished: it would come back as part of an artefact.
 
     Raises:
-        FarspanError: it is gone.
+        FarspanError: it is gone, or another job finished it, as one may in an object store.
     """
     if not files.exists(os.path.join(output, WORK, "job.json")):
+        if files.exists(os.path.join(output, NAME)):
+            raise FarspanError(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
         raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to begin anew")
 
 

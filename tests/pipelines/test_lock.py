@@ -10,7 +10,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from corpora.errors import FarspanError
+from pipelines.job import finalize
 from pipelines.lock import locked
+from tests.pipelines.test_job import finished
 
 
 @contextmanager
@@ -48,6 +50,15 @@ def test_what_was_made_for_the_lock_alone_is_removed(tmp_path):
     with locked(str(tmp_path / "empty")):
         pass
     assert (tmp_path / "empty").exists()
+
+
+def test_finalize_waits_for_no_other_job(tmp_path):
+    finished(tmp_path)
+    with locked_elsewhere(str(tmp_path)), pytest.raises(FarspanError, match="another farspan job works here"):
+        finalize(str(tmp_path))
+    assert not (tmp_path / "manifest.json").exists()
+    finalize(str(tmp_path))
+    assert (tmp_path / "manifest.json").exists()
 
 
 def test_a_file_is_no_output(tmp_path):

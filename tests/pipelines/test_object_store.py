@@ -206,7 +206,7 @@ def test_two_jobs_in_one_folder_damage_nothing(run, store, bucket, local, monkey
     monkeypatch.setattr(random_concat, "write_corpus_shard", meet)
     status, _, err = run(*command, *store.flags)
     assert status == 1
-    assert "_work/spill-" in err
+    assert "_work/spill-" in err or "another job finished this artefact meanwhile" in err
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
     assert run(*command, *store.flags)[0] == 0
     assert files_of(f"{bucket}/corpus") == files_of(f"{local}/corpus")
