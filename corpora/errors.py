@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 
 
 class FarspanError(ValueError):
     """Something the user can cure: the message names the file, the record or field, the value and the cure."""
+
+
+def one_line(error: BaseException) -> str:
+    """A library's message with its line ends as spaces."""
+    return " ".join(str(error).split())
+
+
+def first_few(items: Sequence[str], count: int = 4) -> str:
+    """The first ``count`` items and how many follow, in one line."""
+    more = len(items) - count
+    return "; ".join(items[:count]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 _NO_ROOM = "make room there, or choose a place with more"

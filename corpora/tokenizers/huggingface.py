@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, one_line
 from corpora.ragged import Ragged
 from corpora.text_offsets import byte_offsets
 from corpora.tokenizers.byte_level import decode_utf8, tiktoken_engine, token_bytes
@@ -194,7 +194,7 @@ def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     try:
         loaded = tokenizers.Tokenizer.from_str(json.dumps(config))
     except Exception as error:  # the library raises bare Exception
-        raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {error}") from error
+        raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {one_line(error)}") from error
     vocab = loaded.get_vocab(with_added_tokens=True)
     if (largest := max(vocab.values(), default=-1)) > _MOST_GAPS * (len(vocab) + 1000):
         raise FarspanError(f"tokenizer.json: {len(vocab):,} tokens with ids up to {largest:,}; restore the file")

@@ -62,10 +62,13 @@ def read_hugging_face(path: Path) -> Model:
         family = family_of(values["model_type"])
         stored, digest = _read_weights(path)
         config = _model_config(family, values | {"tie_word_embeddings": _tied(values, stored)})
+        layers = config.encoder.layers + (config.decoder.layers if config.decoder else 0)
+        if layers > len(stored):  # their names alone may be more than fit into memory
+            raise FarspanError(f"config.json: {layers:,} layers, but there are {len(stored):,} tensors; {_CURE}")
         names = family.name_map(config)
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
         vocabulary, files = _read_vocabulary(path, values)
-        state = load_state(names, stored, state_shapes(config, vocabulary.size), family.IGNORED)
+        state = load_state(names, stored, _shapes(config, vocabulary.size), family.IGNORED)
         generation = _read_generation(path)
     except FarspanError as error:
         raise FarspanError(f"{path}: {error}") from None
@@ -143,6 +146,14 @@ def _model_config(family: Family, values: Mapping[str, Any]) -> ModelConfig:
         return family.read_config({name: value for name, value in values.items() if value is not None})
     except KeyError as error:  # Hugging Face lets fields be null that a model cannot do without
         raise FarspanError(f"config.json: {error.args[0]} is null; {_CURE}") from None
+
+
+def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
+    try:
+        return state_shapes(config, vocab_size)
+    except (RuntimeError, TypeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0]
+        raise FarspanError(f"config.json: its sizes make no model ({reason}); {_CURE}") from None
 
 
 def _read_weights(path: Path) -> tuple[dict[str, Tensor], str]:

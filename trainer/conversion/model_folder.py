@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, first_few
 from corpora.files import LocalFiles, read_bytes, temporary_name, write_bytes
 from corpora.strict_json import StructureError, decode, parse_json
 from trainer.checkpoint_files import DamagedError, Facts, check_file
@@ -191,8 +191,10 @@ def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Map
         raise FarspanError(f"{path}: its sizes make no model ({_line(error)}); make or copy it again") from None
     wrong = [name for name in sorted(expected | found) if expected.get(name) != found.get(name)]
     if wrong:
-        lines = [f"  {name}: {_shape(found.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
-        raise FarspanError(f"{path}: the weights do not fit the configuration beside them:\n" + "\n".join(lines))
+        faults = [f"{name}: {_shape(found.get(name))}, not {_shape(expected.get(name))}" for name in wrong]
+        raise FarspanError(
+            f"{path}: the weights do not fit the configuration beside them ({first_few(faults)}); make or copy it again"
+        )
 
 
 def _line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, first_few
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 
@@ -97,7 +97,7 @@ def load_state(
             faults.append(f"not finite: {', '.join(filter(None, (*tensors.names, tensors.add_row)))}")
     if faults:
         raise FarspanError(
-            "the weights do not fit the configuration beside them:\n  " + "\n  ".join(faults) + "\n"
+            f"the weights do not fit the configuration beside them ({first_few(faults)}); "
             "give the folder of one whole model with its language-modelling head"
         )
     return state

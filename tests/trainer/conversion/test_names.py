@@ -38,11 +38,17 @@ def test_everything_wrong_is_listed_at_once():
     theirs |= {"lm_head.bias": torch.zeros(3), "final_logits_bias": torch.ones(1, 3), "places": torch.zeros(9, 3)}
     with pytest.raises(FarspanError) as raised:
         load_state(NAMES, theirs, SHAPES, ["final_logits_bias"])
-    lines = str(raised.value).splitlines()
-    assert "  missing: k" in lines
-    assert "  unexpected: lm_head.bias (3,)" in lines
-    assert "  not zero: final_logits_bias" in lines
-    assert "  shape: places (9, 3) makes positions (7, 3), not (3, 3)" in lines
+    (line,) = str(raised.value).splitlines()
+    assert "missing: k" in line
+    assert "unexpected: lm_head.bias (3,)" in line
+    assert "not zero: final_logits_bias" in line
+    assert "shape: places (9, 3) makes positions (7, 3), not (3, 3)" in line
+
+
+def test_of_many_the_first_few_are_named():
+    with pytest.raises(FarspanError, match=r"beside them .missing: k; .*; and 2 more.; give the folder") as raised:
+        load_state(NAMES, {}, SHAPES)
+    assert len(str(raised.value).splitlines()) == 1
 
 
 def test_numbers_that_are_no_weights_are_listed():
@@ -50,10 +56,10 @@ def test_numbers_that_are_no_weights_are_listed():
     theirs["places"][3, 1], theirs["types"][0, 0] = torch.nan, torch.inf
     with pytest.raises(FarspanError) as raised:
         load_state(NAMES, theirs, SHAPES)
-    lines = str(raised.value).splitlines()
-    assert "  of type torch.int8: k" in lines
-    assert "  not finite: places" in lines
-    assert "  not finite: rows, types" in lines
+    (line,) = str(raised.value).splitlines()
+    assert "of type torch.int8: k" in line
+    assert "not finite: places" in line
+    assert "not finite: rows, types" in line
 
 
 def test_parts_that_cannot_be_joined_are_named():
