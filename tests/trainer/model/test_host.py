@@ -17,6 +17,7 @@ from trainer.model.backends import choose, varlen
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.host import on_host, sent
+from trainer.model.patterns import passes
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.chunks import Inputs
@@ -105,14 +106,15 @@ def test_every_pattern_is_tried():
     )
 
 
-def test_chunks_of_a_band_wait_for_nothing():
-    """An operator, whose loop no pass on ``meta`` enters."""
+def test_an_operator_waits_for_nothing():
+    """What a band does on a device; no model on ``meta`` enters it."""
     q, k = torch.empty(2, 10, 2, 4, device=META), torch.empty(2, 13, 2, 4, device=META)
     near, far = torch.empty(2, 5, device=META), torch.empty(2, 5, device=META)
     documents = torch.empty(2, 13, dtype=torch.int64, device=META)
     inputs = Inputs(q, k, k, near, far, documents[:, :10], documents, None, 3, 1.0, 0.0)
     for chunk in inputs.chunks():
         inputs.sum_far(chunk.weights[..., -3:], chunk.queries.start, chunk.whole)
+    passes.gradients(inputs, passes.attend(inputs))
 
 
 def test_an_encoder_alone_waits_for_nothing():

@@ -1,8 +1,9 @@
 """Attention within a band, and to side keys that all queries see, whose scores are never kept.
 
 Learned biases cost a CPU its fast attention kernel, and the kernel that is left keeps every score, several times over.
-Here one chunk of queries after another meets its keys, small enough for a cache; the backward pass makes the scores
-again (``chunks.py``). It is an operator, which a compiler takes as it is.
+Here one chunk of queries after another meets its keys, small enough for a cache (``chunks.py``), or on a GPU some rows
+after others (``passes.py``); the backward pass makes the scores again. It is an operator, which a compiler takes as it
+is.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ import torch
 from torch import Tensor
 
 from trainer.model.context import Context
-from trainer.model.patterns.chunks import Inputs, sum_diagonals
-
-NOBODY = -2
-"""The document of a key that no query sees."""
+from trainer.model.patterns import passes
+from trainer.model.patterns.chunks import NOBODY, Inputs, sum_diagonals
 
 
 def attend_banded(
@@ -116,6 +115,9 @@ def banded_attention(
         ``(B, L, H, D)``; zeros where a query sees no key.
     """
     inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
+    if passes.taken(inputs):
+        with torch.autocast(q.device.type, enabled=False):
+            return passes.attend(inputs)
     mixed = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     with torch.autocast(q.device.type, enabled=False):
         for chunk in inputs.chunks():
@@ -145,6 +147,10 @@ def banded_attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of q, k, v, near and far from that of the result, ``upstream``."""
     inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
+    if passes.taken(inputs):
+        with torch.autocast(q.device.type, enabled=False):
+            dq, dk, dv, dnear, dfar = passes.gradients(inputs, upstream)
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), dnear.to(near.dtype), dfar.to(far.dtype)
     length, sides, kind = inputs.length, inputs.sides, inputs.kind
     dq, dk, dv, dnear, dfar = (torch.zeros(x.shape, dtype=kind, device=q.device) for x in (q, k, v, near, far))
     dband = torch.zeros(len(near), inputs.size, inputs.size + 2 * inputs.radius, dtype=kind, device=q.device)

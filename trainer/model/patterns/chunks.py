@@ -12,9 +12,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+NOBODY = -2
+"""The document of a key that no query sees."""
+
 LEAST = {"cuda": 1024}
 """Queries of a chunk at least, by device: small chunks suit the caches of a CPU, while a GPU waits for each of their
-kernels to be launched. 1,024 are 4 chunks of LongT5's 4,096 positions in place of 32."""
+kernels to be launched. It comes here with rows that are too long for ``passes.py``: 1,024 are 32 chunks of LongT5's
+32,768 positions in place of 256."""
 
 
 class Chunk(NamedTuple):
@@ -90,7 +94,7 @@ class Inputs(NamedTuple):
     def chunks(self) -> Iterator[Chunk]:
         """Chunk after chunk of each row; the same ones, dropout included, whenever asked."""
         length, radius, kind = self.length, self.radius, self.kind
-        band, far = _band(self.near.to(kind), self.size), self.far.to(kind)
+        band, far = band_of(self.near.to(kind), self.size), self.far.to(kind)
         generator = None
         if self.seed is not None:
             generator = torch.Generator(self.q.device).manual_seed(int(self.seed))
@@ -167,7 +171,7 @@ def _with_sides(x: Tensor, keys: slice, length: int) -> Tensor:
     return x[keys] if len(x) == length else torch.cat([x[keys], x[length:]])
 
 
-def _band(near: Tensor, size: int) -> Tensor:
+def band_of(near: Tensor, size: int) -> Tensor:
     """``(H, 2 r + 1)`` by offset -> ``(H, C, C + 2 r)`` by query and key, -inf outside the band."""
     count = near.shape[1]
     places = torch.arange(size + count - 1, device=near.device) - torch.arange(size, device=near.device)[:, None]
@@ -176,7 +180,7 @@ def _band(near: Tensor, size: int) -> Tensor:
 
 
 def sum_diagonals(band: Tensor, count: int) -> Tensor:
-    """The transpose of ``_band``: ``(H, C, C + 2 r)`` -> ``(H, 2 r + 1)``."""
+    """The transpose of ``band_of``: ``(H, C, C + 2 r)`` -> ``(H, 2 r + 1)``."""
     size = band.shape[1]
     # Cut into rows longer by one, row i begins i numbers later: diagonals become columns.
     return F.pad(band.flatten(1), (0, size)).unflatten(1, (size, -1))[..., :count].sum(1)

@@ -13,7 +13,8 @@ from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, SelfAttention
 from trainer.model.backends.choose import attend_within
 from trainer.model.context import Context
-from trainer.model.patterns.banded import NOBODY, Sides, attend_banded
+from trainer.model.patterns.banded import Sides, attend_banded
+from trainer.model.patterns.chunks import NOBODY
 from trainer.model.patterns.local import band_pairs
 from trainer.model.rotary import rotate
 

@@ -37,7 +37,7 @@ def test_larger_chunks_give_the_same(monkeypatch, least, packed):
 
 
 def test_a_gpu_gets_few_of_them():
-    """LongT5's 4,096 positions with windows of 127: as many loops as chunks, for every layer."""
+    """Windows of 127, as LongT5 has them: as many loops as chunks, for every layer."""
     shapes = ((1, 4096, 1, 1), (1, 4352, 1, 1), (1, 4352, 1, 1), (1, 255), (1, 511))
     sizes = {}
     for device in ("cpu", "cuda"):
