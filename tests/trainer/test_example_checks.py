@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
 from corpora.manifest import read_manifest, write_manifest
+from objectives.authoring import SpanObjective
 from pipelines.engine import Engine
 from pipelines.job import run_job
 from pipelines.mask import Masking, plan
@@ -21,7 +23,8 @@ from tests.artefacts import make_corpus
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.example_checks import check_examples
-from trainer.mixture import Mixture
+from trainer.masked_corpus import MaskedCorpus
+from trainer.mixture import Mixture, Part
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.window import Window
 from trainer.recipe import load_recipe
@@ -119,6 +122,35 @@ def test_an_objective_that_states_no_lengths_is_a_warning(corpus, farspan_lead):
     (warning,) = checked(replace(drawn(corpus, "lead_in"), target_length=256))
     assert "objective lead_in on" in warning
     assert "method `longest`" in warning
+
+
+@dataclass(frozen=True)
+class FirstTokens(SpanObjective):
+    """Of one's own; as many tokens as a random number says, and as ``most`` says at most, if it says so."""
+
+    name: ClassVar[str] = "first_tokens"
+    most: int | None = None
+
+    def choose(self, row, rng):
+        return [(0, 1 + int(rng.integers(min(len(row), 40))))]
+
+    def most_hidden(self, lengths):
+        return None if self.most is None else np.full(len(lengths), self.most)
+
+
+def test_an_objective_of_ones_own_is_bounded_by_what_it_hides_at_most(corpus):
+    data = DataConfig(source_length=256, target_length=64)
+
+    def told(most):
+        source = MaskedCorpus.drawn(Corpus(corpus), FirstTokens(most), seed=0)
+        return check_examples(Mixture([Part("data", source)]), data, BLOCK, "data")
+
+    (warning,) = told(None)
+    assert "method `longest`" in warning
+    with pytest.raises(FarspanError, match=r"a target of 82 positions, data.target_length is 64"):  # 40 sentinels
+        told(40)
+    data = replace(data, target_length=82)
+    assert told(40) == []
 
 
 @pytest.mark.parametrize("mixed", [False, True])

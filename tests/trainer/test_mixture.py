@@ -157,3 +157,9 @@ def test_stages_share_one_vocabulary():
     assert one_vocabulary([same, same]) == [same, same]
     with pytest.raises(FarspanError, match="make both corpora with one tokenizer"):
         one_vocabulary([same, Mixture.of(Other(tokenizer_fingerprint="another"))])
+
+
+def test_batches_ask_no_source_whether_it_knows_of_epochs(monkeypatch):
+    mixture = both()
+    monkeypatch.setattr("inspect.signature", None)
+    assert len(mixture.examples(np.array([0, 25]), np.array([1, 2])).source_ids) == 2
