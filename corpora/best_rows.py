@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
-from corpora.dot_products import EXACT_BELOW, dot_exactly, dot_in_order, error_bound
+from corpora.candidate_heaps import first_together, keep_best, keep_exactly, rank_exactly, sort_heaps
+from corpora.dot_products import EXACT_BELOW, error_bound
 from corpora.ragged import Ragged
 from corpora.vector_rows import VectorRows, norms
 
@@ -104,7 +104,7 @@ class Proposals:
     def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, own: np.ndarray) -> None:
         """Take in ``products``, ``(m, c)``, of the queries at ``places`` with ``candidates``, leaving out ``own``."""
         if self.rows.shape[1]:
-            _keep_best(products, places, candidates, own, self.products, self.rows, self.counts)
+            keep_best(products, places, candidates, own, self.products, self.rows, self.counts)
 
     def rank(
         self,
@@ -124,15 +124,15 @@ class Proposals:
         Returns:
             What was found, and the queries, int64, for which another candidate might be among the best.
         """
-        _sort_heaps(self.products, self.rows, self.counts)
+        sort_heaps(self.products, self.rows, self.counts)
         stamps = np.full(len(vectors), -1, np.int32)
         certain = self.counts >= others  # where no candidate was left out
         errors, exact = bounds.errors, bounds.exact
         most = max(RANKED_TOGETHER, self.rows.shape[1])
         first = 0
         while first < len(order):
-            some, rows = _together(self.rows, self.counts, order[first : first + _QUERIES], stamps, most)
-            _rank(
+            some, rows = first_together(self.rows, self.counts, order[first : first + _QUERIES], stamps, most)
+            rank_exactly(
                 queries.floats(some),
                 vectors.floats(rows),
                 stamps,
@@ -192,7 +192,7 @@ class ExactBest:
         # what equal candidates are to a query is worked out once: (c,), equal numbers for equal bits
         kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]
         at = self._place[places]
-        _keep_exactly(
+        keep_exactly(
             products,
             rows,
             columns,
@@ -210,185 +210,6 @@ class ExactBest:
 
     def finish(self) -> None:
         """Sort what was found and put it into ``known``."""
-        _sort_heaps(self._products, self._rows, self._counts)
+        sort_heaps(self._products, self._rows, self._counts)
         self._known.rows[self._queries] = self._rows
         self._known.products[self._queries] = self._products
-
-
-@numba.njit(inline="always")
-def _worse(product: float, row: np.int32, other_product: float, other_row: np.int32) -> bool:
-    if product == other_product:
-        return bool(row > other_row)
-    return product < other_product
-
-
-@numba.njit(cache=True, nogil=True)
-def _sink(products: np.ndarray, rows: np.ndarray, end: int, product: float, row: np.int32) -> None:
-    """Put a candidate in place of the worst, the top of the heap of the first ``end`` entries."""
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= end:
-            break
-        if child + 1 < end and _worse(products[child + 1], rows[child + 1], products[child], rows[child]):
-            child += 1
-        if _worse(product, row, products[child], rows[child]):
-            break
-        products[place], rows[place] = products[child], rows[child]
-        place = child
-    products[place], rows[place] = product, row
-
-
-@numba.njit(cache=True, nogil=True)
-def _rise(products: np.ndarray, rows: np.ndarray, place: int, product: float, row: np.int32) -> None:
-    """Add a candidate at the end of a heap that is not full."""
-    while place > 0:
-        parent = (place - 1) // 2
-        if not _worse(product, row, products[parent], rows[parent]):
-            break
-        products[place], rows[place] = products[parent], rows[parent]
-        place = parent
-    products[place], rows[place] = product, row
-
-
-@numba.njit(cache=True, nogil=True)
-def _keep_best(
-    seen: np.ndarray,
-    places: np.ndarray,
-    candidates: np.ndarray,
-    own: np.ndarray,
-    products: np.ndarray,
-    rows: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    depth = rows.shape[1]
-    for i in range(len(places)):
-        heap, names, count = products[places[i]], rows[places[i]], counts[places[i]]
-        least = heap[0] if count == depth else np.float32(-np.inf)
-        for j in range(len(candidates)):
-            product = seen[i, j]
-            if product < least:
-                continue
-            row = candidates[j]
-            if row == own[i]:
-                continue
-            if count < depth:
-                _rise(heap, names, count, product, row)
-                count += 1
-            elif _worse(heap[0], names[0], product, row):
-                _sink(heap, names, depth, product, row)
-            if count == depth:
-                least = heap[0]
-        counts[places[i]] = count
-
-
-@numba.njit(cache=True, nogil=True)
-def _sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> None:
-    """Best first: the worst goes to the end of the heap, which shrinks by it."""
-    for i in range(len(rows)):
-        for end in range(counts[i] - 1, 0, -1):
-            product, row = products[i, end], rows[i, end]
-            products[i, end], rows[i, end] = products[i, 0], rows[i, 0]
-            _sink(products[i], rows[i], end, product, row)
-
-
-@numba.njit(cache=True, nogil=True)
-def _together(
-    rows: np.ndarray, counts: np.ndarray, queries: np.ndarray, stamps: np.ndarray, most: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The first of ``queries`` that have at most ``most`` distinct candidates together, and these candidates, int32.
-
-    Each candidate's place among them is written to ``stamps``.
-    """
-    for query in queries:
-        for i in range(counts[query]):
-            stamps[rows[query, i]] = -1
-    found = np.empty(min(len(stamps), most), np.int32)
-    count = 0
-    for number in range(len(queries)):
-        query = queries[number]
-        if count + counts[query] > most and number > 0:
-            return queries[:number], found[:count]
-        for i in range(counts[query]):
-            row = rows[query, i]
-            if stamps[row] < 0:
-                stamps[row], found[count] = count, row
-                count += 1
-    return queries, found[:count]
-
-
-@numba.njit(cache=True, nogil=True)
-def _rank(
-    queries: np.ndarray,
-    vectors: np.ndarray,
-    places: np.ndarray,
-    numbers: np.ndarray,
-    rows: np.ndarray,
-    products: np.ndarray,
-    counts: np.ndarray,
-    errors: np.ndarray,
-    exact: np.ndarray,
-    k: int,
-    certain: np.ndarray,
-) -> None:
-    """Rank the candidates of the queries ``numbers``, sorted by float32 products; ``places``: their rows' in
-    ``vectors``."""
-    depth = rows.shape[1]
-    found, names = np.empty(depth, np.float64), np.empty(depth, np.int32)
-    for i in range(len(numbers)):
-        query = numbers[i]
-        count, error = counts[query], errors[query]
-        some = 0
-        clear = certain[query] or count < depth  # whether all others are known to be worse than the best k
-        for place in range(count):
-            if place >= k and products[query, place] + error < products[query, k - 1] - error:
-                clear = True
-                break
-            row = rows[query, place]
-            other = vectors[places[row]]
-            product = dot_exactly(queries[i], other) if exact[query] else dot_in_order(queries[i], other)
-            at = some
-            while at > 0 and _worse(found[at - 1], names[at - 1], product, row):
-                found[at], names[at] = found[at - 1], names[at - 1]
-                at -= 1
-            found[at], names[at] = product, row
-            some += 1
-        certain[query] = clear or k == 0 or found[k - 1] > products[query, count - 1] + error
-        for place in range(min(some, k)):
-            products[query, place], rows[query, place] = found[place], names[place]
-
-
-@numba.njit(cache=True, nogil=True)
-def _keep_exactly(
-    seen: np.ndarray,
-    queries: np.ndarray,
-    vectors: np.ndarray,
-    kinds: np.ndarray,
-    places: np.ndarray,
-    candidates: np.ndarray,
-    own: np.ndarray,
-    least: np.ndarray,
-    errors: np.ndarray,
-    exact: np.ndarray,
-    products: np.ndarray,
-    rows: np.ndarray,
-    counts: np.ndarray,
-) -> None:
-    k = rows.shape[1]
-    for i in range(len(places)):
-        place = places[i]
-        heap, names, count, error = products[place], rows[place], counts[place], errors[place]
-        kind, product = -1, 0.0
-        for j in range(len(candidates)):
-            row = candidates[j]
-            if seen[i, j] < least[place] or row == own[i] or (count == k and seen[i, j] + error < heap[0]):
-                continue
-            if kinds[j] != kind:
-                kind = kinds[j]
-                product = dot_exactly(queries[i], vectors[j]) if exact[place] else dot_in_order(queries[i], vectors[j])
-            if count < k:
-                _rise(heap, names, count, product, row)
-                count += 1
-            elif _worse(heap[0], names[0], product, row):
-                _sink(heap, names, k, product, row)
-        counts[place] = count
