@@ -129,7 +129,9 @@ def _check_regular(path: str, mode: int) -> None:
         stat.S_IFDIR: "a folder",
     }
     if kind := kinds.get(stat.S_IFMT(mode)):
-        raise NotAFile(f"{path}: {kind}, not a regular file")
+        error = NotAFile(f"{path}: {kind}, not a regular file")
+        error.strerror = f"{kind}, not a regular file"  # for messages that name the file themselves
+        raise error
 
 
 def temporary_name(path: str) -> str:

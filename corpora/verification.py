@@ -120,7 +120,7 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
         with LocalFiles().open(path) as file:
             found = file_info(file)
     except OSError as error:
-        yield f"{name}: {error.strerror}"
+        yield f"{name}: {error.strerror or error}"
         return
     if found.bytes != shard.bytes:
         yield f"{name}: {found.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"

@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 import hashlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
 from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
@@ -165,6 +167,11 @@ def mask_draws(
 
 def installed() -> dict[str, EntryPoint]:
     """The objectives that can be named, ours and third parties'."""
+    return dict(_installed(tuple(sys.path)))
+
+
+@lru_cache(maxsize=8)  # looking takes milliseconds, and each objective that is made looks
+def _installed(search_path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 

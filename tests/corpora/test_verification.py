@@ -103,7 +103,7 @@ def test_a_pipe_in_place_of_a_shard_is_not_waited_for(corpus):
     path = os.path.join(corpus, "shards", sorted(os.listdir(os.path.join(corpus, "shards")))[0])
     os.remove(path)
     os.mkfifo(path)
-    assert "shards/part-00000-of-00002.arrow: not a regular file" in verify(corpus)
+    assert "shards/part-00000-of-00002.arrow: a named pipe, not a regular file" in verify(corpus)
     with pytest.raises(FarspanError, match=rf"{path}: not a readable shard .*not a regular file"):
         map_shard(path)
 

@@ -18,7 +18,7 @@ from corpora.concatenation import Packing
 from corpora.corpus import Corpus
 from corpora.errors import FarspanError
 from corpora.files import LocalFiles
-from corpora.manifest import read_manifest
+from corpora.manifest import read_manifest, write_manifest
 from corpora.verification import verify
 from pipelines.engine import Engine
 from pipelines.job import finalize, run_job
@@ -235,6 +235,10 @@ def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
     twice = shutil.copytree(documents, str(tmp_path / "twice"))
     shards = os.path.join(twice, "shards")
     shutil.copy(os.path.join(shards, "part-00000-of-00004.arrow"), os.path.join(shards, "part-00001-of-00004.arrow"))
+    manifest = read_manifest(LocalFiles(), twice)
+    first, second, *others = manifest.shards
+    said = replace(manifest, shards=(first, replace(first, name=second.name), *others))
+    write_manifest(LocalFiles(), twice, said)
     with pytest.raises(FarspanError, match=r"'made:0:.*' occurs twice"):
         build(twice, tmp_path / "corpus")
 

@@ -28,12 +28,14 @@ FILES = LocalFiles()
     ],
 )
 def test_the_name_tells_the_format(tmp_path, name, format):
+    (tmp_path / name).write_bytes(b"of any kind")
     (piece,) = plan_ranges(str(tmp_path / name), FILES, ReadOptions(), 1 << 20)
     assert piece.format == format
 
 
 @pytest.mark.parametrize("name", ["README.md", "a.csv", "jsonl", "x.gz", "x.tar.gz"])
 def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
+    (tmp_path / name).write_text("of any kind")
     for act in (plan_ranges, check_fields):
         with pytest.raises(FarspanError, match=f"{name}: no format is known .*--format"):
             act(str(tmp_path / name), FILES, ReadOptions(), *[1] * (act is plan_ranges))
@@ -42,16 +44,20 @@ def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("target_bytes", [1, 1 << 30])
-def test_a_file_that_cannot_be_read_is_one_reject(tmp_path, format, target_bytes):
+def test_a_folder_in_place_of_a_file_is_one_reject(tmp_path, format, target_bytes):
     (tmp_path / "folder").mkdir()
-    for name in ("vanished", "folder"):
-        path = str(tmp_path / name)
-        options = ReadOptions(format=format)
-        check_fields(path, FILES, options)
-        block = read_all(path, options, target_bytes)
-        assert reasons(block) == [("0", "unreadable_file")]
-        assert path in block.rejects[0].detail
-        assert block.read == 1
+    path, options = str(tmp_path / "folder"), ReadOptions(format=format)
+    check_fields(path, FILES, options)
+    block = read_all(path, options, target_bytes)
+    assert reasons(block) == [("0", "not_a_file")]
+    assert path in block.rejects[0].detail
+    assert block.read == 1
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_that_vanished_is_an_error(tmp_path, format):
+    with pytest.raises(FarspanError, match="vanished: vanished since it was found"):
+        plan_ranges(str(tmp_path / "vanished"), FILES, ReadOptions(format=format), 1)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +92,10 @@ def test_bad_options(options, message):
         ReadOptions(**options)
 
 
-def test_options_that_do_not_fit_the_file():
+def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "a.parquet.gz"):
+        (tmp_path / name).write_text("of any kind")
     with pytest.raises(FarspanError, match=r"a\.txt: format text has no field 'id'; leave --id-field out"):
         plan_ranges("a.txt", FILES, ReadOptions(id_field="id"), 1)
     with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
