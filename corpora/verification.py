@@ -111,6 +111,28 @@ def shards(
     for source, count in manifest.counts.items():
         if count["read"] != count["written"] + count["filtered"] + count["rejected"]:
             yield f"manifest.json: counts of {source!r} do not reconcile: {count}"
+    yield from _file_counts(manifest)
+
+
+def _file_counts(manifest: Manifest) -> Problems:
+    """The counts of raw files, where there are any: against each other, and against the list of inputs."""
+    inputs: dict[str, list[int]] = {}
+    for entry in manifest.inputs:
+        inputs.setdefault(entry["path"].partition(":")[0], []).append(entry["bytes"])
+    counted = {source: count for source, count in manifest.counts.items() if "files" in count}
+    if not counted:
+        return  # an older artefact, or one of no raw files
+    for source in sorted(counted.keys() | inputs.keys()):
+        count, sizes = manifest.counts.get(source, {}), inputs.get(source, [])
+        for name, listed in (("files", len(sizes)), ("bytes", sum(sizes))):
+            if count.get(name, 0) != listed:
+                yield f"manifest.json: counts of {source!r} tell {count.get(name, 0)} {name}, inputs list {listed}"
+        for part, whole in (("damaged_files", "files"), ("lost_bytes", "bytes")):
+            if count.get(part, 0) > count.get(whole, 0):
+                yield (
+                    f"manifest.json: counts of {source!r} tell {count[part]} {part.replace('_', ' ')} of "
+                    f"{count.get(whole, 0)}"
+                )
 
 
 def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Schema) -> Problems:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from corpora.files import LocalFiles
-from corpora.manifest import Manifest, read_manifest
+from corpora.manifest import FILE_COUNTS, Manifest, read_manifest
 from corpora.printing import printable
 from pipelines.distributions import Distribution
 
@@ -109,9 +109,14 @@ def print_stats(found: Sequence[Mapping[str, Any]]) -> None:
     for name in names:
         table.add_row(Text(printable(name.replace("_", " "))), *(_cell(column.get(name)) for column in found))
     for source in dict.fromkeys(source for column in found for source in column["counts"]):
-        table.add_row(
-            Text(printable(f"documents of {source}")), *(_cell(column["counts"].get(source)) for column in found)
-        )
+        counts = [column["counts"].get(source, {}) for column in found]
+        for title, of_files in (("documents", False), ("files", True)):
+            parts = [
+                {key.replace("_", " "): n for key, n in row.items() if (key in FILE_COUNTS) == of_files}
+                for row in counts
+            ]
+            if any(parts):
+                table.add_row(Text(printable(f"{title} of {source}")), *(_cell(part or None) for part in parts))
     Console().print(table)
 
 

@@ -182,6 +182,37 @@ def test_special_tokens_are_no_text(corpus):
     assert "row 2: <eos> (id 2) is stored as text, as are 1 more" in problems[0]
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, None),
+        ({"files": 3}, "counts of 'made' tell 3 files, inputs list 2"),
+        ({"bytes": 29}, "counts of 'made' tell 29 bytes, inputs list 30"),
+        ({"damaged_files": 3}, "tell 3 damaged files of 2"),
+        ({"lost_bytes": 31}, "tell 31 lost bytes of 30"),
+    ],
+)
+def test_counts_of_files_are_checked(tmp_path, change, message):
+    folder = make_documents(str(tmp_path / "documents"))
+    manifest = read_manifest(FILES, folder)
+    inputs = tuple({"path": f"made:{name}", "bytes": size} for name, size in (("a", 10), ("b", 20)))
+    manifest.counts["made"].update({"files": 2, "damaged_files": 2, "bytes": 30, "lost_bytes": 15} | change)
+    write_manifest(FILES, folder, replace(manifest, inputs=inputs))
+    assert [problem for problem in verify(folder) if message is None or message not in problem] == []
+    assert bool(verify(folder)) == (message is not None)
+
+
+def test_a_source_without_counts_of_its_files_is_found(tmp_path):
+    folder = make_documents(str(tmp_path / "documents"))
+    manifest = read_manifest(FILES, folder)
+    manifest.counts["made"].update({"files": 0, "bytes": 0})
+    write_manifest(FILES, folder, replace(manifest, inputs=({"path": "other:a", "bytes": 10},)))
+    assert [problem.partition(" tell ")[2] for problem in verify(folder)] == [
+        "0 files, inputs list 1",
+        "0 bytes, inputs list 10",
+    ]
+
+
 def test_counts_and_tokenizer_are_checked(corpus):
     manifest = read_manifest(FILES, corpus)
     manifest.counts["made"]["rejected"] = 5
