@@ -118,10 +118,18 @@ def write_corpus(folder: str, padded: np.ndarray, lengths: np.ndarray, shards: i
         with write_shard(LocalFiles(), path, schema, 64) as (writer, info):
             for block in blocks(padded[rows], lengths[rows], int(rows[0])):
                 writer.write(block.to_arrow(schema))
-        totals = {"sequences": len(rows), "tokens": int(lengths[rows].sum())}
+        totals = {"sequences": len(rows), "tokens": int(lengths[rows].sum()), "documents": len(rows)}
+        totals |= {"parts": len(rows), "padding": int((padded.shape[1] - lengths[rows]).sum())}
+        totals |= {"max_tokens": int(lengths[rows].max(initial=0)), "max_documents": 1}
         receipts.append(Receipt(str(shard), tuple(info), totals))
     tokenizer = {"fingerprint": "none", "vocab_size": VOCAB, "owned_tokens": {}}
-    write_manifest(LocalFiles(), folder, Manifest("farspan.corpus", {}, 0, 64, tokenizer, **fold(receipts)))
+    config = {
+        "builder": "documents",
+        "sequence_length": padded.shape[1],
+        "room_per_sequence": 0,
+        "room_per_document": 0,
+    }
+    write_manifest(LocalFiles(), folder, Manifest("farspan.corpus", config, 0, 64, tokenizer, **fold(receipts)))
 
 
 def blocks(padded: np.ndarray, lengths: np.ndarray, first: int) -> Iterator[SequenceBatch]:
