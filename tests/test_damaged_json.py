@@ -108,6 +108,14 @@ def _convert(folder: str) -> None:
         shutil.rmtree(output, ignore_errors=True)
 
 
+def _export(folder: str) -> None:
+    output = Path(f"{folder}.exported")
+    try:
+        convert(Path(folder), output, Conversion(to="huggingface"))
+    finally:
+        shutil.rmtree(output, ignore_errors=True)
+
+
 # what is damaged -> what reads it, or fails in one line
 OPENERS: dict[str, Callable[[str], object]] = {
     "documents/manifest.json": _open_documents,
@@ -127,7 +135,8 @@ OPENERS: dict[str, Callable[[str], object]] = {
     "tokenizer/special_tokens_map.json": load_tokenizer,
     "bart/config.json": _convert,
     "bart/generation_config.json": _convert,
-    "bart/tokenizer_config.json": _convert,
+    "bart/tokenizer.json": _export,
+    "bart/tokenizer_config.json": _export,
     "led/config.json": _convert,
     "longt5/config.json": _convert,
     "pegasus_x/config.json": _convert,

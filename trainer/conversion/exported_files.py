@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, one_line
 from objectives.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
 from trainer.conversion.model_folder import Model
 from trainer.conversion.sentencepiece_json import convert_sentencepiece
@@ -67,7 +67,13 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
 def _loaded(model: Model, files: Mapping[str, bytes]) -> tokenizers.Tokenizer | None:
     """The tokenizer of ``files`` in the tokenizers library; None for one that it cannot express."""
     if "tokenizer.json" in files:
-        return tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+        try:
+            return tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
+        except Exception as error:  # the library raises bare Exception
+            raise FarspanError(
+                f"tokenizer.json: the tokenizers library cannot read it ({one_line(error)}); restore the file, or give "
+                "another tokenizer (--tokenizer)"
+            ) from None
     pieces = next((data for name, data in files.items() if name.endswith(".model")), None)
     return None if pieces is None else convert_sentencepiece(pieces, model.vocabulary.special.ids.values())
 

@@ -107,7 +107,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     from transformers import CONFIG_MAPPING  # slow to import
 
     try:
-        values = json.loads((path / "config.json").read_bytes())
+        values = _read_json(path / "config.json")
         kind = values["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FarspanError(f"config.json cannot be read ({error}); {_CURE}") from None
@@ -117,6 +117,18 @@ def _read_config(path: Path) -> dict[str, Any]:
     except Exception as error:  # whatever a wrong value makes the library raise
         reason = " ".join(str(error).split())
         raise FarspanError(f"config.json describes no {kind} model ({reason}); {_CURE}") from None
+
+
+def _read_json(file: Path) -> Any:
+    """The value in a file.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    try:
+        return json.loads(file.read_bytes())
+    except RecursionError:
+        raise ValueError("its brackets are nested too deep") from None
 
 
 def _read_generation(path: Path) -> dict[str, Any]:
@@ -134,7 +146,7 @@ def _read_generation(path: Path) -> dict[str, Any]:
         if not (path / name).is_file():
             continue
         try:
-            values = dict(json.loads((path / name).read_bytes()))
+            values = dict(_read_json(path / name))
         except (OSError, ValueError, TypeError) as error:
             raise FarspanError(f"{name} cannot be read ({error}); download it again") from None
         found |= {key: value for key, value in values.items() if key in known and value is not None}
@@ -164,7 +176,7 @@ def _read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
             files = [name]
         elif index.is_file():
             try:
-                files = sorted({str(file) for file in json.loads(index.read_bytes())["weight_map"].values()})
+                files = sorted({str(file) for file in _read_json(index)["weight_map"].values()})
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise FarspanError(f"{index.name} cannot be read ({error}); {_CURE}") from None
         else:
