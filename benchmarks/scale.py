@@ -31,7 +31,7 @@ from corpora.ragged import Ragged
 from corpora.shards import ShardedRows
 from corpora.stored_shards import stored_shards
 from pipelines.cluster_shard import ClusterShard
-from pipelines.job import WORK
+from pipelines.finalize import WORK
 
 QUERIES = 200
 HEADINGS = (

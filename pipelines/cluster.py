@@ -27,8 +27,9 @@ from corpora.vector_rows import require_finite
 from corpora.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
 from pipelines.artefacts import absolute, inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
+from pipelines.finalize import WORK
 from pipelines.handed_on import npy_bytes, read_array, write_array, write_batch
-from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.job import Job, Report, Stage, Task
 from pipelines.spilled_vectors import SpilledVectors
 
 CENTROIDS = "centroids.npy"

@@ -37,8 +37,9 @@ from pipelines import duplicates
 from pipelines.artefacts import absolute, artefact_tokenizer, save_tokenizer, tokenizer_at
 from pipelines.beam_files import files_for
 from pipelines.documents_shard import DocumentsShard, RejectsShard
+from pipelines.finalize import WORK
 from pipelines.inputs import Input, every_file, read_options, refuse_equal_ids
-from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.job import Job, Report, Stage, Task
 
 _FILE_COST = 4 << 10  # bytes that are tokenised in the time that opening a file takes
 _MOST_TEXTS = 4096  # tokenised at once

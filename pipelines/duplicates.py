@@ -19,8 +19,9 @@ from corpora.readers import Reject
 from corpora.stored_shards import StoredShard
 from pipelines.beam_files import files_for
 from pipelines.documents_shard import DocumentsShard, RejectsShard
+from pipelines.finalize import WORK
 from pipelines.handed_on import read_array, write_array
-from pipelines.job import WORK, Report, Stage, Task
+from pipelines.job import Report, Stage, Task
 
 _KEY = make_key(0, "duplicates")
 _TASKS_A_RANGE = 16

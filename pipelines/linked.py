@@ -26,7 +26,8 @@ from corpora.stored_shards import StoredShard, stored_shards
 from pipelines.artefacts import absolute, parent_entry, read_neighbours
 from pipelines.beam_files import files_for
 from pipelines.corpus_shard import check_shards, corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.finalize import WORK
+from pipelines.job import Job, Report, Stage, Task
 from pipelines.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
 from pipelines.spill import FAN_IN, Bucket, first_of_key, read_bucket, spill_stages
 

@@ -28,8 +28,9 @@ from corpora.word_ngrams import jaccard
 from pipelines.artefacts import absolute, inherit_tokenizer, parent_entry
 from pipelines.beam_files import files_for
 from pipelines.cluster_shard import ClusterShard
+from pipelines.finalize import WORK
 from pipelines.handed_on import write_array
-from pipelines.job import WORK, Job, Report, Stage, Task
+from pipelines.job import Job, Report, Stage, Task
 from pipelines.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
 
 _SAMPLE = 256  # documents whose true neighbours are sought everywhere

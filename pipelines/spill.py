@@ -27,8 +27,9 @@ from corpora.sequences import NO_CLUSTER
 from corpora.shards import map_shard
 from corpora.stored_shards import StoredShard, stored_shards
 from pipelines.beam_files import files_for
+from pipelines.finalize import WORK
 from pipelines.handed_on import checked_batch, read_batch, write_batch
-from pipelines.job import WORK, Report, Stage, Task
+from pipelines.job import Report, Stage, Task
 
 FAN_IN = 64
 

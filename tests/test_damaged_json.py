@@ -23,7 +23,8 @@ from corpora.tokenizers import load_tokenizer
 from objectives.mask_set import MaskSet
 from pipelines import cluster, mask, neighbours, random_concat
 from pipelines.engine import Engine
-from pipelines.job import finalize, run_job
+from pipelines.finalize import finalize
+from pipelines.job import run_job
 from pipelines.stats import statistics, summary
 from pipelines.verify import verify_artefact
 from tests.artefacts import make_corpus, make_documents

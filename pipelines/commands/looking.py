@@ -97,7 +97,7 @@ def _run_verify(options: Any) -> None:
 
 
 def _run_finalize(options: Any) -> None:
-    from pipelines.job import finalize
+    from pipelines.finalize import finalize
     from pipelines.stats import summary
 
     print(f"{options.output}: {summary(finalize(options.output, options.error_budget))}")

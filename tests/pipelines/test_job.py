@@ -16,7 +16,8 @@ from corpora.errors import FarspanError
 from corpora.files import LocalFiles, write_bytes
 from corpora.manifest import FileInfo, Manifest, Receipt, ShardInfo
 from pipelines.engine import Engine
-from pipelines.job import Job, Stage, Task, finalize, run_job
+from pipelines.finalize import finalize
+from pipelines.job import Job, Stage, Task, run_job
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 TOTALS = {"documents": 0, "tokens": 0}

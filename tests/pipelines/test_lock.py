@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.job import finalize
+from pipelines.finalize import finalize
 from pipelines.lock import locked
 from tests.pipelines.test_job import finished
 

@@ -21,7 +21,8 @@ from corpora.files import LocalFiles
 from corpora.manifest import read_manifest, write_manifest
 from corpora.verification import verify
 from pipelines.engine import Engine
-from pipelines.job import finalize, run_job
+from pipelines.finalize import finalize
+from pipelines.job import run_job
 from pipelines.random_concat import RandomCorpus, plan
 from pipelines.stats import summary
 from tests.artefacts import all_rows, digests, make_documents
