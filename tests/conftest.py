@@ -11,7 +11,8 @@ from tests.third_party import install_farspan_lead
 # before torch and numpy are loaded, and for child processes: threads of tests side by side would wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-settings.register_profile("farspan", deadline=None, derandomize=True, max_examples=50)
+settings.register_profile("farspan", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile thorough
 settings.load_profile("farspan")
 
 
