@@ -90,12 +90,19 @@ def assert_compiled_is_plain(pattern, backend, *, padding=True, checkpointing="n
         torch.testing.assert_close(found, loss_and_gradients(plain, batch), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
+TRACED = [
+    pytest.param(p, id=name, marks=[pytest.mark.slow] * (name not in ("block", "window")))
+    for name, p in PATTERNS.items()
+]
+"""Tracing takes up to half a minute: one pattern of reshaped attention and one with global positions always run."""
+
+
+@pytest.mark.parametrize("pattern", TRACED)
 def test_every_pattern_is_traced_once(pattern):
     assert_compiled_is_plain(pattern, "eager")
 
 
-@pytest.mark.parametrize("checkpointing", ["layer", "selective"])
+@pytest.mark.parametrize("checkpointing", [pytest.param("layer", marks=pytest.mark.slow), "selective"])
 def test_decoder_pooling_and_checkpointing_are_traced_once(checkpointing):
     assert_compiled_is_plain(Block(BLOCK), "eager", pooling=True, decoder=True, checkpointing=checkpointing)
 
