@@ -17,7 +17,7 @@ _UNIT = 2.0**-24  # of float32's roundings
 
 
 def error_bound(dimension: int) -> float:
-    """How far a float32 sum of ``dimension`` products may be from the exact one, as a share of the vectors' lengths.
+    """Bound of the error of a float32 sum of ``dimension`` products, as a share of the product of the vectors' lengths.
 
     It holds for sums in any order, with or without fused multiplication. Source: Higham 2002, "Accuracy and stability
     of numerical algorithms", section 3.1; two more roundings are allowed for lengths and comparisons.

@@ -79,7 +79,7 @@ class _Pattern:
         return self._closed(following)
 
     def matches(self, state: frozenset[int], name: str) -> bool:
-        """Whether a file ``name`` matches the end of the pattern."""
+        """True if a file ``name`` matches the end of the pattern."""
         last = len(self._parts) - 1
         if last not in state or (name.startswith(".") and not self._dotted[last]):
             return False

@@ -182,7 +182,7 @@ def file_info(file: BinaryIO) -> FileInfo:
 
 
 def list_files(files: Files, folder: str) -> dict[str, FileInfo]:
-    """What a manifest says of the files in the folder of an artefact that are neither shards nor hidden.
+    """The ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
 
     Reads them all, several at a time, as each read from an object store is a wait.
     """
@@ -198,7 +198,7 @@ def list_files(files: Files, folder: str) -> dict[str, FileInfo]:
 
 
 def is_listed(path: str) -> bool:
-    """Whether a manifest's ``files`` name a file of its folder: any but shards, ``_work/``, itself and hidden ones."""
+    """True if a manifest's ``files`` names it: no shard, not in ``_work/``, not hidden, not the manifest."""
     folder = path.partition("/")[0]
     return path != NAME and folder not in ("shards", "_work") and not os.path.basename(path).startswith(".")
 

@@ -1,4 +1,4 @@
-"""What a manifest has to say, format by format, for those who read the artefact; checked without a look at any row."""
+"""Checks of the contents of a manifest, format by format, that read no row."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def fault(manifest: Manifest, finished: bool = True) -> str | None:
 
 
 def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
-    """What tells a tokenizer from the one that a manifest speaks of, or None."""
+    """The first difference between a tokenizer and the one that a manifest describes, or None."""
     entry = manifest.tokenizer
     for name in ("fingerprint", "vocab_size"):
         if (found := getattr(tokenizer, name)) != entry[name]:

@@ -135,7 +135,7 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
 
 
 def unreadable(path: str, error: Exception | str) -> FarspanError:
-    """What is said of a shard that is not what its artefact's manifest says."""
+    """The error for a shard that differs from its artefact's manifest."""
     return FarspanError(
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
         "copy it again from its source, or run the job that made it into an empty folder"

@@ -70,7 +70,7 @@ def others(folder: str, manifest: Manifest) -> Problems:
 
 
 def _unreadable(folder: str, names: Iterable[str]) -> Problems:
-    """What cannot be read of the tables and arrays of an artefact, other than its shards."""
+    """Names of the tables and arrays of an artefact, other than its shards, that cannot be read."""
     for name in sorted(names):
         path = os.path.join(folder, name)
         try:
@@ -208,7 +208,7 @@ def _tokenizer(folder: str, manifest: Manifest) -> Problems:
 
 
 def totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
-    """Where the manifest's totals are not what the shards hold."""
+    """Differences between the manifest's totals and the contents of the shards."""
     for name, value in counted.items():
         if manifest.totals.get(name) != value:
             yield f"manifest.json: totals say {manifest.totals.get(name)} {name}, the shards hold {value}"

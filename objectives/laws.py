@@ -277,7 +277,7 @@ LAWS: tuple[Callable[[Trial], Iterator[str]], ...] = (
 
 
 def broken(law: Callable[[Trial], Iterator[str]], trial: Trial) -> list[str]:
-    """What breaks a law, an exception of the objective included."""
+    """Violations of a law, exceptions of the objective included."""
     problems: list[str] = []
     try:
         problems.extend(law(trial))

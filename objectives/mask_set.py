@@ -111,7 +111,7 @@ class MaskSet(ShardedRows):
         return folder
 
     def _path_of(self, parent: str) -> str:
-        """Where a path of the manifest leads."""
+        """The location that a path of the manifest leads to."""
         return parent if "://" in parent else os.path.normpath(os.path.join(os.path.realpath(self.folder), parent))
 
     def check_parent(self, corpus: ShardedRows) -> None:

@@ -1,4 +1,4 @@
-"""What a mask set hides in all, as its manifest's totals say it (docs/formats.md)."""
+"""Totals of a mask set for its manifest (docs/formats.md)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
 
 
 def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, int]) -> str | None:
-    """What is wrong with a mask set's table of special tokens, name -> id, or None.
+    """The first fault of a mask set's table of special tokens, name -> id, or None.
 
     An id of the tokenizer's is that of a token that it owns by this name; the others follow its ids without a gap. Two
     names share an id only where the tokenizer gives both roles to one token.

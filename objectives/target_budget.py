@@ -1,4 +1,4 @@
-"""What of ranked spans fits a target of limited length, and how long targets may become without a limit."""
+"""Select the ranked spans that fit a target of limited length, and bound targets without a limit."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ANOTHER_PROCESS = "Masks are the same in another process, under another hash se
 
 @dataclass(frozen=True)
 class Check:
-    """What to try.
+    """The objective, rows and seed that laws are tried on.
 
     Attributes:
         corpus: folder of a corpus.

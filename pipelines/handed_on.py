@@ -1,4 +1,4 @@
-"""What one stage of a job hands to the next, with checksums: bytes that a disk has changed are not read on.
+"""Intermediate files between the stages of a job, with checksums, so that damage on disk is detected.
 
 Record batches carry the CRC-32 of their values, for a task reads one of a file's many; arrays end in their sha256.
 """
@@ -109,7 +109,7 @@ def read_array(path: str, mapped: bool = False) -> np.ndarray:
 
 
 def npy_bytes(values: np.ndarray) -> bytes:
-    """What ``numpy.save`` writes."""
+    """The bytes that ``numpy.save`` writes."""
     file = io.BytesIO()
     np.save(file, values, allow_pickle=False)
     return file.getvalue()

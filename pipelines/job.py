@@ -199,7 +199,7 @@ def _require_begun(files: Files, output: str) -> None:
 
 
 def _told(error: Exception, output: str) -> str:
-    """What the user is told of a task's exception, with the cure."""
+    """The message to the user for a task's exception, with the cure."""
     if isinstance(error, OSError) and (cured := from_os_error(error, output)):
         return f"{cured}; {_REPEAT}"
     return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{_REPEAT}"

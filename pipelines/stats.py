@@ -48,7 +48,7 @@ def summary(manifest: Manifest) -> str:
 
 
 def _equal_draws(manifest: Manifest) -> int:
-    """How many draws a mask set holds, if all are equal; else 0."""
+    """Number of draws of a mask set if all are equal, else 0."""
     draws = manifest.config.get("draws", 1) if manifest.format == "farspan.masks" else 1
     checksums = [shard.sha256 for shard in manifest.shards]
     return draws if draws > 1 and checksums[: len(checksums) // draws] * draws == checksums else 0

@@ -30,7 +30,7 @@ class DamagedError(Exception):
 
 
 class Facts(TypedDict):
-    """What a manifest says of a file."""
+    """The entry of a file in a manifest."""
 
     bytes: Natural
     sha256: Sha256

@@ -1,4 +1,4 @@
-"""What would go wrong, or for nothing, at a later step, found before the first one."""
+"""Checks of the examples before the first step: lengths, targets, global positions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_examples(
 
 
 def _check_asks(source: Source) -> None:
-    """Whether there is anything to learn: else the loss is 0 at every step."""
+    """Check that the examples ask for at least one token; the loss would be 0 at every step otherwise."""
     stored = source.asks if isinstance(source, MaskedCorpus) else None
     if stored or (stored is None and any(_asks(examples) for examples in _tried(source))):
         return
@@ -64,7 +64,7 @@ def _check_asks(source: Source) -> None:
 
 
 def _check_lengths(source: Source, data: DataConfig, section: str, rows: int | None) -> Iterator[str]:
-    """Whether every draw of every row fits. Lengths of stored masks were compared when they were opened."""
+    """Check that every draw of every row fits. Lengths of stored masks were compared when they were opened."""
     if not isinstance(source, MaskedCorpus) or (source.is_stored and not source.adjusted):
         return
     longest = source.longest(rows)
@@ -100,7 +100,7 @@ def _too_long(source: MaskedCorpus, data: DataConfig, section: str, longest: Lon
 
 
 def _check_globals(source: Source, masked: Source, data: DataConfig, pattern: Pattern) -> Iterator[str]:
-    """Whether a pattern with global attention is given positions for it: without, all that it sees is its window.
+    """Check that a pattern with global attention is given positions for it: without, it sees its window only.
 
     Args:
         source: whose examples are looked at.

@@ -37,7 +37,7 @@ class Drawing:
     def masks(
         self, mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, epochs: np.ndarray | None
     ) -> MaskBatch:
-        """What ``mask`` hides in n rows, each as in its epoch of the ``(n,)`` int64 ``epochs``, or as in epoch 0."""
+        """The masks of n rows by ``mask``, each as in its epoch of the ``(n,)`` int64 ``epochs``, or as in epoch 0."""
         if epochs is None or not self.redraw:
             return mask(batch, self.key)
         return mask_draws(mask, batch, self.key, epochs)
@@ -161,12 +161,12 @@ class MaskedCorpus:
 
     @property
     def is_stored(self) -> bool:
-        """Whether masks are read from a mask set."""
+        """True if masks are read from a mask set."""
         return isinstance(self._masks, MaskSet)
 
     @property
     def adjusted(self) -> bool:
-        """Whether stored masks are chosen anew by other options."""
+        """True if stored masks are chosen anew by other options."""
         return isinstance(self._masks, MaskSet) and self._masks.adjusted
 
     @property
@@ -181,14 +181,14 @@ class MaskedCorpus:
 
     @property
     def described(self) -> str:
-        """What it is, for messages."""
+        """A name of the source, for messages."""
         if isinstance(self._masks, MaskSet):
             return f"mask set {self._masks.folder}"
         return f"objective {self._objective.name} on {self._corpus.folder}"
 
     @property
     def asks(self) -> bool | None:
-        """Whether any row asks for a token, by the mask set's manifest; None where that does not say."""
+        """True if any row asks for a token, by the mask set's manifest; None where that does not say."""
         if not isinstance(self._masks, MaskSet) or self._masks.adjusted:
             return None
         totals = self._masks.manifest.totals

@@ -151,7 +151,7 @@ def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> li
 
 
 def _is_native(path: str, format: str) -> bool:
-    """Whether native code reads the file, which damage or malice can crash."""
+    """True if native code reads the file, which damage or malice can crash."""
     return format in ("parquet", "arrow") or path.lower().endswith((*_NATIVE, ".pt", ".pth"))
 
 

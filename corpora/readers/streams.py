@@ -123,7 +123,7 @@ def _read(file: BinaryIO) -> bytes:
 
 
 def _fed(member: Any, data: bytes, kind: str) -> Iterator[tuple[bytes, None]]:
-    """What a decompressor makes of a piece of input, in pieces of a few MiB."""
+    """Decompress a piece of input, in pieces of a few MiB."""
     if kind in ("bz2", "xz"):
         yield member.decompress(data, _CHUNK), None
         while not (member.eof or member.needs_input):

@@ -124,7 +124,7 @@ def test_hidden_tokens_are_exactly_those_of_span_corruption(lengths, density, ca
 
 
 def test_bart_ls_hides_a_fifth_of_the_spans_that_5120_of_16384_tokens_make():
-    """How many tokens that is depends on how long the hard spans are; a density says it to the token."""
+    """A share of spans is no fixed number of tokens; a density is one, to the token."""
     batch = make_sequences([16_384] * 8, dtype=np.int32)
     preset = load_objective("model_based", "bart_ls", {"target_length": None}).with_tools(TOOLS)
     masks = preset.mask(batch, KEY)

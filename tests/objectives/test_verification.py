@@ -64,7 +64,7 @@ def rewrite(folder, column, values_of):
 
 
 def opened(folder):
-    """What training does before its first step."""
+    """Open a mask set as training does before its first step."""
     masks = MaskSet(folder)
     masks.check_files()
     masks.check_parent(Corpus(masks.parent_folder))

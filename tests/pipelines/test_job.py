@@ -1,4 +1,4 @@
-"""What a job says when one of its tasks fails, or the disk under it."""
+"""Messages of a job when one of its tasks fails, or the disk under it."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def trained_at_one_rate(model: Stacked, optimizer: torch.optim.Optimizer) -> lis
 
 
 def one_by_one() -> list[torch.Tensor]:
-    """What the three projections become as parameters of their own."""
+    """The three projections as parameters of their own."""
     model = Stacked(stacked=False)
     return trained_at_one_rate(model, PYTORCHS(model.parameters(), lr=0.3, weight_decay=0.0))
 

@@ -1,4 +1,4 @@
-"""What would go wrong at a later step is told before the first one."""
+"""Errors of later steps are reported before the first one."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from trainer.recipe import RECIPES, load_recipe
 
 VOCAB, ROWS, LENGTH = 8192, 2, 256
 HALF_A_NAT = 0.5
-"""What logits of unit variance, as T5's initial output layer gives them, cost above a uniform guess."""
+"""The cost of logits of unit variance, as T5's initial output layer gives them, above a uniform guess."""
 NOISE = 5 / math.sqrt(ROWS * LENGTH)
 """Five standard deviations of the mean logit of the targets."""
 

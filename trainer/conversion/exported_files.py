@@ -1,4 +1,4 @@
-"""What lies beside the weights in an exported folder: tokenizer, generation settings and a model card."""
+"""The files beside the weights in an exported folder: tokenizer, generation settings and a model card."""
 
 from __future__ import annotations
 

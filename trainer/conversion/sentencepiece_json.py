@@ -34,7 +34,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Spec:
-    """What of a SentencePiece model decides ids; ``trainer`` and ``normalizer`` by the numbers of their fields."""
+    """The parts of a SentencePiece model that decide ids; two of them by the numbers of their fields."""
 
     pieces: list[_Piece]
     trainer: dict[int, Any]
@@ -115,7 +115,7 @@ def _normalizers(spec: _Spec) -> list[Any]:
 
 
 def _agree(made: tokenizers.Tokenizer, data: bytes, spec: _Spec) -> bool:
-    """Whether both libraries have the same ids for texts that all pieces are made into, with and without spaces."""
+    """True if both libraries have the same ids for texts made of all pieces, with and without spaces."""
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(data)
     words = [piece.text.replace(_SPACE, " ") for piece in spec.pieces if piece.kind == _NORMAL]

@@ -71,5 +71,5 @@ def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generat
 
 
 def _unit_tokens(config: ModelConfig) -> bool:
-    """Whether token vectors of unit variance leave the logits at unit variance too."""
+    """True if token vectors of unit variance give logits of unit variance."""
     return config.decoder is not None and (config.output.scaled or not config.output.tied)

@@ -1,4 +1,4 @@
-"""What a device's tensors hold, known to the host without asking the device, which would wait for all it has to do."""
+"""Values of a device's tensors that the host knows without asking the device, which would wait for its queue."""
 
 from __future__ import annotations
 

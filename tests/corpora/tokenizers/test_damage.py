@@ -43,7 +43,7 @@ def damaged(data: bytes, seed: int) -> bytes:
 
 
 def check(path, data: bytes, seeds: range) -> int:
-    """How many of the damaged files are refused."""
+    """Number of damaged files that are refused."""
     refused = 0
     for seed in seeds:
         path.write_bytes(damaged(data, seed))

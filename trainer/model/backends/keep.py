@@ -23,7 +23,7 @@ _active = _Active()
 
 
 class Results:
-    """What ``kept`` calls of one run of a layer gave, in their order."""
+    """Results of the ``kept`` calls of one run of a layer, in their order."""
 
     def __init__(self) -> None:
         self._made: deque[Tensor] = deque()

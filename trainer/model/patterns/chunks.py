@@ -117,7 +117,7 @@ class Inputs(NamedTuple):
                 yield Chunk(row, queries, keys, q, k, v, weights, kept, skipped, whole)
 
     def _whole_blocks(self, row: int) -> Tensor:
-        """How many blocks of the row have a side key, an int64 scalar."""
+        """Number of blocks of the row that have a side key, an int64 scalar."""
         if self.key_documents is None:
             return torch.tensor(self.sides, device=self.q.device)
         numbers = torch.arange(1, self.sides + 1, device=self.q.device)

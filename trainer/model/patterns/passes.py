@@ -16,7 +16,7 @@ from torch import Tensor
 from trainer.model.patterns.chunks import NOBODY, Inputs, band_of, sum_diagonals
 
 DEVICES = {"cuda"}
-"""Where passes are taken."""
+"""Devices on which passes are taken."""
 
 MOST_SCORES = 300_000_000
 """Of a pass: 1.2 GB in float32, and up to four times that in a backward pass. A row of LongT5 base has 31 million at
@@ -52,7 +52,7 @@ class Pass(NamedTuple):
 
 
 def taken(inputs: Inputs) -> bool:
-    """Whether passes are to be taken."""
+    """True if passes are to be taken."""
     return inputs.q.device.type in DEVICES and _scores_of_a_row(inputs) <= MOST_SCORES
 
 
