@@ -12,13 +12,16 @@ from corpora.errors import FarspanError
 from trainer.model.context import Context
 from trainer.model.patterns.banded import attend_banded
 
+MOST_POSITIONS = 1 << 20
+"""Largest radius; its relative positions are listed, so a damaged configuration would exhaust the memory."""
+
 
 @dataclass(frozen=True)
 class Local:
     """Position i sees the real positions j with ``|i - j| <= radius``.
 
     Raises:
-        FarspanError: ``radius`` below 1.
+        FarspanError: ``radius`` below 1 or above ``MOST_POSITIONS``.
     """
 
     radius: int = 127
@@ -26,8 +29,10 @@ class Local:
     extra_tokens: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
-        if self.radius < 1:
-            raise FarspanError(f"attention pattern local: radius is {self.radius}; it must be at least 1 position")
+        if not 1 <= self.radius <= MOST_POSITIONS:
+            raise FarspanError(
+                f"attention pattern local: radius is {self.radius}; it must be from 1 to {MOST_POSITIONS} positions"
+            )
 
     def at(self, layer: int) -> Local:
         return self

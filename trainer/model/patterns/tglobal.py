@@ -15,7 +15,7 @@ from trainer.model.backends.choose import attend_within
 from trainer.model.context import Context
 from trainer.model.patterns.banded import Sides, attend_banded
 from trainer.model.patterns.chunks import NOBODY
-from trainer.model.patterns.local import band_pairs
+from trainer.model.patterns.local import MOST_POSITIONS, band_pairs
 from trainer.model.rotary import rotate
 
 
@@ -29,7 +29,7 @@ class TGlobal:
     that one's positions only, and is seen by no other.
 
     Raises:
-        FarspanError: ``radius`` or ``block`` below 1.
+        FarspanError: ``radius`` or ``block`` below 1 or above ``MOST_POSITIONS``.
     """
 
     radius: int = 127
@@ -39,9 +39,10 @@ class TGlobal:
 
     def __post_init__(self) -> None:
         for name in ("radius", "block"):
-            if getattr(self, name) < 1:
+            if not 1 <= getattr(self, name) <= MOST_POSITIONS:
                 raise FarspanError(
-                    f"attention pattern tglobal: {name} is {getattr(self, name)}; it must be at least 1 position"
+                    f"attention pattern tglobal: {name} is {getattr(self, name)}; it must be from 1 to "
+                    f"{MOST_POSITIONS} positions"
                 )
 
     def at(self, layer: int) -> TGlobal:

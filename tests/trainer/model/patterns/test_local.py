@@ -11,6 +11,7 @@ from corpora.errors import FarspanError
 from tests.trainer.model.dense import assert_equals_dense, cut, dense_mask, kept_by, right_padded
 from trainer.model.context import make_context
 from trainer.model.patterns.local import Local
+from trainer.model.patterns.tglobal import TGlobal
 
 
 @settings(max_examples=60, deadline=None)
@@ -61,6 +62,8 @@ def test_dropout_is_the_same_forward_and_backward_and_leaves_the_mean():
     torch.testing.assert_close(mean, whole, atol=0.1, rtol=0)
 
 
-def test_window_of_nothing_is_refused():
-    with pytest.raises(FarspanError, match="radius is 0"):
-        Local(0)
+@pytest.mark.parametrize("radius", [0, 10**30])
+def test_window_of_nothing_or_beyond_memory_is_refused(radius):
+    for pattern in (Local, TGlobal):
+        with pytest.raises(FarspanError, match=f"radius is {radius}"):
+            pattern(radius)
