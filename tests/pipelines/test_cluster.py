@@ -82,6 +82,7 @@ def test_no_cluster_is_above_the_cap_and_totals_say_so(reference):
     assert totals["split_clusters"] == (first_level > 60).sum()
 
 
+@pytest.mark.slow
 def test_two_worker_processes_write_the_same_bytes(vectors, reference, tmp_path):
     build(vectors, tmp_path / "two", Engine(workers=2), **OPTIONS)
     assert digests(tmp_path / "two") == digests(reference)

@@ -237,6 +237,7 @@ def test_a_least_number_of_documents_is_met_by_every_group(documents, neighbours
         assert totals["clusters_left_out"] < totals["groups"]  # only where first sentences do not fit
 
 
+@pytest.mark.slow
 def test_workers_and_the_merge_level_change_no_byte(documents, neighbours, reference, grouped, tmp_path):
     build(documents, tmp_path / "two", rows=ROWS, workers=2)
     build(documents, tmp_path / "merged", rows=ROWS, fan_in=2)
@@ -251,7 +252,9 @@ def grouped_job(documents, output, neighbours):
     return job(documents, output, neighbours, rows={"max_documents": 4})
 
 
-@pytest.mark.parametrize("stage", ["group", "spill", "pack"])
+@pytest.mark.parametrize(
+    "stage", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("group", "pack")), "spill"]
+)
 def test_killed_in_each_stage_and_resumed(documents, neighbours, grouped, tmp_path, stage):
     arguments = (documents, str(tmp_path / "corpus"), neighbours)
     run_killed("tests.pipelines.test_cluster_corpus", "grouped_job", stage, *arguments)

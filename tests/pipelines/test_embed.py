@@ -167,6 +167,7 @@ def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
         run_job(plan(Embed(documents, reference, EncoderOptions(encoder, max_length=31), block=BLOCK + 1)), Engine())
 
 
+@pytest.mark.slow
 def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference, tmp_path):
     build(documents, tmp_path / "two", encoder, Engine(workers=2))
     assert digests(tmp_path / "two") == digests(reference)

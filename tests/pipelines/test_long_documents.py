@@ -235,6 +235,7 @@ def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
     assert mixture["sources"]["news"]["tokens"] == mixture["sources"]["books"]["tokens"]
 
 
+@pytest.mark.slow
 def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path):
     build(recipe, tmp_path / "two", Engine(workers=2))
     build(recipe, tmp_path / "merged", fan_in=2)

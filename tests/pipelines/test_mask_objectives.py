@@ -138,13 +138,14 @@ def test_something_is_asked_in_every_row(folder, mask_sets, name):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "span"])  # test_mask.py has that one
 def test_two_workers_write_the_same_bytes(folder, mask_sets, name, tmp_path):
     run_job(plan(masking(folder, name, tmp_path / "masks")), Engine(workers=2))
     assert digests(tmp_path / "masks") == digests(mask_sets[name])
 
 
-@pytest.mark.parametrize("name", ["principal_sentences", "model_based"])
+@pytest.mark.parametrize("name", [pytest.param("principal_sentences", marks=pytest.mark.slow), "model_based"])
 def test_killed_and_resumed(folder, mask_sets, name, tmp_path):
     output = str(tmp_path / "masks")
     run_killed("tests.pipelines.test_mask_objectives", "killed_job", "mask", str(folder), name, output)

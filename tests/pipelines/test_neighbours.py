@@ -120,6 +120,7 @@ def test_exact_search_in_one_cluster_has_perfect_recall(tmp_path):
     assert totals["sampled_neighbours"] == totals["sampled_in_cluster"] == totals["sampled_found"] == 1000
 
 
+@pytest.mark.slow
 def test_two_worker_processes_write_the_same_bytes(clusters, reference, tmp_path):
     build(clusters, tmp_path / "two", engine=Engine(workers=2))
     assert digests(tmp_path / "two") == digests(reference)
