@@ -38,7 +38,7 @@ _CURES = {  # by what Arrow and boto3 call the error
     ),
     r"network.?connection|could not connect|timeout": "check --s3_endpoint_url and the network; finished work is kept",
     r"no.?such.?bucket|invalid bucket name": "make the bucket, or mend its name or --s3_endpoint_url",
-    r"no.?such.?key|resource.?not.?found|invalid.?range": _LEAVE,
+    r"no.?such.?key|resource.?not.?found|invalid.?range|\b416\b": _LEAVE,
     r"\b301\b|region": "give the bucket's --s3_region_name",
 }
 

@@ -17,7 +17,10 @@ def best_of(vectors: np.ndarray, k: int, depth: int, errors: np.ndarray, blocks:
     bounds = Bounds.of(rows, rows)
     own = np.arange(len(vectors), dtype=np.int32)
     wide = vectors.astype(np.float64)
-    products = (wide @ wide.T + errors * bounds.errors[:, None] * 0.9).astype(np.float32)
+    true = wide @ wide.T
+    products = (true + errors * bounds.errors[:, None] * 0.9).astype(np.float32)
+    # where rounding to float32 led beyond the bound, no multiplication would give that number
+    products = np.where(np.abs(products - true) > bounds.errors[:, None], true.astype(np.float32), products)
     proposals = Proposals(len(vectors), depth)
     for block in np.array_split(own, blocks):
         proposals.see(np.ascontiguousarray(products[:, block]), own, block, own)

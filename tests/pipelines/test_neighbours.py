@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -210,14 +211,15 @@ def test_news_finds_what_an_exact_search_finds_and_keeps_to_its_topic(tmp_path):
 
 
 def spoilt(folder, change):
-    """A copy of clusters in which ``change`` has its way with the vectors of the first shard."""
+    """A copy of clusters, checksum included, in which ``change`` has its way with the vectors of the first shard."""
+    from corpora.manifest import write_manifest
     from corpora.shards import ShardedRows, write_shard
 
     copy = shutil.copytree(folder, f"{folder}-spoilt")
     rows = ShardedRows(copy, "farspan.clusters")
     reader, path = rows.shard(0)[1], rows.path(0)
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-    with write_shard(LocalFiles(), path, reader.schema, rows.manifest.rows_per_batch) as (writer, _):
+    with write_shard(LocalFiles(), path, reader.schema, rows.manifest.rows_per_batch) as (writer, info):
         for batch in batches:
             values = np.array(batch.column("vector").flatten().to_numpy()).reshape(len(batch), -1)
             change(values)
@@ -226,6 +228,8 @@ def spoilt(folder, change):
                     reader.schema
                 )
             )
+    shards = (info[0], *rows.manifest.shards[1:])
+    write_manifest(LocalFiles(), copy, replace(rows.manifest, shards=shards))
     return copy
 
 
