@@ -222,7 +222,7 @@ def text_comes_back(trial: Trial) -> Iterator[str]:
 
 
 def separators_stay(trial: Trial) -> Iterator[str]:
-    """What stands between documents stays in the source, as many in every row as its documents call for."""
+    """Separators stay in the source, as many in every row as its documents call for."""
     parts = trial.batch.document_starts.lengths
     full = np.array([len(np.unique(starts[starts < size])) for starts, size in _documents(trial.batch)], np.int64)
     for name in (DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END):

@@ -138,7 +138,7 @@ class ForgetsTheEnd(Sound):
 
 
 class LosesText(Sound):
-    """What it hides is not asked for."""
+    """Hides text that no target asks for."""
 
     def mask(self, batch, key):
         masks = super().mask(batch, key)

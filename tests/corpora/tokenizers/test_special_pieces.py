@@ -176,7 +176,7 @@ def test_no_text_yields_a_special_id(tokenizer, kind, batch):
 @given(text=texts)
 @some
 def test_other_texts_keep_their_ids(tokenizer, kind, text):
-    """Where no piece is taken for what its name spells, the ids are the library's with the file as it is."""
+    """The ids are the library's where no piece is taken for the token that it spells."""
     library = tokenizers.Tokenizer.from_str(JSON[kind].decode())
     library.encode_special_tokens = True
     if not any(name in text for name in [*NAMES, "<0x"]):

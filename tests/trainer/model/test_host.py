@@ -107,7 +107,7 @@ def test_every_pattern_is_tried():
 
 
 def test_an_operator_waits_for_nothing():
-    """What a band does on a device; no model on ``meta`` enters it."""
+    """The operator of a band on a device; no model on ``meta`` enters it."""
     q, k = torch.empty(2, 10, 2, 4, device=META), torch.empty(2, 13, 2, 4, device=META)
     near, far = torch.empty(2, 5, device=META), torch.empty(2, 5, device=META)
     documents = torch.empty(2, 13, dtype=torch.int64, device=META)
