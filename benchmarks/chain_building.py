@@ -157,10 +157,10 @@ def prepared(side: str, rows: np.ndarray, weights: np.ndarray, lengths: np.ndarr
         return lambda: published_code(rows, rows.shape[1], len(rows))
     if side == "paper":
         return lambda: published_algorithm(rows, weights)
-    from corpora.concatenation import Packing
-    from corpora.linking import Linking, link
-    from corpora.neighbour_graph import Graph
-    from corpora.ragged import Ragged
+    from corpora.linking.graph import Graph
+    from corpora.linking.policies import Linking, link
+    from corpora.packing.concatenate import Packing
+    from corpora.storage.ragged import Ragged
 
     lists = Ragged(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])
     graph = Graph(lists, weights.reshape(-1), np.zeros(rows.size, bool))

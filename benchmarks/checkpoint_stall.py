@@ -22,11 +22,11 @@ import torch
 from in_memory import InMemory, random_batches
 from report import arguments, machine, publish
 
-from trainer.checkpoint import CheckpointConfig, Checkpoints
-from trainer.distributed import Ranks
-from trainer.loop import Trainer
+from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
 from trainer.model.build import build_model
+from trainer.parallel.distributed import Ranks
 from trainer.recipe import Recipe, load_recipe
+from trainer.run.step import Trainer
 
 GOAL = 0.01
 MODES = {"none": None, "asynchronous": True, "synchronous": False}

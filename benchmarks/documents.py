@@ -27,10 +27,10 @@ import pyarrow as pa
 from report import HEADINGS, Comparison, arguments, comparison_rows, machine, publish
 from text import real_documents, write_texts
 
-from corpora.files import LocalFiles
-from corpora.manifest import read_manifest
-from corpora.ragged import Ragged
-from corpora.shards import read_shard
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import read_shard
 from corpora.tokenizers.training import train_byte_level_bpe
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -25,18 +25,18 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 from rouge_score.rouge_scorer import RougeScorer
 from text import real_documents, recombined, sentences_of
 
-from corpora.concatenation import Packing, concatenate
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sentences import sentence_token_starts
-from corpora.sequences import SequenceBatch
-from corpora.text_offsets import byte_offsets
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets
+from corpora.text.sentences import sentence_token_starts
 from corpora.tokenizers import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
-from objectives.base import equip, load_objective
-from objectives.entities import SpacyRecognizer
+from objectives.api.protocol import equip, load_objective
+from objectives.api.tools import Tools
 from objectives.rouge import cluster_scores, split_words
-from objectives.tools import Tools
+from objectives.sentences.entities import SpacyRecognizer
 
 DOCUMENTS, WORDS = 4, 700
 KEY = make_key(0, "benchmark")

@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from trainer.model.build import build_model
 from trainer.model.flops import forward_flops
-from trainer.parallel import apply_compile
+from trainer.parallel.wrapping import apply_compile
 from trainer.recipe import load_recipe
 
 HEADINGS = (

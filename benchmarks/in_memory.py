@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.data import Batch
+from trainer.data.config import Batch
 
 
 class InMemory:

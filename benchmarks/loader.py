@@ -20,11 +20,11 @@ import torch
 from made_corpus import make_corpus, make_masks
 from report import arguments, machine, publish
 
-from objectives.base import load_objective
-from trainer.loader import Loader
-from trainer.prefetch import LoadingConfig, prefetched
+from objectives.api.protocol import load_objective
+from trainer.data.loader import Loader
+from trainer.data.prefetch import LoadingConfig, prefetched
 from trainer.recipe import Recipe, load_recipe
-from trainer.sources import open_stages
+from trainer.run.sources import open_stages
 
 GPUS, SECONDS_A_SEQUENCE = 8, 0.034
 HEADINGS = (

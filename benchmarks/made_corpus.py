@@ -7,14 +7,14 @@ import os
 import numpy as np
 import pyarrow as pa
 
-from corpora.concatenation import Packing, concatenate
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch, corpus_schema
-from corpora.shards import read_shard, shard_name, write_shard
-from objectives.base import CorpusFacts, Objective, mask_key
-from objectives.masks import MASK_SCHEMA
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.sequences import SequenceBatch, corpus_schema
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import read_shard, shard_name, write_shard
+from objectives.api.masks import MASK_SCHEMA
+from objectives.api.protocol import CorpusFacts, Objective, mask_key
 
 VOCAB = 32_000
 OWNED = {"<pad>": 0, "<eos>": 1, "<bos>": 2}

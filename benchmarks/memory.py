@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from report import arguments, machine, publish
 from text import real_documents, write_texts
 
-from corpora.files import LocalFiles
-from corpora.manifest import read_manifest
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
 from corpora.tokenizers.training import train_byte_level_bpe
 
 INTERVAL = 0.02

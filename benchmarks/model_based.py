@@ -20,20 +20,20 @@ from span_masking import OWNED, VOCAB, one_document_rows
 from torch import Tensor
 
 from corpora.keyed import make_key
-from corpora.sequences import SequenceBatch
-from objectives.base import load_objective
-from objectives.examples import IGNORED
-from objectives.special_tokens import MASK, SpecialTokens
-from objectives.tools import Tools
-from trainer.inference import pinned_threads
+from corpora.schemas.sequences import SequenceBatch
+from objectives.api.examples import IGNORED
+from objectives.api.protocol import load_objective
+from objectives.api.special_tokens import MASK, SpecialTokens
+from objectives.api.tools import Tools
 from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.positions import Learned
-from trainer.scorer_models import FoundModel
-from trainer.scoring import MaskedLMScorer
+from trainer.scorer.inference import pinned_threads
+from trainer.scorer.models import FoundModel
+from trainer.scorer.scorers import MaskedLMScorer
 
 ROBERTA_VOCAB = 50_265
 

@@ -16,8 +16,8 @@ from report import arguments, machine, publish
 from synthetic import DIMENSION, Topics, blocks
 from threadpoolctl import threadpool_limits
 
-from corpora.neighbours import Search, nearest, search
-from corpora.vector_rows import VectorRows
+from corpora.retrieval.knn import Search, nearest, search
+from corpora.retrieval.vector_rows import VectorRows
 
 QUERIES = 500
 

@@ -20,16 +20,16 @@ import pyarrow as pa
 from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, machine, publish
 from text import real_documents, recombined
 
-from corpora.concatenation import Packing, concatenate
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sentences import load_splitter, sentence_token_starts
-from corpora.sequences import SequenceBatch
-from corpora.text_offsets import byte_offsets
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets
+from corpora.text.sentences import load_splitter, sentence_token_starts
 from corpora.tokenizers import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
-from objectives.base import CorpusFacts, Objective, equip, load_objective
-from objectives.tools import Tools
+from objectives.api.protocol import CorpusFacts, Objective, equip, load_objective
+from objectives.api.tools import Tools
 
 VOCAB = 32_000
 KEY = make_key(0, "benchmark")

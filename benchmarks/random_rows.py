@@ -33,15 +33,15 @@ from made_corpus import make_corpus, make_masks
 from peer_readers import PEERS, WORKS, digest
 from report import HEADINGS, Comparison, arguments, comparison_rows, machine, publish
 
-from corpora.corpus import Corpus
-from corpora.ragged import Ragged
-from objectives.base import load_objective
-from objectives.examples import IGNORED
-from objectives.mask_set import MaskSet
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, PAD
-from trainer.collation import collate
-from trainer.data import DataConfig
-from trainer.sources import open_source
+from corpora.schemas.corpus import Corpus
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import IGNORED
+from objectives.api.mask_set import MaskSet
+from objectives.api.protocol import load_objective
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, PAD
+from trainer.data.collate import collate
+from trainer.data.config import DataConfig
+from trainer.run.sources import open_source
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = {"mds": "MosaicML Streaming", "litdata": "litData", "datasets": "Hugging Face datasets"}

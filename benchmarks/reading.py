@@ -18,12 +18,12 @@ import pyarrow as pa
 import torch
 from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, machine, publish
 
-from corpora.corpus import Corpus
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, write_manifest
-from corpora.ragged import Ragged
-from corpora.sequences import NO_CLUSTER, SequenceBatch, corpus_schema
-from corpora.shards import shard_name, write_shard
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch, corpus_schema
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, Receipt, fold, write_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import shard_name, write_shard
 
 VOCAB = 32_000
 PAD = 0

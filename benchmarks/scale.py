@@ -24,14 +24,14 @@ from report import arguments, machine, publish
 from synthetic import DIMENSION, make_documents, make_vectors
 from threadpoolctl import threadpool_limits
 
-from corpora.files import LocalFiles
-from corpora.manifest import read_manifest
-from corpora.neighbours import nearest
-from corpora.ragged import Ragged
-from corpora.shards import ShardedRows
-from corpora.stored_shards import stored_shards
-from pipelines.cluster_shard import ClusterShard
-from pipelines.finalize import WORK
+from corpora.retrieval.knn import nearest
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows
+from corpora.storage.stored_shards import stored_shards
+from pipelines.engine.finalize import WORK
+from pipelines.retrieval.cluster_shard import ClusterShard
 
 QUERIES = 200
 HEADINGS = (

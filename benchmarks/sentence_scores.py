@@ -23,7 +23,7 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 from rouge_score.rouge_scorer import RougeScorer
 from text import real_documents, sentences_of
 
-from corpora.ragged import Ragged
+from corpora.storage.ragged import Ragged
 from objectives.rouge import select_greedily, sentence_scores, split_words
 
 try:

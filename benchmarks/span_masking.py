@@ -21,10 +21,10 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 from t5_collators import flax, flax_side, t5, t5_pair
 
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sequences import NO_CLUSTER, SequenceBatch
-from objectives.base import CorpusFacts, load_objective
-from objectives.special_tokens import END
+from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.protocol import CorpusFacts, load_objective
+from objectives.api.special_tokens import END
 
 VOCAB = 32_000
 OWNED = {"<pad>": 0, "<eos>": 1, "<bos>": 2}

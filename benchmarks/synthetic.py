@@ -13,16 +13,16 @@ import os
 import numpy as np
 import pyarrow as pa
 
-from corpora.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
-from corpora.files import LocalFiles
 from corpora.keyed import make_key
-from corpora.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, write_manifest
-from corpora.ragged import Ragged
-from corpora.shards import shard_name, write_shard
+from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
+from corpora.schemas.vectors import vector_column, vectors_schema
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, write_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import shard_name, write_shard
+from corpora.text.word_ngrams import SKETCH_SIZE
 from corpora.tokenizers import Tokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
-from corpora.vectors import vector_column, vectors_schema
-from corpora.word_ngrams import SKETCH_SIZE
 
 DIMENSION = 768
 _BLOCK = 16_384

@@ -34,13 +34,13 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 
-from trainer.data import DataConfig
-from trainer.distributed import Ranks
-from trainer.loop import Trainer
+from trainer.data.config import DataConfig
 from trainer.model.seq2seq import Seq2Seq
-from trainer.optimizer import OptimizerConfig
+from trainer.optim.optimizer import OptimizerConfig
+from trainer.optim.schedule import ScheduleConfig
+from trainer.parallel.distributed import Ranks
 from trainer.recipe import Recipe, RunConfig
-from trainer.schedule import ScheduleConfig
+from trainer.run.step import Trainer
 
 LED = CASES[0]
 OPTIMIZER = OptimizerConfig(learning_rate=1e-4, weight_decay=0.01, clip_norm=1.0)

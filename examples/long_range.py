@@ -22,8 +22,7 @@ import matplotlib
 import torch
 from torch import Tensor
 
-from objectives.examples import IGNORED
-from trainer.inference import pinned_threads
+from objectives.api.examples import IGNORED
 from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
 from trainer.model.config import EmbeddingConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
@@ -39,6 +38,7 @@ from trainer.model.patterns.window import Window
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Sinusoidal
 from trainer.model.relative import Buckets
+from trainer.scorer.inference import pinned_threads
 
 SYMBOLS, FILLERS = 8, 8
 MASK = SYMBOLS

@@ -32,14 +32,11 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts
-from objectives.examples import Examples
-from objectives.global_attention import with_global_positions
-from objectives.layout import Layout
-from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
-from objectives.options import (
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from objectives.api.options import (
     check,
     check_chances,
     check_choice,
@@ -49,11 +46,14 @@ from objectives.options import (
     normalize,
     options_of,
 )
-from objectives.reconstruction import reconstruct_labels
-from objectives.rendering import render_labels
-from objectives.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, END, MASK, SpecialTokens
-from objectives.token_draws import choose_tokens, draw_ids
-from objectives.tools import Tools
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import BEGIN, DOCUMENT_BEGIN, DOCUMENT_END, END, MASK, SpecialTokens
+from objectives.api.tools import Tools
+from objectives.draws.tokens import choose_tokens, draw_ids
+from objectives.rendering.global_attention import with_global_positions
+from objectives.rendering.layout import Layout
+from objectives.rendering.reconstruct import reconstruct_labels
+from objectives.rendering.render import render_labels
 
 _FLAGS = np.array([IN_SOURCE | IN_TARGET, REPLACED | IN_TARGET, VISIBLE | IN_TARGET], np.uint8)  # as in treatments
 

@@ -28,16 +28,12 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
 from corpora.tokenizers import Tokenizer
-from objectives.base import CorpusFacts
-from objectives.entities import SpacyRecognizer
-from objectives.examples import Examples
-from objectives.global_attention import with_global_positions
-from objectives.layout import Layout
-from objectives.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
-from objectives.options import (
+from objectives.api.examples import Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
+from objectives.api.options import (
     check,
     check_choice,
     check_flag,
@@ -47,15 +43,19 @@ from objectives.options import (
     normalize,
     options_of,
 )
-from objectives.pyramid import choose_pyramid, find_mentions
-from objectives.reconstruction import reconstruct
-from objectives.rendering import render_masked, rendered_lengths
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
+from objectives.api.tools import EntityRecognizer, Tools
+from objectives.rendering.global_attention import with_global_positions
+from objectives.rendering.layout import Layout
+from objectives.rendering.reconstruct import reconstruct
+from objectives.rendering.render import render_masked, rendered_lengths
 from objectives.rouge import TIES, WORDS, cluster_scores, sentence_scores, split_words
-from objectives.sentence_selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
-from objectives.sentence_texts import decoded_texts, spaced_words
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, MASK, SENTENCE_MASK, SpecialTokens
-from objectives.target_budget import longest_texts, within_target
-from objectives.tools import EntityRecognizer, Tools
+from objectives.sentences.budget import longest_texts, within_target
+from objectives.sentences.entities import SpacyRecognizer
+from objectives.sentences.pyramid import choose_pyramid, find_mentions
+from objectives.sentences.selection import Sentences, chosen_spans, draw, find_sentences, most_tokens, pick_counts
+from objectives.sentences.texts import decoded_texts, spaced_words
 
 
 @dataclass(frozen=True)

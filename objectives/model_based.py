@@ -15,15 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts
-from objectives.examples import IGNORED, Examples
-from objectives.global_attention import with_global_positions
-from objectives.hardest_spans import AGGREGATIONS, keep_hardest, rank_spans, span_losses
-from objectives.layout import Layout
-from objectives.masks import CANDIDATE, IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.options import (
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.options import (
     check,
     check_choice,
     check_flag,
@@ -35,10 +31,8 @@ from objectives.options import (
     normalize,
     options_of,
 )
-from objectives.reconstruction import reconstruct
-from objectives.rendering import render_labels, render_sentinels, rendered_lengths
-from objectives.span import Span, noise_counts, span_counts
-from objectives.special_tokens import (
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import (
     BEGIN,
     DOCUMENT_BEGIN,
     DOCUMENT_END,
@@ -47,7 +41,13 @@ from objectives.special_tokens import (
     MASK,
     SpecialTokens,
 )
-from objectives.tools import Scorer, Tools
+from objectives.api.tools import Scorer, Tools
+from objectives.draws.hardest_spans import AGGREGATIONS, keep_hardest, rank_spans, span_losses
+from objectives.rendering.global_attention import with_global_positions
+from objectives.rendering.layout import Layout
+from objectives.rendering.reconstruct import reconstruct
+from objectives.rendering.render import render_labels, render_sentinels, rendered_lengths
+from objectives.span import Span, noise_counts, span_counts
 
 _UNBOUNDED = np.iinfo(np.int64).max
 

@@ -11,7 +11,7 @@ presets choose the same sentences with the same scores, with these exceptions:
 - Targets are never cut silently: sentences enter best first as far as ``target_length`` goes. PEGASUS hides all it has
   chosen and cuts the target at its width; it also shortens the document before it chooses greedily.
 - PEGASUS lower-cases ASCII alone, so it does not take U+0130 and U+212A for i and k; its list of stopwords differs
-  (``objectives.stopwords``). ``hybrid`` puts no token for the chosen strategy into the source.
+  (``objectives.sentences.stopwords``). ``hybrid`` puts no token for the chosen strategy into the source.
 
 ``docs/objectives.md`` lists every deviation with the share of choices that agree.
 """
@@ -25,14 +25,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts
-from objectives.examples import Examples
-from objectives.global_attention import with_global_positions
-from objectives.layout import Layout
-from objectives.masks import MaskBatch
-from objectives.options import (
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import MaskBatch
+from objectives.api.options import (
     check,
     check_chances,
     check_choice,
@@ -44,8 +41,13 @@ from objectives.options import (
     normalize,
     options_of,
 )
-from objectives.reconstruction import reconstruct
-from objectives.rendering import render_masked, rendered_lengths
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
+from objectives.api.tools import Tools
+from objectives.rendering.global_attention import with_global_positions
+from objectives.rendering.layout import Layout
+from objectives.rendering.reconstruct import reconstruct
+from objectives.rendering.render import render_masked, rendered_lengths
 from objectives.rouge import (
     COUNTS,
     PRECISIONS,
@@ -58,7 +60,8 @@ from objectives.rouge import (
     token_words,
     window_scores,
 )
-from objectives.sentence_selection import (
+from objectives.sentences.budget import longest_texts, within_target
+from objectives.sentences.selection import (
     Choice,
     Draws,
     Sentences,
@@ -73,12 +76,9 @@ from objectives.sentence_selection import (
     uniform,
     with_noise,
 )
-from objectives.sentence_texts import decoded_texts, token_texts
-from objectives.sentence_treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK, UNKNOWN, SpecialTokens
-from objectives.stopwords import english_stopwords, english_stopwords_version
-from objectives.target_budget import longest_texts, within_target
-from objectives.tools import Tools
+from objectives.sentences.stopwords import english_stopwords, english_stopwords_version
+from objectives.sentences.texts import decoded_texts, token_texts
+from objectives.sentences.treatments import RANDOM, TREATMENTS, choose_treatments, stand_ins
 
 # pegasus/params/pegasus_params.py and pegasus/ops/*.cc; input 512, target 256; one document, hence no separator.
 _PEGASUS = {

@@ -21,15 +21,11 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts
-from objectives.compositions import PLACEMENTS, draw_spans
-from objectives.examples import Examples
-from objectives.global_attention import with_global_positions
-from objectives.layout import Layout
-from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.options import (
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.options import (
     check,
     check_choice,
     check_flag,
@@ -41,9 +37,13 @@ from objectives.options import (
     normalize,
     options_of,
 )
-from objectives.reconstruction import reconstruct
-from objectives.rendering import columns, render_sentinels
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
+from objectives.draws.compositions import PLACEMENTS, draw_spans
+from objectives.rendering.global_attention import with_global_positions
+from objectives.rendering.layout import Layout
+from objectives.rendering.reconstruct import reconstruct
+from objectives.rendering.render import columns, render_sentinels
 
 # Documents are concatenated with nothing between them. Targets have 1,024 positions; more than they hold is not hidden.
 _BART_LS = {

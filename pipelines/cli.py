@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from pipelines.commands import build_parser
-from pipelines.lock import locked
+from pipelines.engine.lock import locked
 
 # Commands that read this machine's disk and run no job.
 LOCAL = ("check-objective", "show", "stats", "verify", "convert", "train")
@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options, rest = parser.parse_known_args(arguments)
     try:
         if options.command not in LOCAL:
-            from pipelines.beam_files import use_flags
-            from pipelines.engine import check_flags
+            from pipelines.engine.beam_files import use_flags
+            from pipelines.engine.runner import check_flags
 
             check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
             use_flags(rest)

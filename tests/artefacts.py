@@ -9,13 +9,13 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from corpora.concatenation import Packing, concatenate
-from corpora.documents import documents_schema
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
-from corpora.ragged import Ragged
-from corpora.sequences import corpus_schema
-from corpora.shards import ShardedRows, shard_name, write_shard
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.documents import documents_schema
+from corpora.schemas.sequences import corpus_schema
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows, shard_name, write_shard
 from corpora.tokenizers.training import train_byte_level_bpe
 
 

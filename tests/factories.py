@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from corpora.ragged import Ragged
-from corpora.sequences import NO_CLUSTER, SequenceBatch
+from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
+from corpora.storage.ragged import Ragged
 
 VOCAB = 32_000
 FIRST_TEXT_ID = 4  # ids below are <pad>, <bos>, <eos>, <unk>

@@ -7,10 +7,10 @@ import os
 import numpy as np
 import pyarrow as pa
 
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
-from corpora.shards import shard_name, write_shard
-from corpora.vectors import PARTS_OF_CLUSTER, neighbours_schema
+from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.shards import shard_name, write_shard
 from tests.artefacts import all_rows, small_tokenizer
 
 

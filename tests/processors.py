@@ -75,8 +75,8 @@ def _vectors() -> np.ndarray:
 
 
 def neighbours() -> list[np.ndarray]:
-    from corpora.neighbours import Search, search
-    from corpora.vector_rows import VectorRows, norms
+    from corpora.retrieval.knn import Search, search
+    from corpora.retrieval.vector_rows import VectorRows, norms
 
     rows = VectorRows.from_array(_vectors())
     found = search(rows, Search(k=30))
@@ -85,7 +85,7 @@ def neighbours() -> list[np.ndarray]:
 
 def labels() -> list[np.ndarray]:
     """Of vectors of any float32 and centroids in groups that hardly differ: the rounding of a sum decides."""
-    from corpora.clustering import assign
+    from corpora.retrieval.kmeans import assign
 
     vectors = _vectors().astype(np.float32) / np.float32(3)
     centroids = np.repeat(vectors[1:60:2], 4, axis=0)
@@ -94,7 +94,7 @@ def labels() -> list[np.ndarray]:
 
 
 def scores_by_logarithms() -> list[np.ndarray]:
-    from corpora.ragged import Ragged
+    from corpora.storage.ragged import Ragged
     from objectives.rouge.scores import select_greedily, sentence_scores
     from objectives.rouge.words import token_words
 
@@ -107,7 +107,7 @@ def scores_by_logarithms() -> list[np.ndarray]:
 
 
 def normal_draws() -> np.ndarray:
-    from objectives.normal_draws import normal
+    from objectives.draws.normal import normal
 
     return normal(np.random.Philox(7).random_raw(200_000).reshape(-1, 2))
 
@@ -115,7 +115,7 @@ def normal_draws() -> np.ndarray:
 def masks() -> Iterator[tuple[str, list[np.ndarray]]]:
     """Masks of every objective and preset, with tools that need no model."""
     from corpora.keyed import make_key
-    from objectives.base import equip, installed, load_objective
+    from objectives.api.protocol import equip, installed, load_objective
     from tests.factories import make_sequences
     from tests.toy_tools import TOOLS
 

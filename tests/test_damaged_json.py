@@ -14,46 +14,48 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.corpus import Corpus
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
-from corpora.manifest import read_manifest
-from corpora.shards import ShardedRows
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.storage.shards import ShardedRows
 from corpora.tokenizers import load_tokenizer
-from objectives.mask_set import MaskSet
-from pipelines import cluster, mask, neighbours, random_concat
-from pipelines.engine import Engine
-from pipelines.finalize import finalize
-from pipelines.job import run_job
-from pipelines.stats import statistics, summary
-from pipelines.verify import verify_artefact
+from objectives.api.mask_set import MaskSet
+from pipelines import masks
+from pipelines.corpus import random as random_corpus
+from pipelines.engine.finalize import finalize
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.stats import statistics, summary
+from pipelines.inspect.verify import verify_artefact
+from pipelines.retrieval import cluster, neighbours
 from tests.artefacts import make_corpus, make_documents
 from tests.fuzzing import damaged
 from tests.neighbours import make_neighbours
-from tests.pipelines.test_job import finished, job
+from tests.pipelines.engine.test_job import finished, job
 from tests.trainer.conversion.models import tiny_model, tokenizer_files
 from tests.vectors import make_vectors
-from trainer.checkpoint_files import DamagedError, find_fault
-from trainer.checkpoint_files import read_manifest as read_checkpoint
-from trainer.claim import read_record
+from trainer.checkpoint.files import DamagedError, find_fault
+from trainer.checkpoint.files import read_manifest as read_checkpoint
+from trainer.checkpoint.run_lock import read_record
+from trainer.checkpoint.trained_model import find_trained
 from trainer.conversion.convert import Conversion, convert
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
-from trainer.trained_model import find_trained
 
 FAST, SLOW = 25, 1000  # changes of each file
 
 
 def _open_documents(folder: str) -> None:
     verify_artefact(folder)
-    random_concat.plan(random_concat.RandomCorpus(folder, f"{folder}.corpus", random_concat.Packing(64)))
+    random_corpus.plan(random_corpus.RandomCorpus(folder, f"{folder}.corpus", random_corpus.Packing(64)))
     statistics(folder, [])
     summary(read_manifest(LocalFiles(), folder))
 
 
 def _open_corpus(folder: str) -> None:
     verify_artefact(folder)
-    mask.plan(mask.Masking(folder, f"{folder}.masks", "span"))
+    masks.plan(masks.Masking(folder, f"{folder}.masks", "span"))
     statistics(folder, [])
     corpus = Corpus(folder, verify=True)
     corpus.check_files()
@@ -150,7 +152,7 @@ def sound(tmp_path_factory):
     at = tmp_path_factory.mktemp("sound")
     make_documents(f"{at}/documents", shards=2)
     make_corpus(f"{at}/corpus")
-    run_job(mask.plan(mask.Masking(f"{at}/corpus", f"{at}/masks", "span")), Engine(workers=1))
+    run_job(masks.plan(masks.Masking(f"{at}/corpus", f"{at}/masks", "span")), Engine(workers=1))
     make_vectors(f"{at}/vectors", f"{at}/documents")
     run_job(cluster.plan(cluster.Clustering(f"{at}/vectors", f"{at}/clusters")), Engine(workers=1))
     make_neighbours(f"{at}/neighbours", f"{at}/documents")
@@ -205,7 +207,7 @@ def _make_hugging_face(at: Path) -> None:
 
 
 def _make_run(at: Path) -> None:
-    from trainer.checkpoint_files import file_facts
+    from trainer.checkpoint.files import file_facts
 
     model = tiny_model()
     write_model_folder(model, at / "model")

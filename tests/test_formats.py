@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora.documents import documents_schema
-from corpora.sequences import corpus_schema
-from corpora.vectors import clusters_schema, neighbours_schema, vectors_schema
-from objectives.masks import MASK_SCHEMA
+from corpora.schemas.documents import documents_schema
+from corpora.schemas.sequences import corpus_schema
+from corpora.schemas.vectors import clusters_schema, neighbours_schema, vectors_schema
+from objectives.api.masks import MASK_SCHEMA
 from pipelines.cli import main
 from tests.tiny_encoder import make_encoder
 

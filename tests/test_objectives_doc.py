@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from corpora.keyed import make_key
-from objectives.base import CorpusFacts, Objective, installed
-from objectives.laws import LAWS, Trial
+from objectives.api.laws import LAWS, Trial
+from objectives.api.protocol import CorpusFacts, Objective, installed
 from tests.factories import OWNED, VOCAB, make_sequences
 
 ROOT = Path(__file__).parents[1]

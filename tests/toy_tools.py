@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from objectives.examples import IGNORED
-from objectives.special_tokens import MASK, PAD, SpecialTokens
-from objectives.tools import Tools
+from objectives.api.examples import IGNORED
+from objectives.api.special_tokens import MASK, PAD, SpecialTokens
+from objectives.api.tools import Tools
 from tests.factories import OWNED, VOCAB
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from corpora.files import LocalFiles, read_bytes, write_bytes
-from corpora.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
-from corpora.ragged import Ragged
-from corpora.shards import ShardedRows, shard_name, write_shard
-from corpora.vectors import vector_column, vector_rows, vectors_schema
-from corpora.word_ngrams import SKETCH_SIZE
-from pipelines.beam_files import files_for
+from corpora.schemas.vectors import vector_column, vector_rows, vectors_schema
+from corpora.storage.files import LocalFiles, read_bytes, write_bytes
+from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows, shard_name, write_shard
+from corpora.text.word_ngrams import SKETCH_SIZE
+from pipelines.engine.beam_files import files_for
 from tests.artefacts import small_tokenizer, tokenizer_entry
 
 

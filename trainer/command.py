@@ -26,9 +26,9 @@ def run_command(options: Namespace) -> None:
         FarspanError: what the user can cure.
         OSError: a disk that is full or gone.
     """
-    from trainer.memory import memory_table  # here, because they load PyTorch, which no --help needs
+    from trainer.memory.estimate import memory_table  # here, because they load PyTorch, which no --help needs
     from trainer.recipe import load_recipe
-    from trainer.run import train
+    from trainer.run.train import train
 
     recipe = load_recipe(options.recipe, options.set)
     if options.estimate is not None:

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles, write_bytes
-from trainer.data import Batch
+from corpora.storage.files import LocalFiles, write_bytes
+from trainer.data.config import Batch
 from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 

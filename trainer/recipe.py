@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corpora.errors import FarspanError
-from trainer.checkpoint import CheckpointConfig
-from trainer.data import DataConfig, SourceConfig, require_names
-from trainer.generator import GeneratorConfig, sources_with_scorer, with_scorer
+from corpora.settings import override, parse
+from trainer.checkpoint.checkpoints import CheckpointConfig
+from trainer.data.config import DataConfig, SourceConfig, require_names
+from trainer.data.curriculum import Stage, StageConfig, number_at
+from trainer.data.prefetch import LoadingConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
-from trainer.optimizer import OptimizerConfig
-from trainer.parallel import ParallelConfig
-from trainer.prefetch import LoadingConfig
-from trainer.schedule import ScheduleConfig
-from trainer.settings import override, parse
-from trainer.stages import Stage, StageConfig, number_at
+from trainer.optim.optimizer import OptimizerConfig
+from trainer.optim.schedule import ScheduleConfig
+from trainer.parallel.wrapping import ParallelConfig
+from trainer.scorer.config import GeneratorConfig, sources_with_scorer, with_scorer
 
 RECIPES = Path(__file__).parent / "recipes"
 

@@ -15,10 +15,10 @@ from functools import partial
 from itertools import pairwise
 from typing import BinaryIO, cast
 
-from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, DamagedFile, Range, group
 from corpora.readers.streams import STREAM_ERRORS, compression, sound_chunks
+from corpora.storage.files import Files
 
 _ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # also: encrypted, of another version
 MEMBER_ERRORS = (*STREAM_ERRORS, *_ZIP_ERRORS, tarfile.TarError)

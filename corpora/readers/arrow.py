@@ -14,10 +14,10 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from corpora.files import Files
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, DamagedFile, Range, group
+from corpora.storage.files import Files
 
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"

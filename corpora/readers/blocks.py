@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from corpora.preprocessing import STEPS
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, ReadOptions, RecordBlock, Reject
+from corpora.text.preprocessing import STEPS
 
 _RECORD_BYTES = 100  # what a record takes beside its text
 

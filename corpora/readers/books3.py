@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from corpora.files import Files
 from corpora.readers.archives import plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, Range
 from corpora.readers.text import add_whole
+from corpora.storage.files import Files
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
-from corpora.files import Files, read_bytes
+from corpora.storage.files import Files, read_bytes
 
 _STATE = "state.json"
 

@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import selection
 from corpora.readers.isolation import ask, encode_block, receive, send
 from corpora.readers.records import Range, ReadOptions
+from corpora.storage.files import LocalFiles
 
 _BUFFER = 1 << 16
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunks, plan_lines
+from corpora.storage.files import Files
 
 Add = Callable[[BlockBuilder, Line], None]
 _OUTER = re.compile(rb'[^"\[\]{},]*+')  # up to what may end a record of the array

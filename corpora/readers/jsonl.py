@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BLOCK_BYTES, BadRecord, DamagedFile, Range
 from corpora.readers.streams import Line, Lines, read_lines
+from corpora.storage.files import Files
 
 _LOOKED_AT = 100
 _DOCUMENT = re.compile(rb"\s*(\[|\{\s*$)")  # an array, or an object over several lines

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from corpora.files import Files
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BadRecord, Range
 from corpora.readers.streams import Line
+from corpora.storage.files import Files
 
 plan = json_array.plan
 

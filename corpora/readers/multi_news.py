@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
-from corpora.files import Files
 from corpora.readers import arrow, jsonl, parquet, text
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, Range
 from corpora.readers.streams import plan_lines
+from corpora.storage.files import Files
 
 _SEPARATOR = re.compile(r"\|\|\|\|\||story_separator_special_tag")
 _NEWLINE = re.compile(r" ?NEWLINE_CHAR ?")

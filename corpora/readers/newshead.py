@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from corpora.files import Files
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line
+from corpora.storage.files import Files
 
 _LISTS = ("articles", "documents")
 

@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.parsers import expat
 
-from corpora.files import Files
 from corpora.readers.archives import is_archive, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Lines, chunks, compression
 from corpora.readers.text import GatheredLines
+from corpora.storage.files import Files
 
 RUN_BYTES = 64 << 10
 _XML = re.compile(r"\.xml(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)

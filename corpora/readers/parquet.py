@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from corpora.files import Files
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
+from corpora.storage.files import Files
 
 _MOST_ROWS = 4096
 _MOST_FRONT_CODED = 64  # each may repeat the whole text before it

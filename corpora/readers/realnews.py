@@ -9,12 +9,12 @@ import posixpath
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from corpora.files import Files
 from corpora.readers import jsonl
 from corpora.readers.archives import is_archive, is_zip, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import Cut, Range
 from corpora.readers.streams import Lines, add_lines, plan_lines
+from corpora.storage.files import Files
 
 _ENDLESS = 1 << 62  # the lines of a member have no stop
 _STEP = 1 << 20

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from corpora.errors import FarspanError
-from corpora.files import DanglingLink, NotAFile
-from corpora.preprocessing import STEPS
+from corpora.storage.files import DanglingLink, NotAFile
+from corpora.text.preprocessing import STEPS
 
 GENERIC_FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")
 PUBLISHED_FORMATS = (
@@ -81,7 +81,7 @@ class ReadOptions:
             record where it is null belongs to none.
         min_characters, min_tokens: texts with fewer, once preprocessed, are left out and counted as filtered; tokens
             are counted where a job makes them.
-        preprocess: names in ``corpora.preprocessing.STEPS``, applied to each text in this order.
+        preprocess: names in ``corpora.text.preprocessing.STEPS``, applied to each text in this order.
         separator: of ``stories``, the line between two stories; None for a blank line.
     """
 

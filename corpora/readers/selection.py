@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.files import DanglingLink, Files
 from corpora.readers import (
     arrow,
     books3,
@@ -29,6 +28,7 @@ from corpora.readers import (
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import PUBLISHED_FORMATS, Cut, DamagedFile, Range, ReadOptions, RecordBlock
 from corpora.readers.streams import compression, plan_lines
+from corpora.storage.files import DanglingLink, Files
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import DamagedFile, Range
 from corpora.readers.streams import Lines, compression
 from corpora.readers.text import GatheredLines
+from corpora.storage.files import Files
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import zstandard
 
-from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, DamagedStream, Range
+from corpora.storage.files import Files
 
 STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}

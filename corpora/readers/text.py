@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from corpora.files import Files
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Line, chunks, read_lines
+from corpora.storage.files import Files
 
 
 def plan_file(path: str, files: Files, target_bytes: int) -> list[Cut]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
+from corpora.storage.ragged import Ragged
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 

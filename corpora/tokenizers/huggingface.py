@@ -12,8 +12,8 @@ import numpy as np
 import tokenizers
 
 from corpora.errors import FarspanError, one_line
-from corpora.ragged import Ragged
-from corpora.text_offsets import byte_offsets
+from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets
 from corpora.tokenizers.byte_level import decode_utf8, tiktoken_engine, token_bytes
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal

@@ -12,7 +12,7 @@ import numpy as np
 import sentencepiece
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
+from corpora.storage.ragged import Ragged
 from corpora.tokenizers.decoding import PieceTables
 from corpora.tokenizers.huggingface import MASK_NAMES, checked_ids, owned_tokens, write_files
 from corpora.tokenizers.protobuf import fields, message

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
+from corpora.storage.ragged import Ragged
 from objectives.rouge.kernels import Measure, pick, score_clusters, slide
 from objectives.rouge.ngrams import number_ngrams
 from objectives.rouge.words import Words

@@ -15,8 +15,8 @@ import numba
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
-from corpora.text_offsets import byte_offsets
+from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets
 from objectives.rouge.letters import JOINER, LETTER, SEPARATOR, SINGLE, ascii_letters, unicode_kinds
 from objectives.rouge.numbering import mixed, number, renumber
 

@@ -54,14 +54,14 @@ seeds with their nearest neighbours, of any documents:
 
 
 def _run_clusters(options: Any) -> None:
-    from corpora.clusters import ClusterRows
-    from corpora.concatenation import Packing
-    from pipelines import cluster_corpus
+    from corpora.packing.concatenate import Packing
+    from corpora.packing.related import ClusterRows
+    from pipelines.corpus import related
 
     packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
     rows = ClusterRows(options.budget, options.order, options.min_documents, options.max_documents)
-    job = cluster_corpus.plan(
-        cluster_corpus.ClusterCorpus(
+    job = related.plan(
+        related.ClusterCorpus(
             options.documents,
             options.output,
             packing,

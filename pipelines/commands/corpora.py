@@ -31,8 +31,8 @@ def _random(kinds: Any) -> None:
 
 
 def _run_random(options: Any) -> None:
-    from corpora.concatenation import Packing
-    from pipelines import random_concat
+    from corpora.packing.concatenate import Packing
+    from pipelines.corpus import random
 
     packing = Packing(
         options.sequence_length,
@@ -42,8 +42,8 @@ def _run_random(options: Any) -> None:
         options.drop_ragged_tail,
         options.min_document_tokens,
     )
-    job = random_concat.plan(
-        random_concat.RandomCorpus(
+    job = random.plan(
+        random.RandomCorpus(
             options.documents, options.output, packing, options.seed, options.split, options.shards, options.compression
         )
     )

@@ -76,11 +76,11 @@ another policy from the same neighbours:
 
 
 def _run_linked(options: Any) -> None:
-    from corpora.concatenation import Packing
-    from corpora.linking import Linking
-    from pipelines import linked
-    from pipelines.artefacts import absolute
-    from pipelines.job import check_output
+    from corpora.linking.policies import Linking
+    from corpora.packing.concatenate import Packing
+    from pipelines.corpus import linked
+    from pipelines.engine.artefacts import absolute
+    from pipelines.engine.job import check_output
 
     _refuse_unused(options)
     packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
@@ -113,7 +113,7 @@ def _run_linked(options: Any) -> None:
 
 def _earlier_stages(options: Any, folder: str) -> None:
     """Run what comes before the neighbours, and they themselves; first the options of all are checked."""
-    from pipelines import cluster, embed, neighbours
+    from pipelines.retrieval import cluster, embed, neighbours
 
     vectors, clusters, found = (f"{folder}/{name}" for name in ("vectors", "clusters", "neighbours"))
     embed_options = embedding(options, vectors)

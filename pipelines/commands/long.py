@@ -22,12 +22,12 @@ def add_long(kinds: Any) -> None:
 
 
 def _run_long(options: Any) -> None:
-    from pipelines import long_documents
+    from pipelines.corpus import long
 
-    corpus = long_documents.LongCorpus(
+    corpus = long.LongCorpus(
         options.recipe, options.output, options.seed, options.split, options.shards, options.compression
     )
-    documents = long_documents.plan_documents(corpus)
+    documents = long.plan_documents(corpus)
     if documents:
         start(options, documents, documents.output)
-    start(options, long_documents.plan(corpus))
+    start(options, long.plan(corpus))

@@ -54,7 +54,7 @@ def add_looking(commands: Any) -> None:
 
 
 def _run_show(options: Any) -> None:
-    from pipelines.show import Choice, show
+    from pipelines.inspect.show import Choice, show
 
     chosen = dict(assignment(text) for text in options.set)
     choice = Choice(options.objective, options.preset, chosen, options.scorer, options.seed, options.draw)
@@ -64,8 +64,8 @@ def _run_show(options: Any) -> None:
 
 
 def _run_stats(options: Any) -> None:
-    from pipelines.distributions import distributions, draw
-    from pipelines.stats import print_stats, statistics
+    from pipelines.inspect.distributions import distributions, draw
+    from pipelines.inspect.stats import print_stats, statistics
 
     found = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
     numbers = [statistics(folder, columns) for folder, columns in found.items()]
@@ -79,7 +79,7 @@ def _run_stats(options: Any) -> None:
 
 
 def _run_verify(options: Any) -> None:
-    from pipelines.verify import verify_artefact
+    from pipelines.inspect.verify import verify_artefact
 
     damaged = 0
     for folder in options.artefact:
@@ -97,7 +97,7 @@ def _run_verify(options: Any) -> None:
 
 
 def _run_finalize(options: Any) -> None:
-    from pipelines.finalize import finalize
-    from pipelines.stats import summary
+    from pipelines.engine.finalize import finalize
+    from pipelines.inspect.stats import summary
 
     print(f"{options.output}: {summary(finalize(options.output, options.error_budget))}")

@@ -90,7 +90,7 @@ def explain(name: str) -> str:
     Raises:
         FarspanError: no such objective.
     """
-    from objectives.base import objective_factory
+    from objectives.api.protocol import objective_factory
 
     factory = objective_factory(name)
     told = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
@@ -110,8 +110,8 @@ def _spelled(value: Any) -> str:
 
 
 def _run_check(options: Any) -> None:
-    from objectives.laws import digest
-    from pipelines.check_objective import Check, check_laws, trial
+    from objectives.api.laws import digest
+    from pipelines.inspect.check_objective import Check, check_laws, trial
 
     check = Check(
         options.corpus,
@@ -138,10 +138,10 @@ def _run_check(options: Any) -> None:
 
 
 def _run_mask(options: Any) -> None:
-    from pipelines import mask
+    from pipelines import masks
 
-    job = mask.plan(
-        mask.Masking(
+    job = masks.plan(
+        masks.Masking(
             options.corpus,
             options.output,
             options.objective,

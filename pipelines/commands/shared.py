@@ -47,9 +47,9 @@ def sequence_flags(parser: Any) -> None:
 
 def start(options: Any, job: Any, shown: str = "") -> None:
     """Run a job with the engine of the flags and say what came of it, by the name ``shown`` (default: ``--output``)."""
-    from pipelines.engine import Engine
-    from pipelines.job import run_job
-    from pipelines.stats import summary
+    from pipelines.engine.job import run_job
+    from pipelines.engine.runner import Engine
+    from pipelines.inspect.stats import summary
 
     manifest = run_job(job, Engine(options.runner, options.workers, options.beam_flags))
     print(f"{shown or options.output}: {summary(manifest)}")

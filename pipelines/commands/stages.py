@@ -140,8 +140,8 @@ def _added(parser: Any, *actions: Any) -> list[str]:
 
 def embedding(options: Any, output: str) -> Any:
     """What the flags say, all of it checked that can be before the documents are known."""
-    from pipelines.embed import Embed
-    from pipelines.embedding import EncoderOptions
+    from pipelines.retrieval.embed import Embed
+    from pipelines.retrieval.encoder import EncoderOptions
 
     encoder = EncoderOptions(
         options.encoder,
@@ -165,7 +165,7 @@ def embedding(options: Any, output: str) -> Any:
 
 def clustering(options: Any, vectors: str, output: str) -> Any:
     """What the flags say, checked but for the number of vectors."""
-    from pipelines.cluster import Clustering
+    from pipelines.retrieval.cluster import Clustering
 
     return Clustering(
         vectors,
@@ -183,26 +183,26 @@ def clustering(options: Any, vectors: str, output: str) -> Any:
 
 def neighbour_search(options: Any, clusters: str, output: str) -> Any:
     """What the flags say, checked but for the memory that the largest cluster needs."""
-    from corpora.neighbours import Search
-    from pipelines.neighbours import NeighbourSearch
+    from corpora.retrieval.knn import Search
+    from pipelines.retrieval.neighbours import NeighbourSearch
 
     search = Search(options.k, options.exact_up_to, options.probes, options.seed)
     return NeighbourSearch(clusters, output, search, options.memory * 2**30, options.threads, options.compression)
 
 
 def _run_embed(options: Any) -> None:
-    from pipelines import embed
+    from pipelines.retrieval import embed
 
     start(options, embed.plan(embedding(options, options.output)))
 
 
 def _run_cluster(options: Any) -> None:
-    from pipelines import cluster
+    from pipelines.retrieval import cluster
 
     start(options, cluster.plan(clustering(options, options.vectors, options.output)))
 
 
 def _run_neighbours(options: Any) -> None:
-    from pipelines import neighbours
+    from pipelines.retrieval import neighbours
 
     start(options, neighbours.plan(neighbour_search(options, options.clusters, options.output)))

@@ -51,7 +51,7 @@ def _reading(parser: Any) -> None:
 
 def _read_options(options: Any) -> Any:
     from corpora.readers import ReadOptions
-    from pipelines.inputs import argument_text
+    from pipelines.documents.inputs import argument_text
 
     return ReadOptions(
         format=options.format,
@@ -67,7 +67,7 @@ def _read_options(options: Any) -> Any:
 
 
 def _run_tokenizer(options: Any) -> None:
-    from pipelines.tokenizer_training import train
+    from pipelines.documents.tokenizer import train
 
     print(train(options.kind, options.vocab_size, options.input, _read_options(options), options.output))
 
@@ -96,12 +96,12 @@ def add_documents(commands: Any) -> None:
 
 
 def _run_documents(options: Any) -> None:
-    from pipelines import documents
+    from pipelines.documents.job import Documents, Input, plan
 
     read = _read_options(options)
-    job = documents.plan(
-        documents.Documents(
-            tuple(documents.Input.parse(text, read) for text in options.input),
+    job = plan(
+        Documents(
+            tuple(Input.parse(text, read) for text in options.input),
             options.output,
             options.tokenizer,
             options.sentences,

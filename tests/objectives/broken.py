@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from corpora.ragged import Ragged
-from objectives.authoring import SpanObjective
-from objectives.masks import IN_SOURCE
-from objectives.rendering import rendered_lengths
-from objectives.special_tokens import SpecialTokens
+from corpora.storage.ragged import Ragged
+from objectives.api.authoring import SpanObjective
+from objectives.api.masks import IN_SOURCE
+from objectives.api.special_tokens import SpecialTokens
+from objectives.rendering.render import rendered_lengths
 
 
 @dataclass(frozen=True)

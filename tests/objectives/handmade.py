@@ -11,14 +11,14 @@ from importlib.metadata import distribution
 import numpy as np
 import pyarrow as pa
 
-from corpora.concatenation import Packing, concatenate
-from corpora.ragged import Ragged
-from corpora.sentences import load_splitter, sentence_token_starts
-from corpora.sequences import SequenceBatch
-from corpora.text_offsets import byte_offsets
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets
+from corpora.text.sentences import load_splitter, sentence_token_starts
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
-from objectives.masks import REPLACED, MaskBatch
+from objectives.api.masks import REPLACED, MaskBatch
 from tests.factories import make_sequences
 
 

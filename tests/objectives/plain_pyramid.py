@@ -11,8 +11,8 @@ import numpy as np
 from rouge_score.rouge_scorer import RougeScorer
 
 from corpora.keyed import id_keys
-from corpora.sequences import SequenceBatch
-from objectives.masks import IN_SOURCE, IN_TARGET, VISIBLE
+from corpora.schemas.sequences import SequenceBatch
+from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
 
 Span = tuple[int, int, int, float, int, str]  # start, length, flags, score, rank, label
 Find = Callable[[Sequence[str]], list[np.ndarray]]

@@ -13,8 +13,8 @@ from rouge_score.rouge_scorer import RougeScorer
 from rouge_score.tokenize import tokenize
 
 from corpora.keyed import id_keys
-from corpora.sequences import SequenceBatch
-from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from corpora.schemas.sequences import SequenceBatch
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 
 Row = list[tuple[int, int, int, float, int]]  # start, length, flags, score, rank of each span
 _ROUGE_1 = RougeScorer(["rouge1"], use_stemmer=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from objectives import laws
-from objectives.laws import LAWS, Trial, broken
+from objectives.api import laws
+from objectives.api.laws import LAWS, Trial, broken
 from tests.factories import make_sequences
 from tests.objectives import broken as objectives
-from tests.objectives.test_laws import facts_of
+from tests.objectives.api.test_laws import facts_of
 
 BATCH = make_sequences([200, 90, 60, 30, 8, 3], 3, seed=1)
 

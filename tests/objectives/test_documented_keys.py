@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from objectives.base import draw_key, equip, installed, load_objective, mask_key
-from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
-from objectives.sentence_treatments import TREATMENTS
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.protocol import draw_key, equip, installed, load_objective, mask_key
+from objectives.sentences.treatments import TREATMENTS
 from objectives.span import Span
 from tests.factories import make_sequences
 from tests.toy_tools import TOOLS
@@ -87,7 +87,7 @@ def test_span_draws_by_the_generator_of_the_sequence():
 
 
 def composition(draws: np.random.Generator, items: int, parts: int) -> np.ndarray:
-    """Floyd's choice of gaps, as objectives/compositions.py tells it."""
+    """Floyd's choice of gaps, as objectives/draws/compositions.py tells it."""
     gaps: set[int] = set()
     for last in range(items - parts, items - 1):
         gap = int(draws.integers(last + 1, dtype=np.uint32)) if last else 0

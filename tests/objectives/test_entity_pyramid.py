@@ -12,14 +12,14 @@ from scipy import stats
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts, equip, load_objective
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
+from objectives.api.protocol import CorpusFacts, equip, load_objective
+from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK
+from objectives.api.tools import Tools
 from objectives.entity_pyramid import EntityPyramid
-from objectives.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
 from objectives.principal_sentences import PrincipalSentences
-from objectives.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, MASK, SENTENCE_MASK
-from objectives.tools import Tools
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import TOOLS, ToyTokenizer

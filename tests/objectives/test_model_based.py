@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from objectives.base import CorpusFacts, Objective, load_objective, mask_key
-from objectives.examples import IGNORED
-from objectives.masks import CANDIDATE, IN_SOURCE, IN_TARGET
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import IGNORED
+from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET
+from objectives.api.protocol import CorpusFacts, Objective, load_objective, mask_key
+from objectives.api.special_tokens import DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, MASK, SpecialTokens
+from objectives.api.tools import Tools
 from objectives.model_based import ModelBased
 from objectives.span import Span, noise_counts
-from objectives.special_tokens import DOCUMENT_BEGIN, DOCUMENT_END, DOCUMENT_SEPARATOR, MASK, SpecialTokens
-from objectives.tools import Tools
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.handmade import real_rows
 from tests.objectives.plain_model_based import aggregate, choose

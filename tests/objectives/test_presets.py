@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from objectives.base import installed, load_objective
+from objectives.api.protocol import installed, load_objective
 
 # No published system but PRIMERA and CDLM puts anything between documents. How many sentinels there are is ours.
 _SPAN = {

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from corpora.keyed import make_key
-from corpora.sequences import SequenceBatch
-from objectives.base import equip
+from corpora.schemas.sequences import SequenceBatch
+from objectives.api.protocol import equip
+from objectives.api.tools import Tools
 from objectives.principal_sentences import PrincipalSentences
-from objectives.stopwords import english_stopwords
-from objectives.tools import Tools
+from objectives.sentences.stopwords import english_stopwords
 from tests.factories import make_sequences
 from tests.objectives.handmade import Pieces, real_rows
 from tests.objectives.plain_sentences import plain_row

@@ -13,14 +13,14 @@ from scipy import stats
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
 from corpora.tokenizers.training import train_byte_level_bpe
-from objectives.base import CorpusFacts, equip, load_objective, mask_key
-from objectives.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.protocol import CorpusFacts, equip, load_objective, mask_key
+from objectives.api.tools import Tools
 from objectives.principal_sentences import PrincipalSentences
-from objectives.stopwords import english_stopwords
-from objectives.tools import Tools
+from objectives.sentences.stopwords import english_stopwords
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import TOOLS

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from corpora.ragged import Ragged
-from objectives.base import CorpusFacts, load_objective
-from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.protocol import CorpusFacts, load_objective
 from tests.factories import make_sequences
 from tests.published_tokenizers import bart_files, pegasus_files, t5_files, tokenizer_of
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from corpora.keyed import make_key
-from corpora.sequences import SequenceBatch
+from corpora.schemas.sequences import SequenceBatch
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.training import train_byte_level_bpe
-from objectives.base import equip
-from objectives.entities import SpacyRecognizer
+from objectives.api.protocol import equip
+from objectives.api.tools import EntityRecognizer, Tools
 from objectives.entity_pyramid import EntityPyramid
-from objectives.tools import EntityRecognizer, Tools
+from objectives.sentences.entities import SpacyRecognizer
 from tests.factories import make_sequences
 from tests.objectives.handmade import Pieces, packed
 from tests.objectives.plain_pyramid import plain_row

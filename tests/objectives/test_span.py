@@ -13,8 +13,8 @@ from scipy import stats
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from objectives.base import CorpusFacts, load_objective
-from objectives.masks import IN_SOURCE, IN_TARGET
+from objectives.api.masks import IN_SOURCE, IN_TARGET
+from objectives.api.protocol import CorpusFacts, load_objective
 from objectives.span import Span, noise_counts, span_counts, span_lengths, tokens_for
 from tests.factories import OWNED, VOCAB, make_sequences
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from corpora.ragged import Ragged
+from corpora.storage.ragged import Ragged
 
 # letters that change in lowercasing, among them the two that become ASCII, and bytes that resemble theirs in UTF-8
 CHARACTERS = "aAbzZ059 .-_\n\t'éÉßΣκ\u0130\u0131\u212a\u212b\u0129\u01b0\u2102\U0001f600\u4e2d\x00\x01\x7f\xff"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from moto.server import ThreadedMotoServer
 
-from pipelines.beam_files import files_for, use_flags
 from pipelines.cli import main
+from pipelines.engine.beam_files import files_for, use_flags
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from pipelines.commands import build_parser
-from pipelines.engine import Engine, check_flags
+from pipelines.engine.runner import Engine, check_flags
 from tests.artefacts import make_corpus, make_documents
 from tests.tiny_encoder import make_encoder
 

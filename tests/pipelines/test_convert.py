@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, BartConfig, BartForConditionalGeneration
 
-from objectives.mask_set import MaskSet
+from objectives.api.mask_set import MaskSet
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.conversion.models import tokenizer_files
 from tests.trainer.conversion.oracle import disturbed

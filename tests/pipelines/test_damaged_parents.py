@@ -12,14 +12,17 @@ from pathlib import Path
 import pytest
 
 import pipelines
-from corpora.concatenation import Packing
 from corpora.errors import FarspanError
-from corpora.manifest import NAME
-from corpora.shards import map_shard
-from pipelines import cluster, cluster_corpus, embed, linked, long_documents, mask, neighbours, random_concat
-from pipelines.embedding import EncoderOptions
-from pipelines.engine import Engine
-from pipelines.job import Job, run_job
+from corpora.packing.concatenate import Packing
+from corpora.storage.manifest import NAME
+from corpora.storage.shards import map_shard
+from pipelines import masks
+from pipelines.corpus import linked, long, related
+from pipelines.corpus import random as random_corpus
+from pipelines.engine.job import Job, run_job
+from pipelines.engine.runner import Engine
+from pipelines.retrieval import cluster, embed, neighbours
+from pipelines.retrieval.encoder import EncoderOptions
 from tests.artefacts import make_corpus, make_documents
 from tests.neighbours import make_neighbours
 from tests.tiny_encoder import make_encoder
@@ -38,13 +41,13 @@ weight = 1.0
 def _long(at: str, output: str, windows: str = "") -> Job:
     recipe = Path(at) / "recipe.toml"
     recipe.write_text(RECIPE.format(windows=windows).replace('"documents"', f'"{at}/documents"'))
-    return long_documents.plan(long_documents.LongCorpus(str(recipe), output))
+    return long.plan(long.LongCorpus(str(recipe), output))
 
 
 # job -> how it is planned from the folders in a place, and the folder whose shard is damaged
 JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
-    "random_concat": (
-        lambda at, output: random_concat.plan(random_concat.RandomCorpus(f"{at}/documents", output, PACKING)),
+    "random_corpus": (
+        lambda at, output: random_corpus.plan(random_corpus.RandomCorpus(f"{at}/documents", output, PACKING)),
         "documents",
     ),
     "long_documents": (_long, "documents"),
@@ -58,16 +61,16 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
         "neighbours",
     ),
     "cluster_corpus from documents": (
-        lambda at, output: cluster_corpus.plan(cluster_corpus.ClusterCorpus(f"{at}/documents", output, PACKING)),
+        lambda at, output: related.plan(related.ClusterCorpus(f"{at}/documents", output, PACKING)),
         "documents",
     ),
     "cluster_corpus from neighbours": (
-        lambda at, output: cluster_corpus.plan(
-            cluster_corpus.ClusterCorpus(f"{at}/documents", output, PACKING, neighbours=f"{at}/neighbours")
+        lambda at, output: related.plan(
+            related.ClusterCorpus(f"{at}/documents", output, PACKING, neighbours=f"{at}/neighbours")
         ),
         "neighbours",
     ),
-    "mask": (lambda at, output: mask.plan(mask.Masking(f"{at}/corpus", output, "span")), "corpus"),
+    "mask": (lambda at, output: masks.plan(masks.Masking(f"{at}/corpus", output, "span")), "corpus"),
     "embed": (
         lambda at, output: embed.plan(
             embed.Embed(f"{at}/documents", output, EncoderOptions(f"{at}/encoder", precision="float32"), block=16)
@@ -129,7 +132,7 @@ def test_a_flipped_bit_in_a_parents_shard_stops_the_job(at, tmp_path, job):
     assert not os.path.exists(os.path.join(output, NAME))
 
 
-@pytest.mark.parametrize("job", ["random_concat", "mask", "embed", "cluster", "neighbours"])
+@pytest.mark.parametrize("job", ["random_corpus", "mask", "embed", "cluster", "neighbours"])
 @pytest.mark.parametrize("damage", ["flipped", "missing", "one too many"])
 def test_a_parents_tokenizer_is_the_one_that_it_was_made_with(at, tmp_path, job, damage):
     plan, parent = JOBS[job]

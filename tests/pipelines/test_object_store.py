@@ -12,20 +12,20 @@ import time
 
 import pytest
 
-from corpora.concatenation import Packing
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles, read_bytes, write_bytes
-from corpora.manifest import read_manifest
+from corpora.packing.concatenate import Packing
+from corpora.storage.files import LocalFiles, read_bytes, write_bytes
+from corpora.storage.manifest import read_manifest
 from corpora.tokenizers import load_tokenizer
-from pipelines import random_concat
-from pipelines.artefacts import tokenizer_at
-from pipelines.beam_files import files_for, use_flags
 from pipelines.cli import main
-from pipelines.documents import Input
-from pipelines.engine import Engine
-from pipelines.job import run_job
-from pipelines.random_concat import RandomCorpus
-from pipelines.verify import verify_artefact
+from pipelines.corpus import random as random_corpus
+from pipelines.corpus.random import RandomCorpus
+from pipelines.documents.job import Input
+from pipelines.engine.artefacts import tokenizer_at
+from pipelines.engine.beam_files import files_for, use_flags
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.verify import verify_artefact
 from tests.artefacts import make_documents, small_tokenizer
 from tests.vectors import make_vectors
 
@@ -128,7 +128,7 @@ def test_a_file_a_folder_and_a_glob_name_inputs_as_on_local_disk(raw, local):
 
 SLOW_PACK = """
 import time
-import pipelines.random_concat as job
+import pipelines.corpus.random as job
 pack = job.Pack.__call__
 def slowly(self, task, report):
     if int(task.payload["bucket"]) >= 2:
@@ -165,7 +165,7 @@ def test_killed_half_way_and_resumed(run, store, bucket, local):
 def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write = random_concat.write_corpus_shard
+    write = random.write_corpus_shard
 
     def fail(task, rows, *rest):
         if task.payload["bucket"] != 1:
@@ -175,7 +175,7 @@ def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run,
             raise FarspanError("the disk of dreams is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(random_concat, "write_corpus_shard", fail)
+        patch.setattr(random_corpus, "write_corpus_shard", fail)
         status, _, err = run(*command, *store.flags)
     assert status == 1
     assert err.splitlines() == [
@@ -194,16 +194,16 @@ def test_two_jobs_in_one_folder_damage_nothing(run, store, bucket, local, monkey
     """A store has no lock: the second job finishes while the first one works, and takes its spills away."""
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write, inner = random_concat.write_corpus_shard, []
+    write, inner = random.write_corpus_shard, []
 
     def meet(*arguments):
         if not inner:
             inner.append("started")
             options = RandomCorpus(f"{bucket}/documents", f"{bucket}/corpus", Packing(256), shards=int(SHARDS))
-            run_job(random_concat.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
+            run_job(random_corpus.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
         return write(*arguments)
 
-    monkeypatch.setattr(random_concat, "write_corpus_shard", meet)
+    monkeypatch.setattr(random_corpus, "write_corpus_shard", meet)
     status, _, err = run(*command, *store.flags)
     assert status == 1
     assert "_work/spill-" in err or "another job finished this artefact meanwhile" in err
@@ -347,7 +347,7 @@ def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_p
     def build(documents, output, fan_in):
         store.requests.clear()
         options = RandomCorpus(documents, output, Packing(256), shards=buckets, fan_in=fan_in)
-        run_job(random_concat.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
+        run_job(random_corpus.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
         return store.asked("GET", "_work/spill-"), store.asked("GET", "_work/merge-")
 
     receipts = spills  # each read once, at the end

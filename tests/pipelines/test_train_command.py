@@ -9,8 +9,8 @@ import pytest
 
 from tests.artefacts import make_corpus
 from trainer.__main__ import main
-from trainer.distributed import Ranks
-from trainer.loop import Trainer
+from trainer.parallel.distributed import Ranks
+from trainer.run.step import Trainer
 
 
 @pytest.fixture(scope="module")

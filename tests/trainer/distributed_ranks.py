@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trainer.distributed import Ranks
+from trainer.parallel.distributed import Ranks
 
 TIMEOUT = 300.0
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from objectives.special_tokens import MASK, SpecialTokens
+from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.toy import toy_recipe
-from trainer.data import DataConfig, ObjectiveConfig
-from trainer.joint import Generator
+from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
+from trainer.run.joint import Generator
 
 SEED, LENGTH = 5, 128
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint_files import newest_first
+from trainer.checkpoint.files import newest_first
+from trainer.checkpoint.state import Tensors, load_tensors
 from trainer.recipe import Recipe
-from trainer.state import Tensors, load_tensors
 
 
 def metrics_of(recipe: Recipe) -> list[dict[str, Any]]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from corpora.corpus import Corpus
-from corpora.files import LocalFiles
-from corpora.manifest import Manifest, manifest_sha256, write_manifest
-from corpora.sequences import corpus_schema
-from corpora.shards import shard_name, write_shard
-from objectives.base import CorpusFacts, draw_key, load_objective, mask_key
-from objectives.masks import MASK_SCHEMA
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import corpus_schema
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, manifest_sha256, write_manifest
+from corpora.storage.shards import shard_name, write_shard
+from objectives.api.masks import MASK_SCHEMA
+from objectives.api.protocol import CorpusFacts, draw_key, load_objective, mask_key
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.trainer.toy import toy_recipe
-from trainer.data import DataConfig, ObjectiveConfig
-from trainer.stages import Stage
+from trainer.data.config import DataConfig, ObjectiveConfig
+from trainer.data.curriculum import Stage
 
 FILES = LocalFiles()
 OPTIONS = {"density": 0.15}

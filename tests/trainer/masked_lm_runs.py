@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from objectives.examples import IGNORED
-from objectives.special_tokens import MASK, SpecialTokens
+from objectives.api.examples import IGNORED
+from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.model.config import EncoderConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
-from trainer.scoring import load_scorer
+from trainer.scorer.scorers import load_scorer
 
 
 def scorer_of(path, **options):

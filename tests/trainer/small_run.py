@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.optim import AdamW
 
-from trainer.checkpoint import CheckpointConfig, Checkpoints
-from trainer.distributed import Ranks
+from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
+from trainer.parallel.distributed import Ranks
 
 IDENTITY = {"run": {"seed": 1}, "betas": (0.9, 0.98)}
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.collation import collate
+from trainer.data.collate import collate
 from trainer.metrics import Counts, Display, MetricsConfig, MetricsFile, derive, open_metrics, perplexity
 from trainer.model.flops import forward_flops
 from trainer.model.patterns.window import Window

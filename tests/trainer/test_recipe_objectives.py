@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from corpora.keyed import make_key
-from objectives.base import CorpusFacts, equip, load_objective
+from objectives.api.protocol import CorpusFacts, equip, load_objective
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.toy_tools import TOOLS
 from trainer.recipe import RECIPES, load_recipe

@@ -13,8 +13,8 @@ from trainer.conversion.families import family_of
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
+from trainer.optim.schedule import learning_rate_factor
 from trainer.recipe import RECIPES, load_recipe
-from trainer.schedule import learning_rate_factor
 
 BART = 50_265  # also LED's, RoBERTa's and Longformer's
 

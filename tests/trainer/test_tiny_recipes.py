@@ -13,8 +13,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.artefacts import make_corpus
 from trainer.conversion.convert import Conversion, convert
 from trainer.recipe import RECIPES, load_recipe
-from trainer.run import train
-from trainer.sources import open_source
+from trainer.run.sources import open_source
+from trainer.run.train import train
 
 PSEUDO_SUMMARY = 'name="principal_sentences", preset="{}"'
 OBJECTIVES = {

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from objectives.examples import IGNORED, Examples
-from objectives.special_tokens import SpecialTokens
-from trainer.checkpoint import CheckpointConfig
-from trainer.data import DataConfig
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.special_tokens import SpecialTokens
+from trainer.checkpoint.checkpoints import CheckpointConfig
+from trainer.data.config import DataConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.attention import HeadsConfig
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.patterns.block import Block
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned
-from trainer.optimizer import OptimizerConfig
+from trainer.optim.optimizer import OptimizerConfig
+from trainer.optim.schedule import ScheduleConfig
 from trainer.recipe import Recipe, RunConfig
-from trainer.schedule import ScheduleConfig
 
 SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from corpora.errors import FarspanError
+from corpora.settings import override, parse
 from corpora.tokenizers import load_tokenizer
-from objectives.mask_set import MaskSet
-from objectives.special_tokens import SpecialTokens
+from objectives.api.mask_set import MaskSet
+from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.adapt import adapt
 from trainer.conversion.differences import TRAINING, differences, given
 from trainer.conversion.hugging_face import write_hugging_face
@@ -18,7 +19,6 @@ from trainer.conversion.sources import read_model
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.recipe import load_recipe
-from trainer.settings import override, parse
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from corpora.errors import FarspanError, one_line
-from objectives.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
+from objectives.api.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
 from trainer.conversion.model_folder import Model
 from trainer.conversion.sentencepiece_json import convert_sentencepiece
 from trainer.model.patterns.window import Window

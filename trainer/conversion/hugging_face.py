@@ -17,9 +17,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from corpora.files import temporary_name
+from corpora.storage.files import temporary_name
 from corpora.tokenizers import load_tokenizer
-from objectives.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.conversion.exported_files import generation_settings, model_card, tokenizer_files
 from trainer.conversion.families import Family, exportable_family, exported_config, family_of
 from trainer.conversion.model_folder import Model, make_readable

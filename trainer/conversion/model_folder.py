@@ -20,14 +20,14 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from corpora.errors import FarspanError, first_few
-from corpora.files import LocalFiles, read_bytes, temporary_name, write_bytes
-from corpora.strict_json import StructureError, decode, parse_json
-from trainer.checkpoint_files import DamagedError, Facts, check_file
+from corpora.settings import parse
+from corpora.storage.files import LocalFiles, read_bytes, temporary_name, write_bytes
+from corpora.storage.strict_json import StructureError, decode, parse_json
+from trainer.checkpoint.files import DamagedError, Facts, check_file
 from trainer.conversion.differences import given
 from trainer.conversion.names import state_shapes
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import ModelConfig
-from trainer.settings import parse
 
 FORMAT, VERSION = "farspan.model", 2
 MANIFEST, WEIGHTS, TOKENIZER = "manifest.json", "model.safetensors", "tokenizer"

@@ -8,12 +8,12 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.tokenizers import load_tokenizer
-from objectives.special_tokens import END, SpecialTokens
-from trainer.checkpoint_files import checkpoints_in, read_manifest
+from objectives.api.special_tokens import END, SpecialTokens
+from trainer.checkpoint.files import checkpoints_in, read_manifest
+from trainer.checkpoint.trained_model import TrainedModel, find_trained
 from trainer.conversion.hugging_face import is_hugging_face_folder, read_hugging_face
 from trainer.conversion.model_folder import TOKENIZER, Model, is_model_folder, read_model_folder
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.trained_model import TrainedModel, find_trained
 
 
 def read_model(path: Path) -> Model:

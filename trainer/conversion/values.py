@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from corpora.errors import FarspanError
-from objectives.special_tokens import BEGIN, END, PAD
+from objectives.api.special_tokens import BEGIN, END, PAD
 
 _ACTIVATIONS = {
     "gelu": "gelu",

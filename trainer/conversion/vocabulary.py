@@ -11,7 +11,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from objectives.special_tokens import END, MASK, SpecialTokens, is_sentinel
+from objectives.api.special_tokens import END, MASK, SpecialTokens, is_sentinel
 
 TABLES = ("tokens.weight", "output.weight", "bias")
 """Our tensors with a row for each id."""

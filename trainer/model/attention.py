@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.backends.choose import attend_across, attend_within
 from trainer.model.context import Context
+from trainer.model.kernels.choose import attend_across, attend_within
 from trainer.model.projections import Projections
 from trainer.model.rotary import rotate
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from trainer.model.backends.remember import remembered
+from trainer.model.kernels.remember import remembered
 
 _originals: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from trainer.model.loss import CHUNK, CROSS_ENTROPY, LossConfig, Losses
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq

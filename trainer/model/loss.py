@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from corpora.errors import FarspanError
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from trainer.model.config import ModelConfig
 from trainer.model.context import make_context
 from trainer.model.encoder import Encoder

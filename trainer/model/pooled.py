@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, attend, visible
-from trainer.model.backends.choose import attend_across
 from trainer.model.context import Context
 from trainer.model.host import derived
+from trainer.model.kernels.choose import attend_across
 from trainer.model.projections import Projections
 
 Length = TypeVar("Length", int, Tensor)

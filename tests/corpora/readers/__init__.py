@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from corpora.files import LocalFiles
 from corpora.readers import Range, ReadOptions, RecordBlock, plan_ranges, read_records
+from corpora.storage.files import LocalFiles
 
 
 def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=LocalFiles()) -> RecordBlock:  # noqa: B008

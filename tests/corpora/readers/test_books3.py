@@ -12,8 +12,8 @@ import zipfile
 import pytest
 import zstandard
 
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory
 

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, check_fields
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory
 

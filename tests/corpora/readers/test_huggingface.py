@@ -8,8 +8,8 @@ import datasets
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, data_files
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all
 
 FILES = LocalFiles()

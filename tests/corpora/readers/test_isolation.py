@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, check_fields, isolation, plan_ranges, read_records
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_damage import damaged
 from tests.corpora.readers.test_streams import InMemory

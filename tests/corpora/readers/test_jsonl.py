@@ -7,8 +7,8 @@ import json
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, check_fields
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 
 BAD = [

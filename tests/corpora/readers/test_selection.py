@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import FORMATS, ReadOptions, check_fields, plan_ranges
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 
 FILES = LocalFiles()

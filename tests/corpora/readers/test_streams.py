@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 
 LINES = ReadOptions(format="lines")

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.files import LocalFiles
 from corpora.readers import ReadOptions, check_fields, plan_ranges, read_records
+from corpora.storage.files import LocalFiles
 from tests.corpora.readers import read_all, reasons
 
 TEXTS = [f"text {i} \u00e9" * (i % 9 + 1) for i in range(500)]

@@ -18,7 +18,7 @@ from corpora.tokenizers import load_tokenizer
 from corpora.tokenizers import sentencepiece as our_sentencepiece
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
-from objectives.special_tokens import SpecialTokens
+from objectives.api.special_tokens import SpecialTokens
 from tests.corpora.tokenizers.conftest import sample_texts
 
 KINDS = ["byte_level", "sentence_pieces", "word_piece", "metaspace", "byte_fallback"]

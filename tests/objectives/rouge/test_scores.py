@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
-from corpora.sentences import load_splitter
+from corpora.storage.ragged import Ragged
+from corpora.text.sentences import load_splitter
 from objectives.rouge.scores import cluster_scores, select_greedily, sentence_scores, window_scores
 from objectives.rouge.words import Words, split_words, token_words
 from tests.objectives.rouge.plain_rouge import TOKENIZER, Plain, against_the_rest, of_clusters

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rouge_score.tokenizers import DefaultTokenizer
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
+from corpora.storage.ragged import Ragged
 from objectives.rouge.words import Words, split_words, token_words
 from tests.objectives.texts import documents, starts_of
 

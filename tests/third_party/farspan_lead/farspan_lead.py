@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.ragged import Ragged
-from corpora.sequences import SequenceBatch
-from objectives.base import CorpusFacts
-from objectives.examples import Examples
-from objectives.layout import Layout
-from objectives.masks import IN_SOURCE, IN_TARGET, MaskBatch
-from objectives.options import check_flag, check_whole, equipped, options_of
-from objectives.special_tokens import END, PAD, SpecialTokens
-from objectives.tools import Tools
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.options import check_flag, check_whole, equipped, options_of
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import END, PAD, SpecialTokens
+from objectives.api.tools import Tools
+from objectives.rendering.layout import Layout
 
 GAP = "<gap>"
 

@@ -7,7 +7,7 @@ import json
 import tokenizers
 import torch
 
-from objectives.special_tokens import SpecialTokens
+from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.model_folder import Model
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.attention import HeadsConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from corpora.errors import FarspanError
-from objectives.special_tokens import SpecialTokens
+from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.adapt_globals import sample_globals
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.attention import HeadsConfig, attend

@@ -13,7 +13,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from objectives.base import CorpusFacts, load_objective
+from objectives.api.protocol import CorpusFacts, load_objective
 from tests.published_tokenizers import bart_files, pegasus_files, t5_files, tokenizer_of
 from trainer.conversion.convert import initial_model
 from trainer.conversion.hugging_face import read_hugging_face

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from corpora.errors import FarspanError
-from objectives.special_tokens import SpecialTokens
+from objectives.api.special_tokens import SpecialTokens
 from tests.trainer.conversion.models import tiny_config, tiny_model, vocabulary
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 

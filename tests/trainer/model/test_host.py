@@ -11,16 +11,15 @@ import pytest
 import torch
 
 from tests.trainer.model.dense import cut, right_padded
-from trainer.data import Batch
+from trainer.data.config import Batch
 from trainer.model.attention import HeadsConfig
-from trainer.model.backends import choose, varlen
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
 from trainer.model.host import on_host, sent
-from trainer.model.patterns import passes
+from trainer.model.kernels import choose, passes, varlen
+from trainer.model.kernels.chunks import Inputs
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.chunks import Inputs
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from tests.trainer.toy import toy_recipe
 from trainer.model.build import build_model
 from trainer.model.joint import JointModel

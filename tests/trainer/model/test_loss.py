@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from corpora.errors import FarspanError
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from trainer.model.loss import LossConfig, summed_cross_entropy
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig

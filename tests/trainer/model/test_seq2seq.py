@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from transformers import BartConfig, BartModel
 
 from corpora.errors import FarspanError
-from objectives.examples import IGNORED
+from objectives.api.examples import IGNORED
 from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
@@ -19,7 +19,7 @@ from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel import apply_activation_checkpointing
+from trainer.parallel.wrapping import apply_activation_checkpointing
 
 VOCAB, WIDTH = 50, 16
 CONFIG = ModelConfig(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from trainer.model.context import Context
-from trainer.model.patterns.banded import attend_banded
+from trainer.model.kernels.banded import attend_banded
 
 MOST_POSITIONS = 1 << 20
 """Largest radius; its relative positions are listed, so a damaged configuration would exhaust the memory."""

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from corpora.errors import FarspanError
 from trainer.model.attention import HeadsConfig, SelfAttention
-from trainer.model.backends.choose import attend_within
 from trainer.model.context import Context
-from trainer.model.patterns.banded import Sides, attend_banded
-from trainer.model.patterns.chunks import NOBODY
+from trainer.model.kernels.banded import Sides, attend_banded
+from trainer.model.kernels.choose import attend_within
+from trainer.model.kernels.chunks import NOBODY
 from trainer.model.patterns.local import MOST_POSITIONS, band_pairs
 from trainer.model.rotary import rotate
 

@@ -7,8 +7,8 @@ import torch
 
 from tests.trainer.model.dense import cut, right_padded
 from trainer.model.attention import CrossAttention, HeadsConfig
-from trainer.model.backends.choose import attend_within, fused, reference_only
 from trainer.model.context import make_context
+from trainer.model.kernels.choose import attend_within, fused, reference_only
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Causal, Full

@@ -1,0 +1,1 @@
+"""Neighbours to corpus rows: the graph, its near-duplicates, and the policies that walk it."""

@@ -1,0 +1,97 @@
+"""The neighbours of a cluster's documents as a graph: what linking walks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Neighbours of the n documents of one cluster.
+
+    Attributes:
+        neighbours: n rows of int32, document numbers, best first, none twice in a row.
+        similarities: ``(edges,)`` float32, beside ``neighbours.values``.
+        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other.
+    """
+
+    neighbours: Ragged
+    similarities: np.ndarray
+    near_duplicates: np.ndarray
+
+    def check(self) -> None:
+        """See that the columns belong together.
+
+        Raises:
+            FarspanError: they differ in length, or a row is not of documents of the cluster, best first.
+        """
+        n, edges = len(self.neighbours), len(self.neighbours.values)
+        if len(self.similarities) != edges or len(self.near_duplicates) != edges:
+            raise FarspanError(
+                f"{edges} neighbours have {len(self.similarities)} similarities "
+                f"and {len(self.near_duplicates)} marks of near-duplicates"
+            )
+        row = _damaged_row(self.neighbours.values, self.neighbours.offsets, self.similarities)
+        if row >= 0:
+            raise FarspanError(
+                f"document {row} of {n} has the neighbours {self.neighbours[row][:5]}..., which are not documents of "
+                "its cluster, best first; make the neighbours again"
+            )
+
+    def near_duplicate_pairs(self) -> np.ndarray:
+        """``(pairs, 2)`` int64, distinct, the lower number first, ascending."""
+        offsets, n = self.neighbours.offsets, len(self.neighbours)
+        edges = np.flatnonzero(self.near_duplicates[offsets[0] : offsets[-1]]) + offsets[0]
+        rows = np.searchsorted(offsets, edges, side="right") - 1
+        others = self.neighbours.values[edges].astype(np.int64)
+        low, high = np.minimum(rows, others), np.maximum(rows, others)
+        return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
+
+    def families(self) -> np.ndarray:
+        """``(n,)`` int64, equal for documents that near-duplicates of near-duplicates connect.
+
+        Of a text in more copies than a list has places, few copies are in each other's lists; they still are a family.
+        """
+        return _families(self.neighbours.values, self.neighbours.offsets, self.near_duplicates)
+
+
+@numba.njit(cache=True, nogil=True)
+def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarray) -> np.ndarray:
+    """Connected components, each named by one of its documents."""
+    families = np.arange(len(offsets) - 1)
+    for row in range(len(families)):
+        for edge in range(offsets[row], offsets[row + 1]):
+            if near_duplicates[edge]:
+                one, other = _family(families, np.int64(row)), _family(families, np.int64(values[edge]))
+                families[max(one, other)] = min(one, other)
+    for row in range(len(families)):
+        families[row] = _family(families, np.int64(row))
+    return families
+
+
+@numba.njit(cache=True, nogil=True)
+def _family(families: np.ndarray, document: np.int64) -> np.int64:
+    """The name of a document's family so far; the way to it is halved."""
+    while families[document] != document:
+        families[document] = families[families[document]]
+        document = families[document]
+    return document
+
+
+@numba.njit(cache=True, nogil=True)
+def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
+    """The first row with a neighbour that is no document, or with similarities that rise or are not numbers; or -1."""
+    n = len(offsets) - 1
+    for row in range(n):
+        before = np.float32(np.inf)
+        for edge in range(offsets[row], offsets[row + 1]):
+            if not (0 <= values[edge] < n and similarities[edge] <= before):
+                return row
+            before = similarities[edge]
+    return -1

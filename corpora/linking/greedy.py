@@ -1,0 +1,151 @@
+"""Groups of neighbouring documents, each filling one sequence, grown from seeds one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from corpora.storage.ragged import Ragged
+
+
+class Limits(NamedTuple):
+    """How groups grow.
+
+    Attributes:
+        capacity: positions of a sequence.
+        room_per_document: positions that each document takes beside its tokens.
+        least: groups that take fewer positions are given up.
+        max_uses: groups that a document may be in.
+        min_similarity: neighbours below it are not taken.
+        chain: the document added last is the query, not the seed.
+    """
+
+    capacity: int
+    room_per_document: int
+    least: int
+    max_uses: int
+    min_similarity: float
+    chain: bool
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What ``document_groups`` made of n documents.
+
+    Attributes:
+        documents: a row a group, int64, in the order of adding; the seed is first.
+        similarities: float32 beside ``documents.values``, to the document whose neighbour it was; nan for seeds.
+        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps one that was given up, had the first document and
+            would else have taken the second, which is of the same family.
+    """
+
+    documents: Ragged
+    similarities: np.ndarray
+    refused: np.ndarray
+
+
+def document_groups(
+    neighbours: Ragged,
+    similarities: np.ndarray,
+    families: np.ndarray,
+    sizes: np.ndarray,
+    seeds: np.ndarray,
+    candidates: np.ndarray,
+    limits: Limits,
+) -> Groups:
+    """Grow a group from every seed that is in no earlier group.
+
+    A group takes the first neighbour of its query that fits, has uses left and is of no family that the group has a
+    document of; then the next. The query is the seed; in a chain it is, of the documents whose list still has one to
+    give, the one added last.
+
+    Args:
+        neighbours: n rows of int32, in the order in which they are to be tried.
+        similarities: float32 beside ``neighbours.values``, falling in every row.
+        families: ``(n,)`` int64 below n; documents of one family are not to meet.
+        sizes: ``(n,)`` int64, tokens of a document in its group; each fits into a sequence by itself.
+        seeds: documents, in the order in which they are to be tried.
+        candidates: ``(n,)`` bool, documents that may be added to a seed.
+    """
+    documents, chosen, ends, refused = _grow(
+        neighbours.values, neighbours.offsets, similarities, families, sizes, seeds, candidates, limits
+    )
+    return Groups(Ragged(documents, ends), chosen, refused)
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    families: np.ndarray,
+    sizes: np.ndarray,
+    seeds: np.ndarray,
+    candidates: np.ndarray,
+    limits: Limits,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    capacity, room = limits.capacity, limits.room_per_document
+    n = len(sizes)
+    uses = np.zeros(n, np.int32)
+    refused, refusals = np.empty((16, 2), np.int64), 0
+    # stamps: the seed of the last group that a document was put into, that a family has a document in, and which
+    inside, taken, member = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
+    # the group that is growing: its documents, and its queries with the next edge of each
+    most = min(n, capacity // (1 + room)) + 1
+    group, steps = np.empty(most, np.int64), np.empty(most, np.float32)
+    queries, edges = np.empty(most, np.int64), np.empty(most, np.int64)
+    # all groups
+    documents, chosen = np.empty(len(seeds), np.int64), np.empty(len(seeds), np.float32)
+    ends = np.zeros(len(seeds) + 1, np.int64)
+    groups = 0
+    for seed in seeds:
+        if uses[seed]:
+            continue
+        count, free, top = 0, capacity, -1
+        added, step = seed, np.float32(np.nan)
+        while added >= 0:
+            group[count], steps[count], inside[added] = added, step, seed
+            count += 1
+            free -= sizes[added] + room
+            taken[families[added]], member[families[added]] = seed, added
+            if limits.chain or count == 1:
+                top += 1
+                queries[top], edges[top] = added, offsets[added]
+            added = -1
+            while added < 0 and top >= 0 and free > room:
+                edge = edges[top]
+                if edge == offsets[queries[top] + 1] or similarities[edge] < limits.min_similarity:
+                    top -= 1  # what this list could not give now, it cannot give later
+                    continue
+                edges[top] += 1
+                other = np.int64(values[edge])
+                if (
+                    not candidates[other]
+                    or inside[other] == seed
+                    or uses[other] >= limits.max_uses
+                    or sizes[other] + room > free
+                ):
+                    continue
+                if taken[families[other]] != seed:
+                    added, step = other, similarities[edge]
+                    continue
+                if refusals == len(refused):
+                    refused = np.concatenate((refused, np.empty_like(refused)))
+                refused[refusals, 0], refused[refusals, 1] = member[families[other]], other
+                refusals += 1
+        if capacity - free < limits.least:
+            continue
+        end = ends[groups] + count
+        while end > len(documents):
+            documents = np.concatenate((documents, np.empty_like(documents)))
+            chosen = np.concatenate((chosen, np.empty_like(chosen)))
+        documents[ends[groups] : end], chosen[ends[groups] : end] = group[:count], steps[:count]
+        for document in group[:count]:
+            uses[document] += 1
+        groups += 1
+        ends[groups] = end
+    total = ends[groups]
+    return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), refused[:refusals].copy()

@@ -1,0 +1,175 @@
+"""One path through all documents of a neighbour graph, from neighbour to neighbour where it can, each visited once.
+
+After the greedy maximum travelling salesman of in-context pretraining (arXiv 2310.10638, algorithm 1): begin at the
+document of the least degree, go on to the unvisited neighbour of the greatest similarity; where there is none, begin
+again. The paper's graph is undirected, and so is ours: two documents are neighbours when either has the other in its
+list. Ours also goes on from the beginning the other way before it begins again, which leaves fewer breaks. (The paper's
+code is simpler than its algorithm: it follows the lists one way, takes the first of nine neighbours that is unvisited,
+begins again at any document, and also after 21 of them.)
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from corpora.storage.ragged import Ragged
+
+
+def document_path(
+    neighbours: Ragged,
+    similarities: np.ndarray,
+    families: np.ndarray,
+    kept: np.ndarray,
+    ranks: np.ndarray,
+    min_similarity: float = -np.inf,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Walk through the kept ones of n documents.
+
+    Args:
+        neighbours: n rows of int32, best first, no document twice in a row.
+        similarities: float32 beside ``neighbours.values``. A step weighs what the row of the document that it is taken
+            from says; where that row has no such link, what the other one's says.
+        families: ``(n,)`` int64; no step joins two documents of one family.
+        kept: ``(n,)`` bool.
+        ranks: ``(n,)`` int32, distinct: the lowest comes first among equals.
+        min_similarity: where a row says less, it has no link.
+
+    Returns:
+        The documents in the order of the path, int64, and the similarity of each to the one before it, float32, nan
+        where there is no link between them.
+    """
+    values, offsets = neighbours.values, neighbours.offsets
+    links = _links(values, offsets, similarities, families, kept, min_similarity)
+    forward = values, offsets, similarities, links
+    sources, begins, degrees = _sources(values, offsets, links)
+    weights = _weights(*forward, sources, begins)
+    starts = np.lexsort((ranks, degrees))
+    return _walk(*forward, sources, begins, weights, starts[kept[starts]], ranks)
+
+
+@numba.njit(cache=True, nogil=True)
+def _links(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    families: np.ndarray,
+    kept: np.ndarray,
+    min_similarity: float,
+) -> np.ndarray:
+    """``(edges,)`` bool: where a step may be taken."""
+    links = np.zeros(len(values), np.bool_)
+    for row in range(len(kept)):
+        if not kept[row]:
+            continue
+        for edge in range(offsets[row], offsets[row + 1]):
+            other = values[edge]
+            links[edge] = kept[other] and families[other] != families[row] and similarities[edge] >= min_similarity
+    return links
+
+
+@numba.njit(cache=True, nogil=True)
+def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The links that a document has from others, and they not from it.
+
+    Returns:
+        Sources, ascending for each document; ``(n + 1,)`` where those of each document begin; and ``(n,)`` its degree
+        in the undirected graph.
+    """
+    n = len(offsets) - 1
+    begins = np.zeros(n + 1, np.int64)
+    for edge in range(offsets[0], offsets[n]):
+        if links[edge]:
+            begins[values[edge] + 1] += 1
+    begins = np.cumsum(begins)
+    ends = begins[:n].copy()
+    sources = np.empty(begins[n], np.int32)
+    for document in range(n):
+        for edge in range(offsets[document], offsets[document + 1]):
+            if links[edge]:
+                sources[ends[values[edge]]] = document
+                ends[values[edge]] += 1
+    # leave out the links that go both ways, and close the gaps
+    degrees = np.zeros(n, np.int64)
+    linked_from = np.full(n, -1, np.int32)  # stamps: the last document whose row has this one
+    end = 0
+    for document in range(n):
+        first, begins[document] = begins[document], end
+        for edge in range(offsets[document], offsets[document + 1]):
+            if links[edge]:
+                linked_from[values[edge]] = document
+                degrees[document] += 1
+        for place in range(first, ends[document]):
+            if linked_from[sources[place]] != document:
+                sources[end] = sources[place]
+                end += 1
+        degrees[document] += end - begins[document]
+    begins[n] = end
+    return sources[:end].copy(), begins, degrees
+
+
+@numba.njit(cache=True, nogil=True)
+def _weights(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    links: np.ndarray,
+    sources: np.ndarray,
+    begins: np.ndarray,
+) -> np.ndarray:
+    """Similarities beside ``sources``: rows are read in the order in which each document's sources ascend."""
+    weights, following = np.empty(len(sources), np.float32), begins[:-1].copy()
+    for document in range(len(offsets) - 1):
+        for edge in range(offsets[document], offsets[document + 1]):
+            place = following[values[edge]]
+            if links[edge] and place < begins[values[edge] + 1] and sources[place] == document:
+                weights[place] = similarities[edge]
+                following[values[edge]] += 1
+    return weights
+
+
+@numba.njit(cache=True, nogil=True)
+def _walk(
+    values: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    links: np.ndarray,
+    sources: np.ndarray,
+    begins: np.ndarray,
+    weights: np.ndarray,
+    starts: np.ndarray,
+    ranks: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    visited = np.zeros(len(ranks), np.bool_)
+    path, steps = np.empty(len(starts), np.int64), np.empty(len(starts), np.float32)
+    count = 0
+    for start in starts:
+        if visited[start]:
+            continue
+        first = count
+        path[count], steps[count], visited[start] = start, np.nan, True
+        count += 1
+        for way in range(2):
+            document = start
+            while document >= 0:
+                best, step = np.int64(-1), np.float32(-np.inf)
+                for edge in range(offsets[document], offsets[document + 1]):
+                    if similarities[edge] < step:
+                        break  # best first
+                    other = values[edge]
+                    if links[edge] and not visited[other] and (best < 0 or ranks[other] < ranks[best]):
+                        best, step = np.int64(other), similarities[edge]
+                for place in range(begins[document], begins[document + 1]):
+                    other = sources[place]
+                    if weights[place] < step or visited[other]:
+                        continue
+                    if weights[place] > step or ranks[other] < ranks[best]:
+                        best, step = np.int64(other), weights[place]
+                if best >= 0:
+                    path[count], steps[count], visited[best] = best, step, True
+                    count += 1
+                document = best
+            if way == 0:  # turn round, so that the start is last
+                path[first:count] = path[first:count][::-1].copy()
+                steps[first + 1 : count] = steps[first + 1 : count][::-1].copy()
+    return path, steps

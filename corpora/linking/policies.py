@@ -1,0 +1,296 @@
+"""Linking: from the neighbours of a cluster's documents to sequences of related documents.
+
+``nearest`` and ``chain`` build one sequence at a time: documents that are in no sequence yet become seeds, in the order
+of their keys, and a sequence takes candidates from the neighbours of its *queries* while they fit. With ``nearest`` the
+seed is the only query (BART-LS, arXiv 2209.10052, appendix A); with ``chain`` the document added last is (BART-LS's
+code), and when nothing in its list can be taken, the one added before it, down to the seed. A document longer than a
+sequence fills whole ones by itself; its rest begins the last one, which is filled on.
+
+``path`` is one walk through all documents (``corpora.linking.path``), cut into full sequences.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.keyed import philox_blocks
+from corpora.linking.graph import Graph
+from corpora.linking.greedy import Limits, document_groups
+from corpora.linking.path import document_path
+from corpora.packing.concatenate import Packing, greedy_parts
+from corpora.storage.ragged import Ragged
+
+POLICIES = ("nearest", "chain", "path")
+ORDERS = ("seed", "chain", "shuffle")
+
+
+@dataclass(frozen=True)
+class Linking:
+    """How documents are chosen for a sequence, and in which order they stand in it.
+
+    Attributes:
+        policy: ``nearest``, ``chain`` or ``path``.
+        order: of documents inside a sequence. ``seed``: by falling similarity to the seed, those that are not in its
+            list last; ``chain``: as they were added; ``shuffle``: by keys. A path has no seeds: ``seed`` is ``chain``.
+        max_uses: sequences that a document may be in. ``path`` uses each document once.
+        min_similarity: neighbours below it are not taken; an inner product, as the neighbours' similarities are.
+        max_cosine, max_jaccard: a pair above either is a near-duplicate (``Graph.near_duplicates``).
+        min_fill: least share of a sequence's capacity taken by text and the room beside it. Emptier sequences are
+            taken apart again: their documents count as unused; those of a long document stand and fall together.
+            ``path`` leaves only its last sequence unfilled, and keeps it.
+    """
+
+    policy: str = "nearest"
+    order: str = "seed"
+    max_uses: int = 2
+    min_similarity: float | None = None
+    max_cosine: float | None = None
+    max_jaccard: float | None = 0.8
+    min_fill: float = 0.5
+
+    def __post_init__(self) -> None:
+        for flag, value, choices in (("--policy", self.policy, POLICIES), ("--order", self.order, ORDERS)):
+            if value not in choices:
+                raise FarspanError(f"{flag} {value!r}: choose one of {', '.join(choices)}")
+        if self.max_uses < 1:
+            raise FarspanError(f"--max-uses {self.max_uses}: must be at least 1")
+        if self.min_similarity is not None and not np.isfinite(self.min_similarity):
+            raise FarspanError(f"--min-similarity {self.min_similarity}: must be a finite number")
+        if self.max_cosine is not None and not -1 <= self.max_cosine <= 1:
+            raise FarspanError(f"--max-cosine {self.max_cosine}: must lie between -1 and 1")
+        for flag, share in (("--max-jaccard", self.max_jaccard), ("--min-fill", self.min_fill)):
+            if share is not None and not 0 <= share <= 1:
+                raise FarspanError(f"{flag} {share}: must lie between 0 and 1")
+
+    @property
+    def resolved(self) -> Linking:
+        """The same policy with neutral values where it does not look at an option: equal ones make equal sequences."""
+        if self.policy != "path":
+            return self
+        return replace(self, order="chain" if self.order == "seed" else self.order, max_uses=1, min_fill=0.0)
+
+    @property
+    def floor(self) -> float:
+        """Least similarity of neighbours that are taken."""
+        return -math.inf if self.min_similarity is None else self.min_similarity
+
+
+@dataclass(frozen=True)
+class Linked:
+    """Sequences as pieces of documents, and what became of the rest.
+
+    Attributes:
+        parts: a row a sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
+            document, or a piece of one, that no earlier one has.
+        offsets: ``(parts,)`` int32, where the piece begins in its document.
+        sizes: ``(parts,)`` int32, tokens of the piece.
+        similarities: ``(parts,)`` float32, to the document it was chosen for, if the sequence has it; nan for seeds,
+            for continuations, and where a sequence or a walk begins.
+        leftovers: ``(l,)`` int64, documents in no sequence and of no family that has one there, and the first by key of
+            families without, ascending.
+        repeated: ``(r,)`` int64, the other documents in no sequence, ascending: near-duplicates of one that is in a
+            sequence or a leftover.
+        uses: ``(n,)`` int32, how often each document is used, as a whole.
+        refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. ``nearest``, ``chain``:
+            one was in a sequence that would else have taken the other; ``path``: all pairs of neighbours, none is a
+            step. And each of ``repeated`` with the document that it repeats.
+    """
+
+    parts: Ragged
+    offsets: np.ndarray
+    sizes: np.ndarray
+    similarities: np.ndarray
+    leftovers: np.ndarray
+    repeated: np.ndarray
+    uses: np.ndarray
+    refused: np.ndarray
+
+
+def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, linking: Linking) -> Linked:
+    """Build the sequences of one cluster.
+
+    Args:
+        graph: neighbours of n documents.
+        lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep are left over.
+        keys: ``(n, 2)`` uint64, one 128-bit key a document (``corpora.keyed.id_keys``). Whatever similarities leave
+            open is decided by keys, so that the numbering of the documents does not count.
+        packing: the room in a sequence. ``nearest`` and ``chain`` split nothing but documents that exceed it; a path's
+            last sequence is kept however empty.
+        linking: the policy.
+
+    Raises:
+        FarspanError: the graph does not fit its documents.
+    """
+    n = len(graph.neighbours)
+    if len(lengths) != n or len(keys) != n:
+        raise FarspanError(f"{n} documents have neighbours, {len(lengths)} have lengths and {len(keys)} have keys")
+    graph.check()
+    lengths = lengths.astype(np.int64)
+    order, families = np.lexsort((keys[:, 1], keys[:, 0])), graph.families()
+    build = _walked if linking.policy == "path" else _grown
+    pieces, refused = build(graph, families, lengths, order, packing, linking)
+    if linking.order == "shuffle":
+        pieces = pieces.sorted_by(_draws(keys[pieces.documents.values], pieces.documents.offsets))
+    uses = np.bincount(pieces.documents.values[pieces.offsets == 0], minlength=len(lengths))
+    repeated = _repeated(families, uses, order)  # (r, 2)
+    left = uses == 0
+    left[repeated[:, 0]] = False
+    return Linked(
+        parts=pieces.documents,
+        offsets=pieces.offsets.astype(np.int32),
+        sizes=pieces.sizes.astype(np.int32),
+        similarities=pieces.similarities,
+        leftovers=np.flatnonzero(left),
+        repeated=repeated[:, 0],
+        uses=uses.astype(np.int32),
+        refused=np.unique(np.sort(np.concatenate([refused, repeated]), axis=1), axis=0),
+    )
+
+
+class _Pieces(NamedTuple):
+    """Sequences: a row of documents each; where, how long and how similar each piece is stands beside the values."""
+
+    documents: Ragged
+    offsets: np.ndarray
+    sizes: np.ndarray
+    similarities: np.ndarray
+
+    def sorted_by(self, values: np.ndarray) -> _Pieces:
+        """The pieces of every row by ascending ``(pieces,)`` values; equal ones stay in their order."""
+        rows = np.repeat(np.arange(len(self.documents)), self.documents.lengths)
+        by = np.lexsort((values, rows))
+        documents = Ragged(self.documents.values[by], self.documents.offsets)
+        return _Pieces(documents, self.offsets[by], self.sizes[by], self.similarities[by])
+
+
+def _grown(
+    graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
+) -> tuple[_Pieces, np.ndarray]:
+    """Sequences of ``nearest`` and ``chain``, and the near-duplicates that met."""
+    kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
+    whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; what is left is never empty
+    values, row_offsets = graph.neighbours.values, graph.neighbours.offsets
+    lists = Ragged(_ties_by_rank(values, row_offsets, graph.similarities, _ranks(order)), row_offsets)
+    limits = Limits(
+        capacity=packing.capacity,
+        room_per_document=packing.room_per_document,
+        least=math.ceil(linking.min_fill * packing.capacity),
+        max_uses=linking.max_uses,
+        min_similarity=linking.floor,
+        chain=linking.policy == "chain",
+    )
+    groups = document_groups(
+        lists,
+        graph.similarities,
+        families,
+        sizes=lengths - whole * piece,
+        seeds=order[kept[order]],
+        candidates=kept & (whole == 0),
+        limits=limits,
+    )
+    # a seed comes once for each of its pieces, and each begins a sequence: the group fills the last of them
+    is_seed = np.zeros(len(groups.similarities), bool)
+    is_seed[groups.documents.offsets[:-1]] = True
+    copies = 1 + is_seed * whole[groups.documents.values]
+    number = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)  # of the piece in its document
+    documents, begins = np.repeat(groups.documents.values, copies), np.repeat(is_seed, copies)
+    pieces = _Pieces(
+        documents=Ragged(documents, np.append(np.flatnonzero(begins), len(begins))),
+        offsets=number * piece,
+        sizes=np.minimum(lengths[documents] - number * piece, piece),
+        similarities=np.repeat(groups.similarities, copies),
+    )
+    if linking.policy == "chain" and linking.order == "seed":
+        pieces = pieces.sorted_by(
+            _places(lists.values, lists.offsets, pieces.documents.values, pieces.documents.offsets)
+        )
+    return pieces, groups.refused
+
+
+def _walked(
+    graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
+) -> tuple[_Pieces, np.ndarray]:
+    """Sequences of ``path``, and all near-duplicates."""
+    kept = packing.keeps(lengths)
+    path, steps = document_path(graph.neighbours, graph.similarities, families, kept, _ranks(order), linking.floor)
+    rows, places, offsets, sizes = greedy_parts(
+        lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
+    )
+    documents = Ragged.from_lengths(path[places], np.bincount(rows))
+    similarities = np.where(offsets == 0, steps[places], np.float32(np.nan))
+    similarities[documents.offsets[:-1]] = np.nan  # the one before is in another sequence
+    return _Pieces(documents, offsets, sizes, similarities), graph.near_duplicate_pairs()
+
+
+def _ranks(order: np.ndarray) -> np.ndarray:
+    """``(n,)`` int32: the place of each document in the order."""
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order))
+    return ranks
+
+
+def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """``(r, 2)`` int64: unused documents that another of their family stands for, ascending, and that one.
+
+    It is the first used one by key or, where none is used, the first of all.
+    """
+    ranks = _ranks(order).astype(np.int64) + len(order) * (uses == 0)
+    by = np.lexsort((ranks, families))
+    heads = np.ones(len(by), bool)
+    heads[1:] = families[by][1:] != families[by][:-1]
+    stands = np.empty(len(by), np.int64)
+    stands[by] = by[heads][np.cumsum(heads) - 1]
+    unused = np.flatnonzero((uses == 0) & (stands != np.arange(len(by))))
+    return np.stack([unused, stands[unused]], axis=1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """The neighbours, those of equal similarity in a row by their rank."""
+    ordered = values.copy()
+    for row in range(len(offsets) - 1):
+        for edge in range(offsets[row] + 1, offsets[row + 1]):
+            value, place = values[edge], edge
+            while (
+                place > offsets[row]
+                and similarities[place - 1] == similarities[edge]
+                and ranks[ordered[place - 1]] > ranks[value]
+            ):
+                ordered[place] = ordered[place - 1]
+                place -= 1
+            ordered[place] = value
+    return ordered
+
+
+@numba.njit(cache=True, nogil=True)
+def _places(lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
+    """Where each document of a sequence stands in the list of the first one: -1 for itself, last what is not in it."""
+    places = np.empty(len(documents), np.int64)
+    owner, position = np.full(len(offsets) - 1, -1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    for row in range(len(row_offsets) - 1):
+        first = documents[row_offsets[row]]
+        for edge in range(offsets[first], offsets[first + 1]):
+            owner[lists[edge]], position[lists[edge]] = row, edge - offsets[first]
+        owner[first], position[first] = row, -1
+        for part in range(row_offsets[row], row_offsets[row + 1]):
+            document = documents[part]
+            places[part] = position[document] if owner[document] == row else len(lists)
+    return places
+
+
+@numba.njit(cache=True, nogil=True)
+def _draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
+    """``(parts,)`` uint64 from the key of the first part of each row."""
+    draws = np.empty(len(keys), np.uint64)
+    for row in range(len(row_offsets) - 1):
+        first, end = row_offsets[row], row_offsets[row + 1]
+        blocks = np.empty(((end - first + 3) // 4, 4), np.uint64)
+        philox_blocks(keys[first, 0], keys[first, 1], np.uint64(1), blocks)
+        draws[first:end] = blocks.reshape(-1)[: end - first]
+    return draws

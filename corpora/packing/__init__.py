@@ -1,0 +1,1 @@
+"""Documents to corpus rows without neighbours: concatenation, windows, mixtures, related documents."""

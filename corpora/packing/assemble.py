@@ -1,0 +1,160 @@
+"""Parts of documents to corpus rows: where parts and sentences begin in a row, and the row's id."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
+from corpora.storage.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """p pieces of documents as the parts of n rows.
+
+    Attributes:
+        row_offsets: ``(n + 1,)`` int64; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``, at least one.
+        documents: ``(p,)`` int64, number of the document that the part is cut from.
+        offsets, sizes: ``(p,)`` int64, the piece in its document.
+        uses: ``(p,)`` int64, how often the document was used before.
+    """
+
+    row_offsets: np.ndarray
+    documents: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    uses: np.ndarray
+
+    def take(self, rows: np.ndarray) -> Cuts:
+        """The given rows, in the given order."""
+        parts = Ragged(np.arange(len(self.documents)), self.row_offsets).take(rows)
+        chosen = parts.values
+        return Cuts(parts.offsets, self.documents[chosen], self.offsets[chosen], self.sizes[chosen], self.uses[chosen])
+
+
+def assemble_cuts(
+    document_ids: pa.Array,
+    tokens: Ragged,
+    sentence_starts: Ragged,
+    cuts: Cuts,
+    cluster_ids: np.ndarray | None = None,
+) -> SequenceBatch:
+    """Cut parts out of whole documents and put them together to rows.
+
+    Args:
+        document_ids: strings.
+        tokens: a row of uint16 or int32 a document.
+        sentence_starts: a row of int32 a document.
+        cluster_ids: ``(n,)`` int64; None for no clusters.
+    """
+    pieces = tokens.cut(cuts.documents, cuts.offsets, cuts.sizes)
+    inside = cut_sentences(sentence_starts, cuts.documents, cuts.offsets, cuts.sizes)
+    return assemble(
+        document_ids.take(pa.array(cuts.documents)),
+        pieces,
+        inside.values + np.repeat(pieces.offsets[:-1], inside.lengths),
+        cuts.offsets,
+        tokens.lengths[cuts.documents],
+        cuts.row_offsets,
+        cuts.uses,
+        cluster_ids,
+    )
+
+
+def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
+    """Of the sentence starts in documents those inside of each of p pieces, counted from its beginning.
+
+    Args:
+        starts: a row a document, ascending.
+        documents, offsets, sizes: ``(p,)`` the pieces.
+    """
+    inside = _bounds(starts.values, starts.offsets, documents, offsets, sizes)  # (2, p) of starts in their rows
+    cut = starts.cut(documents, inside[0], inside[1] - inside[0])
+    return Ragged(cut.values - np.repeat(offsets, cut.lengths).astype(cut.values.dtype), cut.offsets)
+
+
+@numba.njit(cache=True, nogil=True)
+def _bounds(
+    values: np.ndarray, rows: np.ndarray, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray
+) -> np.ndarray:
+    bounds = np.empty((2, len(documents)), np.int64)
+    for i in range(len(documents)):
+        row = values[rows[documents[i]] : rows[documents[i] + 1]]
+        bounds[0, i] = np.searchsorted(row, offsets[i])
+        bounds[1, i] = np.searchsorted(row, offsets[i] + sizes[i])
+    return bounds
+
+
+def assemble(
+    document_ids: pa.Array,
+    tokens: Ragged,
+    sentence_starts: np.ndarray,
+    offsets: np.ndarray,
+    lengths: np.ndarray,
+    row_offsets: np.ndarray,
+    uses: np.ndarray | None = None,
+    cluster_ids: np.ndarray | None = None,
+) -> SequenceBatch:
+    """Put p parts together to n rows; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
+
+    Args:
+        document_ids: p strings.
+        tokens: p rows of uint16 or int32; the rows of the result hold the same flat values.
+        sentence_starts: ``(sentences,)`` in the flat tokens, ascending; parts begin sentences anyway.
+        offsets: ``(p,)`` where each part begins in its document.
+        lengths: ``(p,)`` tokens of the whole document.
+        row_offsets: ``(n + 1,)``; no row is without a part.
+        uses: ``(p,)`` how often the part's document was used before; None where each is used once.
+        cluster_ids: ``(n,)`` int64; None for no clusters.
+    """
+    tokens = tokens.compact()
+    row_offsets = np.asarray(row_offsets, np.int64)
+    count = len(row_offsets) - 1
+    part_starts = tokens.offsets[:-1]
+    token_offsets = tokens.offsets[row_offsets]  # (n + 1,) of each row in the flat tokens
+    row_of_part = np.repeat(np.arange(count), np.diff(row_offsets))
+    # a sentence begins where the splitter says so and where a part begins: (sentences,) in the flat tokens
+    begins = np.sort(np.concatenate([sentence_starts, part_starts[tokens.lengths > 0]]), kind="stable")  # two runs
+    begins = begins[np.append(True, begins[1:] != begins[:-1])[: len(begins)]]
+    begins_of_row = np.searchsorted(begins, token_offsets)
+    row_of_begin = np.repeat(np.arange(count), np.diff(begins_of_row))
+
+    def by_row(values: np.ndarray) -> Ragged:
+        return Ragged(values.astype(np.int32), row_offsets)
+
+    return SequenceBatch(
+        sequence_ids=sequence_ids(document_ids.to_pylist(), offsets, tokens.lengths, row_offsets, uses),
+        tokens=Ragged(tokens.values, token_offsets),
+        document_starts=by_row(part_starts - token_offsets[row_of_part]),
+        document_ids=pa.ListArray.from_arrays(pa.array(row_offsets.astype(np.int32)), document_ids),
+        document_offsets=by_row(offsets),
+        document_lengths=by_row(lengths),
+        sentence_starts=Ragged((begins - token_offsets[row_of_begin]).astype(np.int32), begins_of_row.astype(np.int64)),
+        cluster_ids=np.full(count, NO_CLUSTER, np.int64) if cluster_ids is None else cluster_ids,
+    )
+
+
+def sequence_ids(
+    ids: list[str], offsets: np.ndarray, sizes: np.ndarray, row_offsets: np.ndarray, uses: np.ndarray | None = None
+) -> np.ndarray:
+    """``(rows, 16)`` uint8: blake2b of each row's parts (id, offset, size). Row i has parts row_offsets[i]:[i + 1].
+
+    Where documents are used more than once, the number of uses of the first part's document before this one is hashed
+    too, if it is not 0: rows stay distinct though their parts may be equal.
+    """
+    names = [
+        f"{name}\0{offset}\0{size}\n" for name, offset, size in zip(ids, offsets.tolist(), sizes.tolist(), strict=True)
+    ]
+    before = np.zeros(len(names), np.int64) if uses is None else uses
+    digests = [
+        hashlib.blake2b(
+            ("".join(names[first:last]) + (f"use {before[first]}\n" if before[first] else "")).encode(), digest_size=16
+        ).digest()
+        for first, last in zip(row_offsets[:-1].tolist(), row_offsets[1:].tolist(), strict=True)
+    ]
+    return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 16)

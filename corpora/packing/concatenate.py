@@ -1,0 +1,138 @@
+"""Concatenation: documents one after the other, cut into sequences of a fixed length.
+
+The order comes from a keyed hash of the ids (a global shuffle without a buffer); filling is greedy; nothing is dropped
+unless asked. BART-LS (arXiv 2209.10052, section 3.2) builds its best corpus from such sequences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.packing.assemble import assemble
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How sequences are filled.
+
+    Attributes:
+        sequence_length: encoder positions of a finished sequence, what rendering adds included.
+        room_per_sequence: positions kept free in each sequence, for begin and end.
+        room_per_document: positions kept free for each part of a document, for its separator.
+        split_documents: cut a document where the sequence ends and carry it on in the next one. Otherwise a document
+            that does not fit starts a new sequence, and one longer than any sequence is left out and counted.
+        drop_ragged_tail: leave out a shard's last sequence when it is not full.
+        min_document_tokens: shorter documents are left out and counted.
+    """
+
+    sequence_length: int
+    room_per_sequence: int = 2
+    room_per_document: int = 1
+    split_documents: bool = True
+    drop_ragged_tail: bool = False
+    min_document_tokens: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("room_per_sequence", 0), ("room_per_document", 0), ("min_document_tokens", 1)):
+            if getattr(self, name) < least:
+                raise FarspanError(f"{name} {getattr(self, name)}: must be at least {least}")
+        if self.capacity <= self.room_per_document:
+            raise FarspanError(
+                f"sequence_length {self.sequence_length} leaves no room for text beside {self.room_per_sequence} "
+                f"positions a sequence and {self.room_per_document} a document; raise it"
+            )
+        if self.sequence_length > 2**31 - 1:
+            raise FarspanError(f"sequence_length {self.sequence_length}: positions are 32 bit, lower it")
+
+    @property
+    def capacity(self) -> int:
+        """Positions for text and separators."""
+        return self.sequence_length - self.room_per_sequence
+
+    def padding(self, rows: SequenceBatch) -> int:
+        """Positions that stay empty in all rows together."""
+        parts, tokens = rows.document_starts.lengths.sum(), rows.tokens.lengths.sum()
+        return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
+
+    def keeps(self, lengths: np.ndarray) -> np.ndarray:
+        """``(n,)`` bool: which documents of the given ``(n,)`` token counts go into sequences at all."""
+        kept = lengths >= max(self.min_document_tokens, 1)
+        return kept if self.split_documents else kept & (lengths + self.room_per_document <= self.capacity)
+
+
+@dataclass(frozen=True)
+class Concatenation:
+    """The sequences of one shard, and what they are made of.
+
+    Attributes:
+        sequences: the rows.
+        documents: ``(parts,)`` int64, the document that each part in ``sequences`` belongs to.
+    """
+
+    sequences: SequenceBatch
+    documents: np.ndarray
+
+
+def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing) -> Concatenation:
+    """Fill sequences with n documents in the order given.
+
+    Args:
+        document_ids: n strings.
+        tokens: n rows of uint16 or int32; all kept by ``packing.keeps``.
+        sentence_starts: n rows of int32, token positions in each document.
+
+    Returns:
+        Sequences whose tokens, read one after the other, are the documents' tokens, read one after the other.
+    """
+    tokens, sentence_starts = tokens.compact(), sentence_starts.compact()
+    lengths = tokens.lengths
+    parts = greedy_parts(lengths, packing.capacity, packing.room_per_document, packing.split_documents)
+    rows, documents, offsets, sizes = parts  # (parts,) int64 each
+    if packing.drop_ragged_tail and len(rows):
+        last = rows == rows[-1]
+        free = packing.capacity - sizes[last].sum() - packing.room_per_document * last.sum()
+        if free > packing.room_per_document:
+            rows, documents, offsets, sizes = parts[:, ~last]
+    count = int(rows[-1]) + 1 if len(rows) else 0
+    row_offsets = np.searchsorted(rows, np.arange(count + 1))  # (count + 1,) first part of each row
+    total = int(sizes.sum())
+    # (sentences,) in the flat tokens
+    sentences = sentence_starts.values + np.repeat(tokens.offsets[:-1], sentence_starts.lengths)
+    sequences = assemble(
+        document_ids.take(pa.array(documents)),
+        Ragged.from_lengths(tokens.values[:total], sizes),
+        sentences[sentences < total],
+        offsets,
+        lengths[documents],
+        row_offsets,
+    )
+    return Concatenation(sequences, documents)
+
+
+@numba.njit(cache=True)
+def greedy_parts(lengths: np.ndarray, capacity: int, room: int, split: bool) -> np.ndarray:
+    """Greedy filling: row, document, offset in the document and size of every part, ``(4, parts)`` int64."""
+    most = len(lengths) + 1
+    for length in lengths:
+        most += length // (capacity - room) + 1
+    parts = np.empty((4, most), np.int64)
+    row, free, part = 0, capacity, 0
+    for document in range(len(lengths)):
+        left = lengths[document]
+        while left > 0:
+            if free <= room or (not split and free < left + room and free < capacity):
+                row, free = row + 1, capacity
+            size = min(left, free - room)
+            parts[0, part], parts[1, part] = row, document
+            parts[2, part], parts[3, part] = lengths[document] - left, size
+            left -= size
+            free -= size + room
+            part += 1
+    return parts[:, :part]

@@ -1,0 +1,268 @@
+"""Rows of related documents: as much of each as there is room for, in whole sentences.
+
+Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every document of a cluster the same room; CDLM
+(Caciularu et al. 2021, arXiv 2101.00406), which shuffles a cluster's documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.packing.assemble import Cuts
+from corpora.packing.concatenate import Packing
+from corpora.storage.ragged import Ragged
+
+BUDGETS = ("shared", "equal")
+ORDERS = ("shuffle", "given")
+LEAST_ROOM = 128  # positions a document, below which max_documents = 0 begins another row
+
+
+@dataclass(frozen=True)
+class ClusterRows:
+    """How a cluster's documents share a row.
+
+    Attributes:
+        budget: ``equal`` gives each document the same room (PRIMERA); ``shared`` gives what short documents leave to
+            the longer ones, so that the longest are cut to one and the same length.
+        order: of documents: ``shuffle`` by key, or as ``given``.
+        min_documents: a row with fewer is left out.
+        max_documents: a cluster with more becomes several rows of about equal numbers; 0 for as many as have 128
+            positions each.
+    """
+
+    budget: str = "shared"
+    order: str = "shuffle"
+    min_documents: int = 2
+    max_documents: int = 0
+
+    def __post_init__(self) -> None:
+        for flag, value, choices in (("--budget", self.budget, BUDGETS), ("--order", self.order, ORDERS)):
+            if value not in choices:
+                raise FarspanError(f"{flag} {value!r}: choose one of {', '.join(choices)}")
+        if self.min_documents < 1:
+            raise FarspanError(f"--min-documents {self.min_documents}: must be at least 1")
+        if self.max_documents and self.max_documents < self.min_documents:
+            raise FarspanError(
+                f"--max-documents {self.max_documents}: is below --min-documents {self.min_documents}; raise it, "
+                "or give 0 for as many as have room"
+            )
+
+    def largest(self, packing: Packing) -> int:
+        """Documents in a row at most.
+
+        Raises:
+            FarspanError: a row of ``packing`` has no room for them.
+        """
+        most = self.max_documents or max(packing.capacity // LEAST_ROOM, self.min_documents)
+        if packing.capacity < most * (packing.room_per_document + 1):
+            raise FarspanError(
+                f"--max-documents {most}: a row of {packing.sequence_length} positions has no room for so many "
+                "documents; lower it, or raise --sequence-length"
+            )
+        return most
+
+
+def arrange(
+    clusters: Ragged,
+    lengths: np.ndarray,
+    sentence_starts: Ragged,
+    keys: np.ndarray,
+    packing: Packing,
+    options: ClusterRows,
+) -> tuple[Cuts, np.ndarray]:
+    """Rows of n documents in c clusters.
+
+    A document keeps its whole sentences up to its budget. One whose first sentence is longer than that is left out of
+    the row, the one with the longest first sentence before others, and its room goes to the others.
+
+    Args:
+        clusters: a row of document numbers (int64) a cluster, in the given order; each document at most once.
+        lengths: ``(n,)`` tokens.
+        sentence_starts: n rows of int32.
+        keys: ``(n, 2)`` uint64, by which documents are shuffled; needed for the order ``shuffle`` only.
+
+    Returns:
+        The rows, and ``(rows,)`` int64, the cluster that each belongs to. Documents in no part are left out.
+    """
+    clusters = clusters.compact()
+    documents = clusters.values
+    if options.order == "shuffle":
+        cluster = np.repeat(np.arange(len(clusters)), clusters.lengths)
+        documents = documents[np.lexsort((keys[documents, 1], keys[documents, 0], cluster))]
+    most = options.largest(packing)
+    rows = -(-clusters.lengths // most)  # (clusters,) rows of each
+    cluster_of_row = np.repeat(np.arange(len(clusters)), rows)
+    number = np.arange(len(cluster_of_row)) - np.repeat(np.cumsum(rows) - rows, rows)  # of the row in its cluster
+    size, extra = np.divmod(clusters.lengths[cluster_of_row], rows[cluster_of_row])
+    candidates = Ragged.from_lengths(documents, size + (number < extra))  # documents of each row
+    sizes = _sizes(
+        candidates.values,
+        candidates.offsets,
+        lengths,
+        sentence_starts.values,
+        sentence_starts.offsets,
+        packing.capacity,
+        packing.room_per_document,
+        options.budget == "equal",
+        options.min_documents,
+    )
+    kept = sizes > 0
+    row_of_part = np.repeat(np.arange(len(candidates)), candidates.lengths)
+    parts = np.bincount(row_of_part[kept], minlength=len(candidates))  # (rows,)
+    row_offsets = np.concatenate([[0], np.cumsum(parts[parts > 0])]).astype(np.int64)
+    zeros = np.zeros(int(kept.sum()), np.int64)
+    return Cuts(row_offsets, candidates.values[kept], zeros, sizes[kept], zeros), cluster_of_row[parts > 0]
+
+
+@numba.njit(cache=True, nogil=True)
+def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
+    """Share ``room`` out among ``(n,)`` wants: what small ones leave goes to larger ones, equally; ``(n,)`` int64.
+
+    The sum is ``min(sum(wants), room)``. Of what cannot be divided the first get one more.
+    """
+    given = np.zeros(len(wants), np.int64)
+    order = np.argsort(wants, kind="mergesort")
+    left = room
+    for i in range(len(order)):
+        level = left // (len(order) - i)
+        if wants[order[i]] > level:
+            rest = left - level * (len(order) - i)
+            for j in np.sort(order[i:]):
+                given[j] = level
+                # all of these want more than the level, so that each can take one more
+                if rest > 0:
+                    given[j] += 1
+                    rest -= 1
+            break
+        given[order[i]] = wants[order[i]]
+        left -= wants[order[i]]
+    return given
+
+
+@numba.njit(cache=True, nogil=True)
+def _sizes(
+    documents: np.ndarray,  # (parts,) candidates
+    row_offsets: np.ndarray,  # (rows + 1,)
+    lengths: np.ndarray,  # (n,)
+    starts: np.ndarray,  # (sentences,)
+    start_offsets: np.ndarray,  # (n + 1,)
+    capacity: int,
+    room: int,
+    equal: bool,
+    least: int,
+) -> np.ndarray:
+    """``(parts,)`` int64: tokens of each candidate; 0 where it is left out."""
+    sizes = np.zeros(len(documents), np.int64)
+    for row in range(len(row_offsets) - 1):
+        chosen = np.arange(row_offsets[row], row_offsets[row + 1])  # places in documents
+        while len(chosen) >= least and len(chosen) > 0:
+            if equal:
+                budgets = np.full(len(chosen), capacity // len(chosen) - room)
+            else:
+                budgets = water_fill(lengths[documents[chosen]], capacity - room * len(chosen))
+            worst, longest = -1, 0
+            for i in range(len(chosen)):
+                document = documents[chosen[i]]
+                first, last = start_offsets[document], start_offsets[document + 1]
+                # end of the first sentence
+                end = starts[first + 1] if last - first > 1 else lengths[document]
+                if end > budgets[i] and end >= longest:
+                    worst, longest = i, end
+            if worst < 0:
+                for i in range(len(chosen)):
+                    sizes[chosen[i]] = _whole_sentences(
+                        documents[chosen[i]], budgets[i], lengths, starts, start_offsets
+                    )
+                break
+            chosen = np.delete(chosen, worst)
+    return sizes
+
+
+@numba.njit(cache=True, inline="always")
+def _whole_sentences(
+    document: int, budget: int, lengths: np.ndarray, starts: np.ndarray, start_offsets: np.ndarray
+) -> int:
+    """Tokens of the sentences that fit into the budget."""
+    if lengths[document] <= budget:
+        return lengths[document]
+    own = starts[start_offsets[document] : start_offsets[document + 1]]
+    return own[np.searchsorted(own, budget, side="right") - 1]
+
+
+def groups(
+    neighbours: Ragged,
+    similarities: np.ndarray,
+    keys: np.ndarray,
+    min_documents: int,
+    max_documents: int,
+    min_similarity: float = -np.inf,
+) -> Ragged:
+    """Clusters from neighbour lists: documents that go through as seeds in key order take their nearest free ones.
+
+    A seed that finds too few takes none, and stays free itself, for a later seed to take. Where one document is enough,
+    those that are free in the end are groups of their own.
+
+    Args:
+        neighbours: n rows of document numbers, best first.
+        similarities: ``(edges,)``, beside ``neighbours.values``.
+        keys: ``(n, 2)`` uint64.
+        min_documents, max_documents: of a group, its seed included; 1 <= min <= max.
+        min_similarity: to the seed.
+
+    Returns:
+        A row of int64 a group, seed first, then by falling similarity; groups in the order of their seeds' keys, those
+        of one document last; each document at most once.
+    """
+    seeds = np.lexsort((keys[:, 1], keys[:, 0]))
+    documents, sizes = _groups(
+        neighbours.values,
+        neighbours.offsets,
+        np.asarray(similarities, np.float32),
+        seeds,
+        max(min_documents, 2),
+        max_documents,
+        min_similarity,
+    )
+    if min_documents == 1:
+        alone = seeds[~np.isin(seeds, documents)]
+        documents, sizes = np.append(documents, alone), np.append(sizes, np.ones_like(alone))
+    return Ragged.from_lengths(documents, sizes)
+
+
+@numba.njit(cache=True, nogil=True)
+def _groups(
+    neighbours: np.ndarray,
+    offsets: np.ndarray,
+    similarities: np.ndarray,
+    seeds: np.ndarray,
+    least: int,
+    most: int,
+    least_similarity: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    free = np.ones(len(seeds), np.bool_)
+    documents, sizes = np.empty(len(seeds), np.int64), np.empty(len(seeds), np.int64)
+    used, count = 0, 0
+    for seed in seeds:
+        if not free[seed]:
+            continue
+        free[seed] = False  # not its own neighbour
+        documents[used], size = seed, 1
+        for edge in range(offsets[seed], offsets[seed + 1]):
+            if size == most:
+                break
+            other = neighbours[edge]
+            if free[other] and similarities[edge] >= least_similarity:
+                free[other] = False
+                documents[used + size] = other
+                size += 1
+        if size < least:
+            free[documents[used : used + size]] = True
+            continue
+        sizes[count] = size
+        used += size
+        count += 1
+    return documents[:used], sizes[:count]

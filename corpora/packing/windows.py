@@ -1,0 +1,175 @@
+"""Documents of a shard as windows: which of them a mixture takes, and in which rows they lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.packing.assemble import Cuts
+from corpora.packing.concatenate import Packing, greedy_parts
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How documents are cut: windows begin ``stride`` tokens apart, and the last of a document may be shorter.
+
+    A document not longer than a window is one piece.
+
+    Attributes:
+        size: tokens of a full window.
+        stride: tokens from the beginning of a window to that of the next, from 1 to ``size``.
+    """
+
+    size: int
+    stride: int
+
+    @classmethod
+    def of(cls, packing: Packing, stride: int = 0) -> Windows:
+        """Windows that fill a row each; a stride of 0 is one without overlap.
+
+        Raises:
+            FarspanError: the stride is negative, or leaves gaps.
+        """
+        size = packing.capacity - packing.room_per_document
+        if not 0 <= stride <= size:
+            raise FarspanError(
+                f"stride {stride}: give 0 (no overlap) or up to {size}, the tokens of one document in a row"
+            )
+        return cls(size, stride or size)
+
+    @property
+    def overlap(self) -> int:
+        """Tokens that a window shares with the one before."""
+        return self.size - self.stride
+
+    def written(self, sizes: np.ndarray) -> np.ndarray:
+        """``(n,)`` int64: tokens of all windows together, of ``(n,)`` documents' tokens."""
+        sizes = np.asarray(sizes, np.int64)
+        return sizes + self.overlap * -(-np.maximum(sizes - self.size, 0) // self.stride)
+
+    def beginning(self, written: np.ndarray) -> np.ndarray:
+        """``(n,)`` int64: tokens of the longest documents whose windows hold ``(n,)`` tokens at most."""
+        written = np.asarray(written, np.int64)
+        full = np.maximum(written - 1, 0) // self.size  # windows before the last
+        # of the last one only what lies behind the overlap is more of the document
+        return full * self.stride + np.maximum(written - full * self.size, np.where(full > 0, self.overlap, 0))
+
+    def cut(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Cut documents of ``(n,)`` tokens.
+
+        Returns:
+            For each of p pieces its document, its offset in it and its tokens, ``(p,)`` int64 each, in document order.
+        """
+        sizes = np.asarray(sizes, np.int64)
+        counts = (sizes > 0) + -(-np.maximum(sizes - self.size, 0) // self.stride)  # (n,)
+        documents = np.repeat(np.arange(len(sizes)), counts)
+        offsets = (np.arange(len(documents)) - np.repeat(np.cumsum(counts) - counts, counts)) * self.stride
+        return documents, offsets, np.minimum(sizes[documents] - offsets, self.size)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Documents of a shard as often as they are read, pass by pass; arrays are ``(m,)``.
+
+    Attributes:
+        documents: int64, number of the document in the shard.
+        passes: int64, ascending.
+        sizes: int64, tokens taken from the document's beginning; all of them but for one document a source.
+    """
+
+    documents: np.ndarray
+    passes: np.ndarray
+    sizes: np.ndarray
+
+
+def take(
+    lengths: np.ndarray,
+    sources: np.ndarray,
+    epochs: Sequence[Fraction],
+    pass_keys: Callable[[int], np.ndarray],
+    windows: Windows,
+) -> Taken:
+    """Take of n documents ``floor(epochs * tokens)`` of each source's tokens: whole passes, then part of one.
+
+    Tokens count as they are written, in every window that holds them. Where the last window that is taken would hold
+    nothing but what it shares with the one before, it is missing: by that, ``windows.overlap`` tokens at most, less of
+    a source is written.
+
+    Args:
+        lengths: ``(n,)`` tokens of each document.
+        sources: ``(n,)`` number of each document's source.
+        epochs: passes over each source.
+        pass_keys: pass -> ``(n, 2)`` uint64, the keys by which documents are ordered in that pass.
+        windows: how documents are cut.
+
+    Returns:
+        The documents of a pass in the order of its keys, whatever their source. The last pass over a source takes
+        documents in that order until its tokens are reached, and of the last one what is missing.
+    """
+    lengths = np.asarray(lengths, np.int64)
+    rounds = [
+        _one_pass(lengths, sources, epochs, number, pass_keys(number), windows)
+        for number in range(math.ceil(max(epochs)))
+    ]
+    documents, sizes = (np.concatenate(column) for column in zip(*rounds, strict=True))
+    return Taken(documents, np.repeat(np.arange(len(rounds)), [len(round[0]) for round in rounds]), sizes)
+
+
+def _one_pass(
+    lengths: np.ndarray,
+    sources: np.ndarray,
+    epochs: Sequence[Fraction],
+    number: int,
+    keys: np.ndarray,
+    windows: Windows,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Documents and sizes of one pass, in key order."""
+    order = np.lexsort((keys[:, 1], keys[:, 0]))  # (n,)
+    written = windows.written(lengths)  # (n,)
+    sizes = np.zeros(len(lengths), np.int64)
+    for source, passes in enumerate(epochs):
+        own = order[sources[order] == source]
+        ends = np.cumsum(written[own])
+        available = int(ends[-1]) if len(own) else 0
+        # whole passes are exact, so only this pass's floor counts
+        target = math.floor(min(max(passes - number, Fraction(0)), Fraction(1)) * available)
+        sizes[own] = windows.beginning(np.clip(target - (ends - written[own]), 0, written[own]))
+    order = order[sizes[order] > 0]
+    return order, sizes[order]
+
+
+def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Windows, across: bool = False) -> Cuts:
+    """Rows of what a shard takes: a full window is a row, shorter pieces are concatenated in the order of ``taken``.
+
+    Pieces of one pass share rows with each other only, so that no row holds a text twice.
+
+    Args:
+        sources: ``(n,)`` number of the source of each of the shard's documents.
+        packing: the room in a row; pieces are split at its end.
+        windows: how documents are cut, one full window a row.
+        across: concatenate pieces of all sources with each other; otherwise those of one source.
+    """
+    which, offsets, sizes = windows.cut(taken.sizes)
+    documents, passes = taken.documents[which], taken.passes[which]  # (pieces,)
+    whole = sizes == windows.size
+    groups = passes if across else passes * (int(sources.max(initial=0)) + 1) + sources[documents]
+    full = np.flatnonzero(whole)
+    # row, piece, offset in the piece and size of every part, (4, parts), group by group
+    parts = [np.stack([np.arange(len(full)), full, np.zeros(len(full), np.int64), sizes[full]])]
+    rows = len(full)
+    for group in np.unique(groups[~whole]):
+        short = np.flatnonzero(~whole & (groups == group))
+        filled = greedy_parts(sizes[short], packing.capacity, packing.room_per_document, True)
+        filled[0] += rows
+        filled[1] = short[filled[1]]
+        rows = int(filled[0, -1]) + 1
+        parts.append(filled)
+    row, piece, start, size = np.concatenate(parts, axis=1)
+    return Cuts(
+        np.searchsorted(row, np.arange(rows + 1)), documents[piece], offsets[piece] + start, size, passes[piece]
+    )

@@ -1,0 +1,1 @@
+"""Vectors to neighbours: k-means and exact nearest-neighbour search inside a cluster."""

@@ -1,0 +1,215 @@
+"""The best candidates of many queries, by exact inner products, from the products of a matrix multiplication.
+
+A matrix product is fast, and its last bits depend on the processor and on where in the matrix a vector stands. So it
+only proposes: ``Proposals`` keeps more candidates than are asked for, and ``rank`` orders them by their exact products,
+equal ones by row. It then compares the worst of them with the bound of the matrix product's error, and names the
+queries for which a candidate that was not kept might belong to the best. ``ExactBest`` sees the candidates of those
+again, and takes the exact product of every one that comes near.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from corpora.retrieval.candidate_heaps import first_together, keep_best, keep_exactly, rank_exactly, sort_heaps
+from corpora.retrieval.dot_products import EXACT_BELOW, error_bound
+from corpora.retrieval.vector_rows import VectorRows, norms
+from corpora.storage.ragged import Ragged
+
+RANKED_TOGETHER = 1 << 15
+"""Candidates; as many vectors are in memory as float32 at most."""
+
+_QUERIES = 2048
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The best rows of every query.
+
+    Attributes:
+        rows: ``(n, k)`` int32, best first, ties by row; beyond ``counts[i]`` unset.
+        products: ``(n, k)`` float32, the exact products rounded, descending.
+        counts: ``(n,)`` int32, neighbours of each query: k, or fewer where there are no more to visit.
+    """
+
+    rows: np.ndarray
+    products: np.ndarray
+    counts: np.ndarray
+
+    def ragged(self, first: int, last: int) -> tuple[Ragged, Ragged]:
+        """Rows and products of the queries ``first:last``."""
+        given = np.arange(self.rows.shape[1]) < self.counts[first:last, None]
+        lengths = self.counts[first:last]
+        return (
+            Ragged.from_lengths(self.rows[first:last][given], lengths),
+            Ragged.from_lengths(self.products[first:last][given], lengths),
+        )
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lengths of queries, and how far the products of a matrix multiplication may be off.
+
+    Attributes:
+        lengths: ``(m,)`` float64, of the queries.
+        longest: of all candidates.
+        share: error over the product of two lengths.
+    """
+
+    lengths: np.ndarray
+    longest: float
+    share: float
+
+    @classmethod
+    def of(cls, vectors: VectorRows, queries: VectorRows, looseness: float = 1) -> Bounds:
+        """
+        Args:
+            looseness: what the multiplication is allowed beside a sum in float32.
+        """
+        own = norms(queries).astype(np.float64)
+        longest = own if queries is vectors else norms(vectors).astype(np.float64)
+        return cls(own, float(longest.max(initial=0)), looseness * error_bound(vectors.dimension))
+
+    @property
+    def errors(self) -> np.ndarray:
+        """``(m,)`` float64: an exact product is at most this far from the float32 one."""
+        return self.share * self.lengths * self.longest
+
+    @property
+    def exact(self) -> np.ndarray:
+        """``(m,)`` bool: whether products of the query may be summed in any order."""
+        return self.lengths * self.longest < EXACT_BELOW
+
+
+def proposed(k: int) -> int:
+    """Candidates that are kept for k: with so many, hardly a query has to be looked at again."""
+    return k + 8 + k // 8
+
+
+class Proposals:
+    """The ``depth`` candidates of every query with the greatest float32 products so far: a heap a query, its worst on
+    top.
+
+    Attributes:
+        rows, products, counts: as in ``Neighbours``, but for the order.
+    """
+
+    def __init__(self, queries: int, depth: int) -> None:
+        self.rows = np.empty((queries, depth), np.int32)
+        self.products = np.empty((queries, depth), np.float32)
+        self.counts = np.zeros(queries, np.int32)
+
+    def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, own: np.ndarray) -> None:
+        """Take in ``products``, ``(m, c)``, of the queries at ``places`` with ``candidates``, leaving out ``own``."""
+        if self.rows.shape[1]:
+            keep_best(products, places, candidates, own, self.products, self.rows, self.counts)
+
+    def rank(
+        self,
+        vectors: VectorRows,
+        queries: VectorRows,
+        bounds: Bounds,
+        k: int,
+        others: np.ndarray,
+        order: np.ndarray,
+    ) -> tuple[Neighbours, np.ndarray]:
+        """The best k by exact products, in place.
+
+        Args:
+            others: ``(m,)`` integers, candidates of each query at most.
+            order: of the work: queries side by side that share candidates save time, and change nothing.
+
+        Returns:
+            What was found, and the queries, int64, for which another candidate might be among the best.
+        """
+        sort_heaps(self.products, self.rows, self.counts)
+        stamps = np.full(len(vectors), -1, np.int32)
+        certain = self.counts >= others  # where no candidate was left out
+        errors, exact = bounds.errors, bounds.exact
+        most = max(RANKED_TOGETHER, self.rows.shape[1])
+        first = 0
+        while first < len(order):
+            some, rows = first_together(self.rows, self.counts, order[first : first + _QUERIES], stamps, most)
+            rank_exactly(
+                queries.floats(some),
+                vectors.floats(rows),
+                stamps,
+                some,
+                self.rows,
+                self.products,
+                self.counts,
+                errors,
+                exact,
+                k,
+                certain,
+            )
+            first += len(some)
+        counts = np.minimum(self.counts, np.int32(k))
+        return Neighbours(self.rows[:, :k], self.products[:, :k], counts), np.flatnonzero(~certain)
+
+
+class ExactBest:
+    """The k best candidates of some queries by exact products.
+
+    Args:
+        open_queries: their numbers.
+        known: what ``Proposals.rank`` found; a candidate below its k-th product cannot be among the best.
+    """
+
+    def __init__(self, open_queries: np.ndarray, known: Neighbours, bounds: Bounds) -> None:
+        k = known.rows.shape[1]
+        self._known, self._queries = known, open_queries
+        self._place = np.full(len(known.rows), -1, np.int64)
+        self._place[open_queries] = np.arange(len(open_queries))
+        self._rows = np.empty((len(open_queries), k), np.int32)
+        self._products = np.empty((len(open_queries), k), np.float64)
+        self._counts = np.zeros(len(open_queries), np.int32)
+        # float32 rounding of the k-th product is below the error of one sum, of which there are two
+        self._least = known.products[open_queries, k - 1] - 2 * bounds.errors[open_queries]
+        self._errors, self._exact = bounds.errors[open_queries], bounds.exact[open_queries]
+
+    def wants(self, queries: np.ndarray) -> np.ndarray:
+        """``(m,)`` bool: which of ``queries`` are looked at again."""
+        return self._place[queries] >= 0
+
+    def see(
+        self,
+        products: np.ndarray,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        places: np.ndarray,
+        candidates: np.ndarray,
+        own: np.ndarray,
+    ) -> None:
+        """Take in candidates.
+
+        Args:
+            products: ``(m, c)`` float32, about ``rows @ columns.T``.
+            rows, columns: ``(m, d)`` and ``(c, d)`` float32: the queries at ``places`` and the ``candidates``.
+        """
+        # what equal candidates are to a query is worked out once: (c,), equal numbers for equal bits
+        kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]
+        at = self._place[places]
+        keep_exactly(
+            products,
+            rows,
+            columns,
+            kinds.reshape(-1),
+            at,
+            candidates,
+            own,
+            self._least,
+            self._errors,
+            self._exact,
+            self._products,
+            self._rows,
+            self._counts,
+        )
+
+    def finish(self) -> None:
+        """Sort what was found and put it into ``known``."""
+        sort_heaps(self._products, self._rows, self._counts)
+        self._known.rows[self._queries] = self._rows
+        self._known.products[self._queries] = self._products

@@ -1,0 +1,132 @@
+"""Float16 vectors read where they lie: a mapped shard of any size, its rows turned to float32 a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.retrieval.dot_products import squared_lengths
+from corpora.schemas.vectors import vector_rows
+
+# every float16 as float32, by its bits: exact, and twice as fast as numpy's conversion
+_FLOATS = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
+_BLOCK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRows:
+    """n vectors of float16; row i is ``bits[starts[i] : starts[i] + dimension]``.
+
+    Attributes:
+        bits: ``(words,)`` uint16, all that lies in memory or in a mapped file, other columns too.
+        starts: ``(n,)`` int64.
+        dimension: d.
+    """
+
+    bits: np.ndarray
+    starts: np.ndarray
+    dimension: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> VectorRows:
+        """View of some rows."""
+        return VectorRows(self.bits, self.starts[rows], self.dimension)
+
+    def floats(self, rows: np.ndarray) -> np.ndarray:
+        """``(len(rows), d)`` float32, a copy."""
+        out = np.empty((len(rows), self.dimension), np.float32)
+        self.gather(rows, out)
+        return out
+
+    def gather(self, rows: np.ndarray, out: np.ndarray) -> None:
+        """Fill ``out``, ``(len(rows), d)`` float32, with the given rows."""
+        _gather(self.bits, self.starts, np.asarray(rows), _FLOATS, out)
+
+    @classmethod
+    def from_array(cls, vectors: np.ndarray) -> VectorRows:
+        """View of ``(n, d)`` float16."""
+        count, dimension = vectors.shape
+        bits = np.ascontiguousarray(vectors, np.float16).reshape(-1).view(np.uint16)
+        return cls(bits, np.arange(count, dtype=np.int64) * dimension, dimension)
+
+    @classmethod
+    def from_batches(cls, batches: Sequence[pa.RecordBatch], dimension: int, whole: pa.Buffer | None) -> VectorRows:
+        """The ``vector`` column of all ``batches``.
+
+        Args:
+            whole: what the batches lie in, a mapped shard: the rows are then views. Otherwise, and where batches were
+                decompressed, they are copied.
+        """
+        blocks = [vector_rows(batch.column("vector")) for batch in batches if len(batch)]
+        if not blocks:
+            return cls.from_array(np.empty((0, dimension), np.float16))
+        if whole is None or not all(_inside(block, whole) for block in blocks):
+            return cls.from_array(np.concatenate(blocks))
+        starts = [
+            (block.ctypes.data - whole.address) // 2 + np.arange(len(block), dtype=np.int64) * dimension
+            for block in blocks
+        ]
+        return cls(np.frombuffer(whole, np.uint16, whole.size // 2), np.concatenate(starts), dimension)
+
+
+def norms(vectors: VectorRows) -> np.ndarray:
+    """``(n,)`` float32, Euclidean, on every processor the same; not finite where a vector is not."""
+    found = np.empty(len(vectors), np.float64)
+    for first in range(0, len(vectors), _BLOCK):
+        block = vectors.floats(np.arange(first, min(first + _BLOCK, len(vectors))))
+        squared_lengths(block, found[first : first + len(block)])
+    return np.sqrt(found).astype(np.float32)
+
+
+def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndarray:
+    """The ``vector`` column of a batch as ``(n, d)`` float16, checked.
+
+    Raises:
+        FarspanError: another dimension, or a NaN or an infinity; names the shard and the document.
+    """
+    if batch.column("vector").type.list_size != dimension:
+        raise FarspanError(
+            f"{shard}: vectors of {batch.column('vector').type.list_size} numbers where the manifest says {dimension}; "
+            "the shard belongs to another artefact: copy the right one, or embed the documents again"
+        )
+    vectors = vector_rows(batch.column("vector"))
+    refuse_not_finite(np.isfinite(vectors).all(axis=1), batch.column("document_id"), shard)
+    return vectors
+
+
+def refuse_not_finite(finite: np.ndarray, document_ids: pa.Array, shard: str) -> None:
+    """Let nothing pass but ``(n,)`` True.
+
+    Args:
+        document_ids: of these n vectors and perhaps more.
+
+    Raises:
+        FarspanError: names the shard and the first document whose vector is not finite.
+    """
+    bad = np.flatnonzero(~finite)
+    if len(bad):
+        raise FarspanError(
+            f"{shard}: the vector of document {document_ids[int(bad[0])].as_py()!r} holds NaN or infinity "
+            f"({len(bad):,} of {len(finite):,} vectors here); embed the documents again, with an encoder that gives "
+            "numbers for every text"
+        )
+
+
+def _inside(block: np.ndarray, whole: pa.Buffer) -> bool:
+    first = block.ctypes.data
+    return whole.address <= first and first + block.nbytes <= whole.address + whole.size
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(bits: np.ndarray, starts: np.ndarray, rows: np.ndarray, floats: np.ndarray, out: np.ndarray) -> None:
+    for i in range(len(rows)):
+        start = starts[rows[i]]
+        for j in range(out.shape[1]):
+            out[i, j] = floats[bits[start + j]]

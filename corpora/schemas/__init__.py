@@ -1,0 +1,1 @@
+"""The rows of each artefact: documents, sequences, vectors, and a corpus opened for reading."""

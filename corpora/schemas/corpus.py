@@ -1,0 +1,101 @@
+"""A finished corpus on local disk: memory-mapped, any row at any time."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numba
+import numpy as np
+
+from corpora.schemas.sequences import SequenceBatch, corpus_schema
+from corpora.storage.gather import Gatherable
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows
+
+
+class Corpus(ShardedRows):
+    """Rows 0 .. len-1 of a ``farspan.corpus`` folder."""
+
+    def __init__(self, folder: str, format: str = "farspan.corpus", verify: bool = False) -> None:
+        super().__init__(folder, format, verify)
+        self.schema = corpus_schema(self.manifest.tokenizer["vocab_size"])
+        self._view = lru_cache(maxsize=1 << 16)(
+            lambda shard, batch: Gatherable.of(SequenceBatch.from_arrow(self.batch(shard, batch)))
+        )
+        self._table = lru_cache(maxsize=None)(self._token_table)
+
+    def take(self, rows: np.ndarray) -> SequenceBatch:
+        """The given ``(n,)`` rows, in the given order."""
+        return self.gather(rows, self._view)
+
+    def tokens(self, row: int) -> np.ndarray:
+        """Zero-copy view of one row's ``(length,)`` tokens."""
+        shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
+        return self._view(shard, batch).block.tokens[inside]
+
+    def gather_tokens(self, rows: np.ndarray, out: np.ndarray, pad: int | None = None) -> np.ndarray:
+        """Copy rows into a padded batch, one compiled call for each shard that they touch.
+
+        Args:
+            rows: ``(n,)`` row numbers.
+            out: ``(n, width)`` of any integer type; a row longer than ``width`` is cut there.
+            pad: written after a row's end; None leaves those positions as they are.
+
+        Returns:
+            ``(n,)`` int32, how many tokens were written into each row.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
+        """
+        rows = np.asarray(rows, np.int64)
+        shards = set((np.searchsorted(self.starts, rows, side="right") - 1).tolist())
+        if shards and not (min(shards) >= 0 and max(shards) < len(self.starts) - 1):
+            raise self._outside(rows)
+        lengths = np.empty(len(rows), np.int32)
+        for shard in shards:
+            _gather(*self._table(shard), self.starts[shard], rows, out, lengths, pad is not None, pad or 0)
+        return lengths
+
+    def _token_table(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A shard as one flat token array, and where in it each row begins and how long it is.
+
+        For an uncompressed shard the flat array is the mapped file itself, read as tokens; nothing is copied.
+        """
+        buffer, reader = self.shard(shard)
+        parts = [self._view(shard, batch).block.tokens for batch in range(reader.num_record_batches)]
+        if not parts:
+            return np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64)
+        kind = parts[0].values.dtype
+        places = [part.values.ctypes.data - buffer.address for part in parts]
+        if any(
+            not 0 <= place < buffer.size or place % kind.itemsize for place in places
+        ):  # compressed: not in the file
+            flat = Ragged.concatenate(parts)
+            return flat.values, flat.offsets[:-1], flat.lengths
+        starts = [part.offsets[:-1] + place // kind.itemsize for part, place in zip(parts, places, strict=True)]
+        whole = np.frombuffer(buffer, kind, buffer.size // kind.itemsize)
+        return whole, np.concatenate(starts), np.concatenate([part.lengths for part in parts])
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(
+    values: np.ndarray,  # (tokens of the shard,)
+    starts: np.ndarray,  # (rows of the shard,)
+    sizes: np.ndarray,  # (rows of the shard,)
+    first: int,  # the shard's first row; rows of other shards are passed over
+    rows: np.ndarray,  # (n,)
+    out: np.ndarray,  # (n, width)
+    lengths: np.ndarray,  # (n,)
+    padded: bool,
+    pad: int,
+) -> None:
+    for i in range(len(rows)):
+        row = rows[i] - first
+        if 0 <= row < len(starts):
+            start, size = starts[row], min(sizes[row], out.shape[1])
+            source, target = values[start : start + size], out[i, :size]
+            for j in range(size):
+                target[j] = source[j]
+            if padded:
+                out[i, size:] = pad
+            lengths[i] = size

@@ -1,0 +1,140 @@
+"""Tokenised documents: what every corpus is built from, made once for each text and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.schemas.sequences import token_dtype, token_list
+from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets
+from corpora.text.sentences import SentenceSplitter, sentence_token_starts
+from corpora.tokenizers import Tokenizer, special_ids
+
+
+def documents_schema(vocab_size: int) -> pa.Schema:
+    """The columns of ``farspan.documents`` (docs/formats.md)."""
+    return pa.schema(
+        [
+            pa.field("document_id", pa.string(), nullable=False),
+            pa.field("source", pa.string(), nullable=False),
+            pa.field("cluster", pa.int64()),
+            pa.field("held_out", pa.bool_(), nullable=False),
+            pa.field("tokens", token_list(vocab_size), nullable=False),
+            pa.field("sentence_starts", pa.list_(pa.int32()), nullable=False),
+        ]
+    )
+
+
+DOCUMENT_TOTALS = (
+    "documents",
+    "clustered_documents",
+    "tokens",
+    "sentences",
+    "held_out_documents",
+    "held_out_clustered_documents",
+    "held_out_tokens",
+    "max_tokens",
+)
+
+
+def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
+    """Count the rows of a batch of ``documents_schema`` into ``totals``, which has all ``DOCUMENT_TOTALS``."""
+    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+    held = batch.column("held_out").to_numpy(zero_copy_only=False)
+    clustered = batch.column("cluster").is_valid().to_numpy(zero_copy_only=False)
+    totals["documents"] += len(batch)
+    totals["clustered_documents"] += int(clustered.sum())
+    totals["tokens"] += int(lengths.sum())
+    totals["sentences"] += int(Ragged.from_arrow(batch.column("sentence_starts")).lengths.sum())
+    totals["held_out_documents"] += int(held.sum())
+    totals["held_out_clustered_documents"] += int((held & clustered).sum())
+    totals["held_out_tokens"] += int(lengths[held].sum())
+    totals["max_tokens"] = max(totals["max_tokens"], int(lengths.max(initial=0)))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which documents are kept apart, decided by the document's id, or by its cluster where it has one.
+
+    The documents of a cluster tell of the same; were some of them in training, the others would be no test.
+
+    Attributes:
+        fraction: share of documents, 0 <= fraction < 1.
+        seed: another seed holds out other documents.
+    """
+
+    fraction: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction < 1:
+            raise FarspanError(f"held-out fraction {self.fraction}: give a share of documents, 0 <= fraction < 1")
+
+    def select(self, document_ids: Sequence[str], clusters: pa.Array | None = None) -> np.ndarray:
+        """``(n,)`` bool, True for the held-out documents.
+
+        Args:
+            clusters: ``(n,)`` int64, null for a document in no cluster; None where no document is in one.
+        """
+        numbers = [None] * len(document_ids) if clusters is None else clusters.to_pylist()
+        names = [
+            name if number is None else f"cluster {number}" for name, number in zip(document_ids, numbers, strict=True)
+        ]
+        draws = id_keys(make_key(self.seed, "held-out"), names)[:, 0]
+        return draws < np.uint64(min(int(self.fraction * 2.0**64), 2**64 - 1))
+
+
+def cluster_numbers(names: Sequence[str | None]) -> pa.Array:
+    """``(n,)`` int64, a number of 63 bits for each name of a cluster, null for None."""
+    numbers = id_keys(make_key(0, "cluster"), [name or "" for name in names])[:, 0] >> np.uint64(1)
+    return pa.array(numbers.astype(np.int64), mask=np.array([name is None for name in names], bool))
+
+
+def rows_with_special_tokens(tokens: Ragged, owned_tokens: Mapping[str, int]) -> np.ndarray:
+    """``(n,)`` bool: rows that hold an id of ``special_ids``, as no text should."""
+    held = np.flatnonzero(np.isin(tokens.values, special_ids(owned_tokens)))
+    rows = np.zeros(len(tokens), bool)
+    rows[np.searchsorted(tokens.offsets, held, side="right") - 1] = True
+    return rows
+
+
+def tokenize_documents(
+    document_ids: Sequence[str],
+    texts: list[str],
+    source: str,
+    tokenizer: Tokenizer,
+    splitter: SentenceSplitter,
+    held_out: HeldOut,
+    clusters: Sequence[str | None] | None = None,
+) -> pa.RecordBatch:
+    """Turn a block of n texts into n rows of ``documents_schema``.
+
+    ``clusters`` names the cluster of related documents that each text belongs to, None where there is none.
+
+    A sentence starts at the first token that begins at or after its first character; whitespace between two sentences
+    belongs to the second, as it does in tokens, and a boundary inside a token to the earlier sentence.
+    """
+    # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token begins
+    tokens, starts = tokenizer.encode_with_starts(texts)
+    boundaries = [byte_offsets(text, splitter.boundaries(text)) for text in texts]
+    sentences = sentence_token_starts(starts, Ragged.from_rows(boundaries, np.int64))
+    schema = documents_schema(tokenizer.vocab_size)
+    kind = schema.field("tokens").type
+    numbers = cluster_numbers(clusters or [None] * len(texts))
+    return pa.record_batch(
+        [
+            pa.array(document_ids, pa.string()),
+            pa.array([source] * len(texts), pa.string()),
+            numbers,
+            pa.array(held_out.select(document_ids, numbers)),
+            Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets).to_arrow(kind),
+            sentences.to_arrow(pa.list_(pa.int32())),
+        ],
+        schema=schema,
+    )

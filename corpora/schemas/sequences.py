@@ -1,0 +1,131 @@
+"""A block of corpus rows as typed arrays: what objectives read and shards store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.storage.gather import Gatherable, gather
+from corpora.storage.ragged import Ragged, concatenate_columns
+
+NO_CLUSTER = -1
+
+
+def corpus_schema(vocab_size: int) -> pa.Schema:
+    """The columns of ``farspan.corpus`` (docs/formats.md); only the width of a token depends on the vocabulary."""
+    integers = pa.list_(pa.int32())
+    return pa.schema(
+        [
+            pa.field("sequence_id", pa.binary(16), nullable=False),
+            pa.field("tokens", token_list(vocab_size), nullable=False),
+            pa.field("document_starts", integers, nullable=False),
+            pa.field("document_ids", pa.list_(pa.string()), nullable=False),
+            pa.field("document_offsets", integers, nullable=False),
+            pa.field("document_lengths", integers, nullable=False),
+            pa.field("sentence_starts", integers, nullable=False),
+            pa.field("cluster_id", pa.int64()),
+        ]
+    )
+
+
+def token_dtype(vocab_size: int) -> np.dtype:
+    """uint16 when every id fits, else int32."""
+    return np.dtype(np.uint16 if vocab_size < 65_536 else np.int32)
+
+
+def token_list(vocab_size: int) -> pa.DataType:
+    """``large_list`` of ``token_dtype``."""
+    return pa.large_list(pa.from_numpy_dtype(token_dtype(vocab_size)))
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceBatch:
+    """``n`` corpus rows. A *part* is the piece of a document that lies in a row; columns of parts have equal lengths.
+
+    Attributes:
+        sequence_ids: ``(n, 16)`` uint8.
+        tokens: rows of uint16 or int32, text tokens only.
+        document_starts: rows of int32, where each part begins in ``tokens``; the first is 0.
+        document_ids: Arrow ``list<string>`` of length n.
+        document_offsets: rows of int32, where the part begins inside its document.
+        document_lengths: rows of int32, the whole document's token count.
+        sentence_starts: rows of int32, sentence and part beginnings, ascending.
+        cluster_ids: ``(n,)`` int64, ``NO_CLUSTER`` where there is none.
+    """
+
+    sequence_ids: np.ndarray
+    tokens: Ragged
+    document_starts: Ragged
+    document_ids: pa.Array
+    document_offsets: Ragged
+    document_lengths: Ragged
+    sentence_starts: Ragged
+    cluster_ids: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sequence_ids)
+
+    def sequence_id(self, row: int) -> bytes:
+        return self.sequence_ids[row].tobytes()
+
+    def ids(self) -> list[bytes]:
+        """Every row's sequence id, of 16 bytes."""
+        return np.ascontiguousarray(self.sequence_ids).view("V16")[:, 0].tolist()
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch) -> SequenceBatch:
+        """Zero-copy views of a record batch with ``corpus_schema``."""
+
+        def ragged(name: str) -> Ragged:
+            return Ragged.from_arrow(batch.column(name))
+
+        return cls(
+            sequence_ids=fixed_bytes(batch.column("sequence_id")),
+            tokens=ragged("tokens"),
+            document_starts=ragged("document_starts"),
+            document_ids=batch.column("document_ids"),
+            document_offsets=ragged("document_offsets"),
+            document_lengths=ragged("document_lengths"),
+            sentence_starts=ragged("sentence_starts"),
+            cluster_ids=batch.column("cluster_id").fill_null(NO_CLUSTER).to_numpy(zero_copy_only=False),
+        )
+
+    def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
+        """As a record batch with ``schema`` (of ``corpus_schema``)."""
+        columns = {
+            "sequence_id": bytes_array(self.sequence_ids),
+            "document_ids": self.document_ids,
+            "cluster_id": pa.array(self.cluster_ids, pa.int64(), mask=self.cluster_ids == NO_CLUSTER),
+        }
+        return pa.record_batch(
+            [
+                columns[field.name] if field.name in columns else getattr(self, field.name).to_arrow(field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> SequenceBatch:
+        """Copy the given rows, in the given order."""
+        return gather([Gatherable.of(self)], np.zeros(len(rows), np.int64), np.asarray(rows, np.int64))
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[SequenceBatch]) -> SequenceBatch:
+        """The rows of all ``batches``, in order; at least one."""
+        return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
+
+
+def fixed_bytes(array: pa.Array) -> np.ndarray:
+    """``(n, width)`` uint8 view of a fixed-size binary array without nulls."""
+    width = array.type.byte_width
+    data = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+    return data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
+
+
+def bytes_array(rows: np.ndarray) -> pa.Array:
+    """Fixed-size binary array of the ``(n, width)`` uint8 ``rows``."""
+    rows = np.ascontiguousarray(rows, np.uint8)
+    return pa.Array.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])

@@ -1,0 +1,179 @@
+"""Rows that lie in many blocks, copied into one block: all columns in two compiled passes.
+
+Rows of a random batch lie in as many record batches. A slice for every row and column would cost more than the copying
+does, so each block keeps a table of where its columns lie in memory, and the passes go by addresses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
+
+import numba
+import numpy as np
+import pyarrow as pa
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+
+Block = TypeVar("Block")
+
+_OFFSETS, _VALUES, _BYTES, _ROWS, _COUNT = range(5)
+"""Addresses of a column's offsets (0: a row has one item) and values, bytes of an item, counts of rows and items."""
+
+_ARROW = -1  # instead of bytes: not copied by address
+
+
+@dataclass(frozen=True, slots=True)
+class Gatherable(Generic[Block]):
+    """A block, and where its columns lie as long as this object lives.
+
+    Attributes:
+        block: a dataclass of columns: arrays, ``Ragged``, Arrow arrays, or None for an absent one.
+        columns: of the block, in order.
+        places: ``(columns, 5)`` int64.
+    """
+
+    block: Block
+    columns: tuple[Any, ...]
+    places: np.ndarray
+
+    @classmethod
+    def of(cls, block: Block) -> Gatherable[Block]:
+        columns = tuple(_contiguous(getattr(block, field.name)) for field in fields(block))  # type: ignore[arg-type]
+        return cls(type(block)(*columns), columns, np.array([_place(column) for column in columns], np.int64))
+
+
+def gather(blocks: Sequence[Gatherable[Block]], which: np.ndarray, rows: np.ndarray) -> Block:
+    """Copy row ``rows[i]`` of block ``which[i]`` into row i.
+
+    Args:
+        blocks: of one kind, at least one.
+        which, rows: ``(n,)`` int64.
+
+    Raises:
+        FarspanError: a row that its block does not have, offsets that point outside of a column, or a column that only
+            some of the blocks have.
+    """
+    like, places = blocks[0].columns, np.array([each.places for each in blocks])  # (blocks, columns, 5)
+    # sources: (columns, n), addresses; offsets: (columns, n + 1), items
+    sources, offsets = np.empty((len(like), len(rows)), np.int64), np.empty((len(like), len(rows) + 1), np.int64)
+    if not _locate(places, which, rows, sources, offsets):
+        raise FarspanError(
+            "a column points outside of its values, or is there in some record batches only; `farspan verify` finds "
+            "the damaged shard"
+        )
+    made: list[Any] = []
+    targets = []  # addresses
+    for number, (column, items) in enumerate(zip(like, offsets[:, -1].tolist(), strict=True)):
+        if type(column) is Ragged:
+            values = np.empty(items, column.values.dtype)
+            made.append(Ragged(values, offsets[number]))
+            targets.append(_address(values))
+        elif type(column) is np.ndarray:
+            values = np.empty((items, *column.shape[1:]), column.dtype)
+            made.append(values)
+            targets.append(_address(values))
+        else:
+            made.append(None if column is None else _slices([each.columns[number] for each in blocks], which, rows))
+            targets.append(0)
+    _copy(sources, offsets, places[0], np.array(targets))
+    return type(blocks[0].block)(*made)
+
+
+def _contiguous(column: Any) -> Any:
+    if isinstance(column, Ragged):
+        return Ragged(np.ascontiguousarray(column.values), np.ascontiguousarray(column.offsets, np.int64))
+    return np.ascontiguousarray(column) if isinstance(column, np.ndarray) else column
+
+
+def _place(column: Any) -> tuple[int, int, int, int, int]:
+    if isinstance(column, Ragged):
+        values = column.values
+        return _address(column.offsets), _address(values), values.itemsize, len(column), len(values)
+    if isinstance(column, np.ndarray):
+        return 0, _address(column), column.itemsize * int(np.prod(column.shape[1:])), len(column), len(column)
+    return (0, 0, 0, 0, 0) if column is None else (0, 0, _ARROW, len(column), 0)
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _slices(columns: Sequence[pa.Array], which: np.ndarray, rows: np.ndarray) -> pa.Array:
+    if not len(rows):
+        return columns[0].slice(0, 0)
+    pairs = zip(which.tolist(), rows.tolist(), strict=True)
+    return pa.concat_arrays([columns[block].slice(row, 1) for block, row in pairs])
+
+
+@intrinsic
+def _at(typing: Any, address: types.Type) -> Any:
+    """The int64 at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        number = context.get_value_type(types.int64)
+        return builder.load(builder.inttoptr(arguments[0], number.as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def _move(typing: Any, target: types.Type, source: types.Type, size: types.Type) -> Any:
+    """Copy bytes from one address to another."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte = context.get_value_type(types.uint8).as_pointer()
+        target, source = (builder.inttoptr(address, byte) for address in arguments[:2])
+        cgutils.raw_memcpy(builder, target, source, arguments[2], 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@numba.njit(cache=True, nogil=True)
+def _locate(
+    places: np.ndarray,  # (blocks, columns, 5)
+    which: np.ndarray,  # (n,)
+    rows: np.ndarray,  # (n,)
+    sources: np.ndarray,  # (columns, n), receives addresses
+    offsets: np.ndarray,  # (columns, n + 1), receives where each row begins among the items of all
+) -> bool:
+    for column in range(len(sources)):
+        offsets[column, 0] = 0
+        for i in range(len(rows)):
+            starts, values, size, there, count = places[which[i], column]
+            first, last = rows[i], rows[i] + 1
+            if size != places[which[0], column, _BYTES]:
+                return False
+            if size == 0:  # absent
+                first, last = 0, 0
+            elif not 0 <= rows[i] < there:
+                return False
+            elif size == _ARROW:
+                first, last = 0, 0
+            elif starts != 0:
+                first, last = _at(starts + 8 * rows[i]), _at(starts + 8 * rows[i] + 8)  # type: ignore[call-arg]
+            if not 0 <= first <= last <= count:
+                return False
+            sources[column, i] = values + first * size
+            offsets[column, i + 1] = offsets[column, i] + last - first
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _copy(
+    sources: np.ndarray,  # (columns, n)
+    offsets: np.ndarray,  # (columns, n + 1)
+    places: np.ndarray,  # (columns, 5)
+    targets: np.ndarray,  # (columns,)
+) -> None:
+    for column in range(len(sources)):
+        size = places[column, _BYTES]
+        for i in range(sources.shape[1]):
+            first, last = offsets[column, i], offsets[column, i + 1]
+            if last > first:
+                _move(targets[column] + first * size, sources[column, i], (last - first) * size)  # type: ignore[call-arg]

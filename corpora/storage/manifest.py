@@ -1,0 +1,278 @@
+"""``manifest.json``: what an artefact is, and the receipts it is folded from.
+
+A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, BinaryIO
+
+from corpora.errors import FarspanError
+from corpora.storage.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.storage.manifest_contents import fault
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
+
+FORMAT_VERSION = 2
+VERSIONS = (1, 2)  # that are read; in 1 no file but the shards is listed
+NAME = "manifest.json"
+_RESTORE = "restore it from its source, or make the artefact again"
+FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes")
+COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
+
+
+ShardName = Annotated[str, re.compile(r"part-\d{5,9}-of-\d{5,9}\.arrow")]  # a plain name: nothing leaves ``shards/``
+TaskName = Annotated[str, re.compile(r"[\w-]{1,200}")]
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One shard: file name below ``shards/``, rows, tokens, bytes and the hex sha256 of its bytes."""
+
+    name: ShardName
+    rows: Annotated[int, range(2**40)]
+    tokens: Natural
+    bytes: Natural
+    sha256: Sha256
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """Bytes and hex sha256 of a file that is no shard."""
+
+    bytes: Natural
+    sha256: Sha256
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one finished task says of its output; the manifest is a fold over these.
+
+    Attributes:
+        task: name of the task, unique in its job.
+        shards: shards the task wrote.
+        totals: numbers that add up over tasks, or whose maximum counts where the name starts with ``max_``.
+        counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, the
+            ``tokens`` written, and of a documents artefact the ``held_out_tokens`` among these.
+        rejects: reason -> dead letters.
+        damage: source -> relative path of a raw file that is cut or damaged -> bytes of it that are lost.
+    """
+
+    task: TaskName
+    shards: tuple[ShardInfo, ...] = ()
+    totals: Mapping[str, Natural] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    rejects: Mapping[str, Natural] = field(default_factory=dict)
+    damage: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        return json_bytes(asdict(self))
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Receipt:
+        """The inverse of ``to_json``.
+
+        Raises:
+            StructureError: anything else.
+        """
+        receipt = decode(cls, parse_json(data))
+        for source, numbers in receipt.counts.items():
+            if strange := [name for name in numbers if name not in COUNTS]:
+                raise StructureError(f"counts.{source} has an unknown key {strange[0]!r}")
+        return receipt
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The contents of ``manifest.json`` (docs/formats.md).
+
+    Attributes:
+        format: ``farspan.documents``, ``farspan.corpus`` or ``farspan.masks``.
+        config: every option that decides bytes.
+        rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
+        tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (the roles it fills itself -> id).
+        special_tokens: name -> id, masks only.
+        parent: ``path`` (relative to this folder) and ``manifest_sha256`` of the artefact it was made from.
+        inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
+        files: relative path -> bytes and sha256 of every other file of the artefact; empty in version 1.
+    """
+
+    format: str
+    config: Mapping[str, Any]
+    seed: int
+    rows_per_batch: Positive
+    tokenizer: Mapping[str, Any]
+    special_tokens: Mapping[str, Natural] = field(default_factory=dict)
+    parent: Mapping[str, str] | None = None
+    inputs: tuple[Mapping[str, Any], ...] = ()
+    shards: tuple[ShardInfo, ...] = ()
+    totals: Mapping[str, Natural] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, Natural]] = field(default_factory=dict)
+    rejects: Mapping[str, Natural] = field(default_factory=dict)
+    files: Mapping[str, FileInfo] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+    farspan_version: str = ""
+
+    def to_json(self) -> bytes:
+        values = asdict(self)
+        if self.format_version == 1:
+            del values["files"]
+        return json_bytes(values)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Manifest:
+        """The inverse of ``to_json``, for every version that is known.
+
+        Raises:
+            StructureError: anything else.
+            FarspanError: an unknown version.
+        """
+        values = parse_json(data)
+        if not isinstance(values, dict) or "format_version" not in values:
+            raise StructureError("no format_version")
+        return cls.from_values(values)
+
+    @classmethod
+    def from_values(cls, values: Any) -> Manifest:
+        """As ``from_json``, of parsed JSON."""
+        known = isinstance(values, dict) and values.get("format_version")
+        if type(known) is int and known not in VERSIONS:
+            raise FarspanError(
+                f"format_version {known} is unknown to farspan {farspan_version()} (it knows "
+                f"{' and '.join(map(str, VERSIONS))}); install the farspan that wrote it: "
+                f"{values.get('farspan_version')!r}"
+            )
+        return decode(cls, {**values, "files": {}} if known == 1 else values)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What decides every byte of the artefact: two manifests with equal jobs describe equal shards."""
+        names = (
+            "format",
+            "format_version",
+            "config",
+            "seed",
+            "rows_per_batch",
+            "tokenizer",
+            "special_tokens",
+            "inputs",
+        )
+        values = json.loads(self.to_json())
+        return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
+
+
+def json_bytes(value: object) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def file_info(file: BinaryIO) -> FileInfo:
+    """Bytes and sha256 of what is left to read in an open file."""
+    digest, size = hashlib.sha256(), 0
+    while data := file.read(1 << 20):
+        digest.update(data)
+        size += len(data)
+    return FileInfo(size, digest.hexdigest())
+
+
+def list_files(files: Files, folder: str) -> dict[str, FileInfo]:
+    """The ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
+
+    Reads them all, several at a time, as each read from an object store is a wait.
+    """
+    names = [os.path.relpath(path, folder) for path in files.walk(folder)]
+    names = [name for name in names if is_listed(name)]
+
+    def info(name: str) -> FileInfo:
+        with files.open(os.path.join(folder, name)) as file:
+            return file_info(file)
+
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(names, pool.map(info, names), strict=True))
+
+
+def is_listed(path: str) -> bool:
+    """True if a manifest's ``files`` names it: no shard, not in ``_work/``, not hidden, not the manifest."""
+    folder = path.partition("/")[0]
+    return path != NAME and folder not in ("shards", "_work") and not os.path.basename(path).startswith(".")
+
+
+def farspan_version() -> str:
+    try:
+        return version("farspan")
+    except PackageNotFoundError:
+        return "0+source"
+
+
+def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
+    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest, whatever the order of ``receipts``.
+
+    A source with damaged files has these among its counts, as ``damaged_files`` and ``lost_bytes``.
+    """
+    shards: list[ShardInfo] = []
+    totals: dict[str, int] = {}
+    counts: dict[str, dict[str, int]] = {}
+    rejects: dict[str, int] = {}
+    damaged: dict[str, set[str]] = {}  # a file may be cut into ranges, of which several are damaged
+    for receipt in receipts:
+        shards += receipt.shards
+        for name, value in receipt.totals.items():
+            totals[name] = max(totals.get(name, 0), value) if name.startswith("max_") else totals.get(name, 0) + value
+        for source, numbers in receipt.counts.items():
+            row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+            for name, value in numbers.items():
+                row[name] = row.get(name, 0) + value
+        for reason, value in receipt.rejects.items():
+            rejects[reason] = rejects.get(reason, 0) + value
+        for source, files in receipt.damage.items():
+            row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+            row["lost_bytes"] = row.get("lost_bytes", 0) + sum(files.values())
+            damaged.setdefault(source, set()).update(files)
+            row["damaged_files"] = len(damaged[source])
+    return {
+        "shards": tuple(sorted(shards, key=lambda shard: shard.name)),
+        "totals": dict(sorted(totals.items())),
+        "counts": dict(sorted(counts.items())),
+        "rejects": dict(sorted(rejects.items())),
+    }
+
+
+def write_manifest(files: Files, folder: str, manifest: Manifest) -> None:
+    write_bytes(files, os.path.join(folder, NAME), manifest.to_json())
+
+
+def read_manifest(files: Files, folder: str, format: str | None = None) -> Manifest:
+    """Read and check a manifest.
+
+    Raises:
+        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version; a
+            folder elsewhere where only local disk will do.
+    """
+    if "://" in folder and isinstance(files, LocalFiles):
+        raise FarspanError(f"{folder}: is read from local disk only; copy the whole folder there first")
+    path = os.path.join(folder, NAME)
+    if not files.exists(path):
+        unfinished = any(files.walk(os.path.join(folder, "_work")))
+        cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
+        raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
+    try:
+        manifest = Manifest.from_json(read_bytes(files, path))
+        if wrong := fault(manifest):
+            raise StructureError(wrong)
+    except (StructureError, OSError) as error:
+        raise FarspanError(f"{path}: not a manifest of farspan ({error}); {_RESTORE}") from error
+    except FarspanError as error:
+        raise FarspanError(f"{path}: {error}") from None
+    if format is not None and manifest.format != format:
+        raise FarspanError(f"{folder}: is {manifest.format!r} where {format!r} is needed; give another folder")
+    return manifest
+
+
+def manifest_sha256(files: Files, folder: str) -> str:
+    return hashlib.sha256(read_bytes(files, os.path.join(folder, NAME))).hexdigest()

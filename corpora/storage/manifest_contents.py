@@ -1,0 +1,152 @@
+"""Checks of the contents of a manifest, format by format, that read no row."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode
+
+if TYPE_CHECKING:
+    from corpora.storage.manifest import Manifest
+    from corpora.tokenizers import Tokenizer
+
+_TokenId = Annotated[int, range(2**31)]
+
+
+class _Tokenizer(TypedDict):
+    fingerprint: str
+    vocab_size: Annotated[int, range(1, 2**31)]
+    owned_tokens: Mapping[str, _TokenId]
+
+
+class _Parent(TypedDict):
+    path: str
+    manifest_sha256: Sha256
+
+
+class _Input(TypedDict):
+    path: str
+    bytes: Natural
+
+
+class _Count(TypedDict):
+    read: Natural
+    written: Natural
+    filtered: Natural
+    rejected: Natural
+    uses: Natural
+    tokens: Natural
+    held_out_tokens: Natural
+
+
+class _Any(TypedDict, total=False):
+    compression: str | None
+
+
+class _OfCorpusAtWill(_Any, total=False):
+    overlap: Natural
+    drop_ragged_tail: bool
+    max_uses: Natural | None
+    mixture: _Mixture
+    split: str
+
+
+class _Mixture(TypedDict, total=False):
+    reason: str | None
+
+
+class _OfCorpus(_OfCorpusAtWill):
+    builder: str
+    sequence_length: Positive
+    room_per_sequence: Natural
+    room_per_document: Natural
+
+
+class _OfMasksAtWill(_Any, total=False):
+    draws: Annotated[int, range(1, 2**31)]
+
+
+class _OfMasks(_OfMasksAtWill):
+    objective: str
+    options: Mapping[str, Any]
+    global_attention: str
+    tools: Mapping[str, str]
+
+
+class _OfVectors(_Any):
+    dimension: Annotated[int, range(1, 1 << 20)]
+    split: str
+
+
+class _OfNeighbours(_Any):
+    split: str
+
+
+# format -> its config, and the totals that its readers go by
+_FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
+    "farspan.documents": (_Any, ("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens")),
+    "farspan.corpus": (
+        _OfCorpus,
+        ("sequences", "tokens", "documents", "parts", "padding", "max_tokens", "max_documents"),
+    ),
+    "farspan.masks": (_OfMasks, ("sequences", "max_source_length", "max_target_length")),
+    "farspan.vectors": (_OfVectors, ("documents", "tokens")),
+    "farspan.clusters": (_OfVectors, ("documents", "tokens", "clusters", "max_documents")),
+    "farspan.neighbours": (_OfNeighbours, ("documents", "tokens")),
+}
+
+
+def fault(manifest: Manifest, finished: bool = True) -> str | None:
+    """The first thing that is wrong with a manifest whose fields have their types, or None.
+
+    Args:
+        finished: also what receipts say: shards, totals, counts.
+    """
+    if manifest.format not in _FORMATS:
+        return f"format {manifest.format!r} is unknown; known are {', '.join(_FORMATS)}"
+    config, totals = _FORMATS[manifest.format]
+    try:
+        decode(_Tokenizer, manifest.tokenizer, "tokenizer")
+        decode(config, manifest.config, "config")
+        if manifest.parent is not None:
+            decode(_Parent, manifest.parent, "parent")
+        for number, entry in enumerate(manifest.inputs):
+            decode(_Input, entry, f"inputs[{number}]")
+        for source, count in manifest.counts.items():
+            decode(_Count, count, f"counts.{source}")
+    except StructureError as error:
+        return str(error)
+    size = manifest.tokenizer["vocab_size"]
+    for name, number in manifest.tokenizer["owned_tokens"].items():
+        if number >= size:
+            return f"tokenizer.owned_tokens gives {name!r} id {number}, and vocab_size is {size}"
+    return _of_receipts(manifest, totals) if finished else None
+
+
+def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
+    """The first difference between a tokenizer and the one that a manifest describes, or None."""
+    entry = manifest.tokenizer
+    for name in ("fingerprint", "vocab_size"):
+        if (found := getattr(tokenizer, name)) != entry[name]:
+            return f"{name} {found!r}, the manifest says {entry[name]!r}"
+    for name, number in entry["owned_tokens"].items():
+        if (found := tokenizer.owned_tokens.get(name, number)) != number:
+            return f"{name!r} has id {found}, the manifest says {number}"
+    return None
+
+
+def _of_receipts(manifest: Manifest, totals: tuple[str, ...]) -> str | None:
+    if lacking := [name for name in totals if name not in manifest.totals]:
+        return f"totals lack {', '.join(lacking)}"
+    count = len(manifest.shards)
+    for index, shard in enumerate(manifest.shards):
+        if shard.name != (name := f"part-{index:05d}-of-{count:05d}.arrow"):
+            return f"shards[{index}].name is {shard.name!r} where {name!r} is needed"
+    for path in manifest.files:
+        if path != posixpath.normpath(path) or path.startswith(("/", "../")) or path in (".", ".."):
+            return f"files names {path!r}, which is no plain path inside the artefact"
+        if path == "manifest.json" or path.startswith(("shards/", "_work/")):
+            return f"files names {path!r}, which has its own place"
+    return None

@@ -1,0 +1,278 @@
+"""Shards: Arrow IPC files with a constant number of rows per batch, written atomically and read by memory map."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.storage.files import CountingHash, Files, LocalFiles, require_regular
+from corpora.storage.gather import Block, Gatherable, gather
+from corpora.storage.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest
+from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.tokenizers import load_tokenizer_of
+
+MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
+_CACHED_BATCHES = 1 << 16
+_COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
+
+
+def shard_name(index: int, count: int) -> str:
+    return f"part-{index:05d}-of-{count:05d}.arrow"
+
+
+class ShardWriter:
+    """Cuts what it is given into batches of exactly ``rows_per_batch`` rows (the last may be shorter)."""
+
+    def __init__(self, sink: CountingHash, schema: pa.Schema, rows_per_batch: int, compression: str | None) -> None:
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._writer = pa.ipc.new_file(pa.PythonFile(sink, "w"), schema, options=options)
+        self._schema, self._rows_per_batch = schema, rows_per_batch
+        self._waiting: list[pa.RecordBatch] = []
+        self.rows = self.tokens = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        if sum(len(part) for part in self._waiting) >= self._rows_per_batch:
+            self._flush(whole=True)
+
+    def close(self) -> None:
+        self._flush(whole=False)
+        self._writer.close()
+
+    def _flush(self, whole: bool) -> None:
+        table = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
+        self._waiting = []
+        for batch in table.to_batches(max_chunksize=self._rows_per_batch):
+            if whole and len(batch) < self._rows_per_batch:
+                self._waiting = [batch]
+                return
+            batch = pa.record_batch([compact(column) for column in batch.columns], schema=self._schema)
+            self._writer.write_batch(batch)
+            self.rows += len(batch)
+            if "tokens" in batch.schema.names:
+                self.tokens += len(batch.column("tokens").values)
+
+
+def compact(array: pa.Array) -> pa.Array:
+    """The same values in buffers of exactly their size.
+
+    Arrow writes a slice with up to 63 bytes of what lies behind it in memory; bytes on disk would depend on how rows
+    were cut into blocks on their way.
+    """
+    kind = array.type
+    if array.null_count or pa.types.is_boolean(kind):
+        return array.take(pa.array(np.arange(len(array))))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets = array.offsets.to_numpy()
+        values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        return type(array).from_arrays(pa.array(offsets - offsets[0]), compact(values), type=kind)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.FixedSizeListArray.from_arrays(compact(array.flatten()), type=kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.array(array.to_pylist(), kind)
+    width = kind.byte_width
+    values = array.buffers()[1].slice(array.offset * width, len(array) * width) if len(array) else pa.py_buffer(b"")
+    return pa.Array.from_buffers(kind, len(array), [None, values])
+
+
+@contextmanager
+def write_shard(
+    files: Files, path: str, schema: pa.Schema, rows_per_batch: int, compression: str | None = None
+) -> Iterator[tuple[ShardWriter, list[ShardInfo]]]:
+    """Write one shard atomically; its ``ShardInfo`` is in the yielded list once the body has ended.
+
+    Args:
+        compression: None (memory-mapped by readers), ``lz4`` or ``zstd``.
+    """
+    info: list[ShardInfo] = []
+    with files.create(path) as file:
+        sink = CountingHash(file)
+        writer = ShardWriter(sink, schema, rows_per_batch, compression)
+        yield writer, info
+        writer.close()
+    info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, sink.sha256()))
+
+
+def read_shard(files: Files, path: str) -> Iterator[pa.RecordBatch]:
+    """The record batches of a shard on any file system, compared with nothing; memory-mapped where it is local."""
+    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else open_shard(files, path)
+    for index in range(reader.num_record_batches):
+        yield reader.get_batch(index)
+
+
+def open_shard(files: Files, path: str) -> pa.RecordBatchFileReader:
+    """The reader of a shard on any file system; what is asked of it is read when it is asked.
+
+    Raises:
+        FarspanError: missing, truncated or not an Arrow file.
+    """
+    try:
+        return pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unreadable(path, error) from error
+
+
+def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+    """Memory-map a local shard: the whole file as one buffer, and its reader, whose arrays lie inside that buffer.
+
+    Raises:
+        FarspanError: missing, truncated or not an Arrow file.
+    """
+    try:
+        require_regular(path)
+        buffer = pa.memory_map(path).read_buffer()
+        return buffer, pa.ipc.open_file(buffer)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: str, error: Exception | str) -> FarspanError:
+    """The error for a shard that differs from its artefact's manifest."""
+    return FarspanError(
+        f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
+        "copy it again from its source, or run the job that made it into an empty folder"
+    )
+
+
+class ShardedRows:
+    """Random access to the rows of a finished local artefact, numbered 0, 1, ... over its shards in name order.
+
+    Opening costs one manifest; shards are mapped when first touched and their record batches are kept as views.
+    """
+
+    def __init__(self, folder: str, format: str, verify: bool = False) -> None:
+        """
+        Args:
+            verify: compare each shard with its checksum when it is first touched.
+
+        Raises:
+            FarspanError: no finished artefact of this format.
+        """
+        self.folder, self.verify = folder, verify
+        self.manifest: Manifest = read_manifest(LocalFiles(), folder, format)
+        self.schema: pa.Schema | None = None  # of every shard, where a subclass knows it
+        # starts: (shards + 1,) int64, the number of each shard's first row
+        self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
+        self.shard = lru_cache(maxsize=None)(self._open)
+        self.batch = lru_cache(maxsize=_CACHED_BATCHES)(self._batch)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "format": self.manifest.format, "verify": self.verify}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All record batches, in the order of the rows."""
+        for shard in range(len(self.manifest.shards)):
+            for batch in range(self.shard(shard)[1].num_record_batches):
+                yield self.batch(shard, batch)
+
+    def path(self, shard: int) -> str:
+        return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)
+
+    def check_files(self) -> None:
+        """Look at the size of every shard, which costs no reading, and compare all other files with their checksums.
+
+        Raises:
+            FarspanError: a shard that is missing, truncated or another one, a damaged file, another tokenizer.
+        """
+        for name, listed in self.manifest.files.items():
+            self._check_file(os.path.join(self.folder, name), listed)
+        own = load_tokenizer_of(self.folder) if os.path.isdir(os.path.join(self.folder, "tokenizer")) else None
+        if own and (wrong := tokenizer_fault(self.manifest, own)):
+            raise FarspanError(f"{self.folder}: its tokenizer is not that of its manifest: {wrong}; {_COPY_AGAIN}")
+        for shard, info in enumerate(self.manifest.shards):
+            try:
+                size = os.path.getsize(self.path(shard))
+            except OSError as error:
+                raise unreadable(self.path(shard), error) from error
+            if size != info.bytes:
+                raise unreadable(self.path(shard), f"{size:,} bytes where the manifest says {info.bytes:,}")
+
+    def _check_file(self, path: str, info: FileInfo) -> None:
+        try:
+            with LocalFiles().open(path) as file:
+                found = file_info(file)
+        except OSError as error:
+            raise FarspanError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error
+        if found != info:
+            raise FarspanError(f"{path}: sha256 {found.sha256} where the manifest says {info.sha256}; {_COPY_AGAIN}")
+
+    def check_shard(self, shard: int) -> None:
+        """Compare a shard with its checksum.
+
+        Raises:
+            FarspanError: missing, or other bytes.
+        """
+        self._check_bytes(shard, map_shard(self.path(shard))[0])
+
+    def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Shard, record batch in the shard and row in the batch of each of the given ``(n,)`` rows.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
+        """
+        rows = np.asarray(rows, np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
+            raise self._outside(rows)
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        inside = rows - self.starts[shards]
+        return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
+
+    def gather(self, rows: np.ndarray, view: Callable[[int, int], Gatherable[Block]]) -> Block:
+        """Copy the given ``(n,)`` rows into one block, in the given order; at least one.
+
+        Args:
+            view: shard and record batch in it -> its block, best kept from call to call.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
+            FarspanError: a damaged record batch.
+        """
+        shards, batches, inside = self.locate(rows)
+        blocks = [view(*place) for place in zip(shards.tolist(), batches.tolist(), strict=True)]
+        return gather(blocks, np.arange(len(blocks)), inside)
+
+    def _outside(self, rows: np.ndarray) -> IndexError:
+        return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
+
+    def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+        buffer, reader = map_shard(self.path(shard))
+        if self.verify:
+            self._check_bytes(shard, buffer)
+        if self.schema is not None and not reader.schema.equals(self.schema):
+            raise unreadable(self.path(shard), f"its columns are not those of {self.manifest.format}")
+        expected = -(-self.manifest.shards[shard].rows // self.manifest.rows_per_batch)
+        if reader.num_record_batches != expected:
+            raise FarspanError(
+                f"{self.path(shard)}: {reader.num_record_batches} record batches where the manifest says {expected}; "
+                "the shard belongs to another artefact: copy the right one"
+            )
+        return buffer, reader
+
+    def _check_bytes(self, shard: int, buffer: pa.Buffer) -> None:
+        found, expected = hashlib.sha256(buffer).hexdigest(), self.manifest.shards[shard].sha256
+        if found != expected:
+            raise unreadable(self.path(shard), f"sha256 {found} where the manifest says {expected}")
+
+    def _batch(self, shard: int, batch: int) -> pa.RecordBatch:
+        try:
+            found = self.shard(shard)[1].get_batch(batch)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise unreadable(self.path(shard), error) from error
+        size = self.manifest.rows_per_batch
+        if len(found) != (expected := min(size, self.manifest.shards[shard].rows - batch * size)):
+            raise unreadable(self.path(shard), f"record batch {batch} has {len(found)} rows, not {expected}")
+        return found

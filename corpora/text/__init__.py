@@ -1,0 +1,1 @@
+"""Text before and after tokenisation: sentence boundaries, offsets, preprocessing, word n-grams."""

@@ -1,0 +1,214 @@
+"""Check a finished artefact against its manifest and against the contract of docs/formats.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, ShardInfo, file_info, is_listed, read_manifest
+from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import map_shard
+from corpora.tokenizers import load_tokenizer_of
+from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, Problems
+from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck
+
+_CHECKS: dict[str, Callable[[Manifest], Check]] = {
+    "farspan.documents": DocumentsCheck,
+    "farspan.corpus": CorpusCheck,
+    "farspan.vectors": VectorsCheck,
+    "farspan.clusters": ClustersCheck,
+    "farspan.neighbours": NeighboursCheck,
+}
+
+
+def verify(folder: str) -> list[str]:
+    """Every problem of an artefact of this room on local disk; none when it is sound.
+
+    Checked: manifest, tokenizer, checksums, schema, batch sizes, counts, and the meaning of every row; in a corpus also
+    that the parts of each document add up.
+
+    Raises:
+        FarspanError: no finished artefact there, or one of another room.
+    """
+    manifest = read_manifest(LocalFiles(), folder)
+    if manifest.format not in _CHECKS:
+        raise FarspanError(f"{folder}: {manifest.format!r} is none of {', '.join(_CHECKS)}")
+    check = _CHECKS[manifest.format](manifest)
+    problems = [*others(folder, manifest), *shards(folder, manifest, check.schema, check.shard), *check.end()]
+    return [*problems, *totals(manifest, check.counted)]
+
+
+def others(folder: str, manifest: Manifest) -> Problems:
+    """All files but the shards: each as the manifest says and none too many; the tokenizer the one that it names.
+
+    Version 1 of the format lists no files: they are only read.
+    """
+    files = LocalFiles()
+    present = {os.path.relpath(path, folder) for path in files.walk(folder)}
+    if manifest.format_version == 1:
+        yield from _unreadable(folder, present)
+    else:
+        for name, info in sorted(manifest.files.items()):
+            try:
+                with files.open(os.path.join(folder, name)) as file:
+                    found = file_info(file)
+            except OSError as error:
+                yield f"{name}: {error.strerror}"
+                continue
+            if found != info:
+                yield f"{name}: {found.bytes} bytes with sha256 {found.sha256}, the manifest says {info}: damaged"
+        for name in sorted(present - manifest.files.keys()):
+            if os.path.dirname(name) and is_listed(name):
+                yield f"{name}: not in the manifest"
+    yield from _tokenizer(folder, manifest)
+
+
+def _unreadable(folder: str, names: Iterable[str]) -> Problems:
+    """Names of the tables and arrays of an artefact, other than its shards, that cannot be read."""
+    for name in sorted(names):
+        path = os.path.join(folder, name)
+        try:
+            if name.startswith(("rejects/", "near-duplicates/")):
+                reader = map_shard(path)[1]
+                for index in range(reader.num_record_batches):
+                    reader.get_batch(index).validate(full=True)
+            elif name.endswith(".npy"):
+                np.load(path, allow_pickle=False)
+        except (FarspanError, OSError, ValueError) as error:
+            yield f"{name}: cannot be read ({error})"
+
+
+def shards(
+    folder: str, manifest: Manifest, schema: pa.Schema, check: Callable[[Manifest, str, list[pa.RecordBatch]], Problems]
+) -> Problems:
+    """Structure and checksum of every shard, then ``check`` on the batches of those that are sound."""
+    expected = {shard.name for shard in manifest.shards}
+    present = {os.path.basename(path) for path in LocalFiles().walk(os.path.join(folder, "shards"))}
+    for name in sorted(present - expected):
+        yield f"shards/{name}: not in the manifest"
+    for shard in manifest.shards:
+        if shard.name not in present:
+            yield f"shards/{shard.name}: missing"
+            continue
+        found = list(_structure(folder, manifest, shard, schema))
+        yield from found
+        if not found:
+            reader = map_shard(os.path.join(folder, "shards", shard.name))[1]
+            batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+            yield from check(manifest, f"shards/{shard.name}", batches)
+    rows = sum(shard.rows for shard in manifest.shards)
+    counted = manifest.totals.get(
+        "sequences" if manifest.format in ("farspan.corpus", "farspan.masks") else "documents"
+    )
+    if rows != counted:
+        yield f"manifest.json: {rows} rows in shards, {counted} in totals"
+    for source, count in manifest.counts.items():
+        if count["read"] != count["written"] + count["filtered"] + count["rejected"]:
+            yield f"manifest.json: counts of {source!r} do not reconcile: {count}"
+    yield from _file_counts(manifest)
+
+
+def _file_counts(manifest: Manifest) -> Problems:
+    """The counts of raw files, where there are any: against each other, and against the list of inputs."""
+    inputs: dict[str, list[int]] = {}
+    for entry in manifest.inputs:
+        inputs.setdefault(entry["path"].partition(":")[0], []).append(entry["bytes"])
+    counted = {source: count for source, count in manifest.counts.items() if "files" in count}
+    if not counted:
+        return  # an older artefact, or one of no raw files
+    for source in sorted(counted.keys() | inputs.keys()):
+        count, sizes = manifest.counts.get(source, {}), inputs.get(source, [])
+        for name, listed in (("files", len(sizes)), ("bytes", sum(sizes))):
+            if count.get(name, 0) != listed:
+                yield f"manifest.json: counts of {source!r} tell {count.get(name, 0)} {name}, inputs list {listed}"
+        for part, whole in (("damaged_files", "files"), ("lost_bytes", "bytes")):
+            if count.get(part, 0) > count.get(whole, 0):
+                yield (
+                    f"manifest.json: counts of {source!r} tell {count[part]} {part.replace('_', ' ')} of "
+                    f"{count.get(whole, 0)}"
+                )
+
+
+def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Schema) -> Problems:
+    name = f"shards/{shard.name}"
+    path = os.path.join(folder, "shards", shard.name)
+    try:
+        with LocalFiles().open(path) as file:
+            found = file_info(file)
+    except OSError as error:
+        yield f"{name}: {error.strerror or error}"
+        return
+    if found.bytes != shard.bytes:
+        yield f"{name}: {found.bytes} bytes, the manifest says {shard.bytes}: truncated or replaced"
+        return
+    if found.sha256 != shard.sha256:
+        yield f"{name}: sha256 {found.sha256}, the manifest says {shard.sha256}: damaged"
+        return
+    try:
+        reader = map_shard(path)[1]
+    except FarspanError as error:
+        yield str(error)
+        return
+    if not reader.schema.equals(schema):
+        fault = _difference(reader.schema, schema)
+        yield f"{name}: schema is not that of {manifest.format} with this manifest: {fault}"
+        return
+    batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
+    if invalid := list(_invalid(name, batches)):
+        yield from invalid
+        return
+    sizes = [batch.num_rows for batch in batches]
+    if sum(sizes) != shard.rows:
+        yield f"{name}: {sum(sizes)} rows, the manifest says {shard.rows}"
+    tokens = sum(Ragged.from_arrow(b.column("tokens")).lengths.sum() for b in batches if "tokens" in schema.names)
+    if tokens != shard.tokens:
+        yield f"{name}: {tokens} tokens, the manifest says {shard.tokens}"
+    if any(size != manifest.rows_per_batch for size in sizes[:-1]) or sizes[-1:] > [manifest.rows_per_batch]:
+        yield f"{name}: batches of {sorted(set(sizes))} rows, the manifest says {manifest.rows_per_batch}"
+
+
+def _invalid(name: str, batches: list[pa.RecordBatch]) -> Problems:
+    """Columns whose offsets lead out of their values, or with nulls where none may be; nothing else is read of them."""
+    for number, batch in enumerate(batches):
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid as error:
+            yield f"{name} batch {number}: {error}"
+            continue
+        for column, kind in zip(batch.columns, batch.schema, strict=True):
+            values = getattr(column, "values", None)
+            if (column.null_count and not kind.nullable) or (values is not None and values.null_count):
+                yield f"{name} batch {number}: {kind.name} holds a null"
+
+
+def _difference(found: pa.Schema, expected: pa.Schema) -> str:
+    """The first column that is not as it should be; of vectors the type tells the dimension, in brackets."""
+    for column in expected:
+        if column.name not in found.names:
+            return f"there is no column {column.name!r}"
+        if not found.field(column.name).equals(column):
+            return f"column {column.name!r} is {found.field(column.name).type}, not {column.type}"
+    return f"columns {', '.join(found.names)}, not {', '.join(expected.names)}"
+
+
+def _tokenizer(folder: str, manifest: Manifest) -> Problems:
+    try:
+        tokenizer = load_tokenizer_of(folder)
+    except (FarspanError, OSError) as error:
+        yield f"tokenizer/: {error}"
+        return
+    if wrong := tokenizer_fault(manifest, tokenizer):
+        yield f"tokenizer/: {wrong}"
+
+
+def totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
+    """Differences between the manifest's totals and the contents of the shards."""
+    for name, value in counted.items():
+        if manifest.totals.get(name) != value:
+            yield f"manifest.json: totals say {manifest.totals.get(name)} {name}, the shards hold {value}"

@@ -1,0 +1,190 @@
+"""What every row of documents and of a corpus promises, checked block by block."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.keyed import id_keys, make_key
+from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
+from corpora.schemas.sequences import SequenceBatch, corpus_schema
+from corpora.storage.manifest import Manifest
+from corpora.storage.ragged import Ragged
+from corpora.tokenizers import special_ids
+from corpora.verify.coverage import gaps
+
+Problems = Iterator[str]
+
+
+class Check(Protocol):
+    """Looks at an artefact shard by shard; made from its manifest.
+
+    Attributes:
+        schema: of every shard.
+        counted: what the manifest's totals have to say.
+    """
+
+    schema: pa.Schema
+    counted: dict[str, int]
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        """What is wrong with the rows of a shard."""
+
+    def end(self) -> Problems:
+        """What is wrong with all shards together."""
+
+
+class DocumentsCheck:
+    """Rows of documents; ``counted`` is what the manifest's totals have to say."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.schema = documents_schema(manifest.tokenizer["vocab_size"])
+        self.counted = dict.fromkeys(DOCUMENT_TOTALS, 0)
+        self._keys: set[bytes] = set()  # of ids, since ids themselves are many times larger
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        for number, batch in enumerate(batches):
+            tokens = Ragged.from_arrow(batch.column("tokens"))
+            sentences = Ragged.from_arrow(batch.column("sentence_starts"))
+            place = f"{name} batch {number}"
+            yield from token_range(place, tokens, manifest)
+            yield from ascending(place, "sentence_starts", sentences, tokens.lengths)
+            for document in batch.column("document_id").to_pylist():
+                key = hashlib.blake2b(document.encode(), digest_size=16).digest()
+                if key in self._keys:
+                    yield f"{place}: document id {document!r} occurs twice"
+                self._keys.add(key)
+            add_document_totals(self.counted, batch)
+
+    def end(self) -> Problems:
+        return iter(())
+
+
+class CorpusCheck:
+    """Rows of a corpus; ``counted`` is what the manifest's totals have to say."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.schema = corpus_schema(manifest.tokenizer["vocab_size"])
+        self._manifest = manifest
+        self._sequences: set[bytes] = set()
+        names = ("sequences", "tokens", "documents", "parts", "max_tokens", "max_documents")
+        self.counted = dict.fromkeys(names, 0)
+        self._parts: list[_Parts] = []
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        for number, record_batch in enumerate(batches):
+            batch = SequenceBatch.from_arrow(record_batch)
+            place = f"{name} batch {number}"
+            yield from self._rows(place, batch)
+            columns = [record_batch.column(name) for name in ("document_ids", "document_offsets", "document_lengths")]
+            if all((np.diff(column.offsets) == batch.document_starts.lengths).all() for column in columns):
+                self._parts.append(_Parts.of(place, batch))
+            else:
+                yield f"{place}: the lists of parts have different lengths"
+        if manifest.config["builder"] != "linked":  # all parts of a document lie in one shard: no need to keep them
+            yield from self.end()
+
+    def end(self) -> Problems:
+        """Whether the parts seen since the last call add up to documents."""
+        parts, self._parts = self._parts, []
+        if not parts:
+            return
+        keys, offsets, sizes, lengths = (np.concatenate([getattr(p, f.name) for p in parts]) for f in _COLUMNS)
+        _, documents = np.unique(keys, return_inverse=True)
+        self.counted["documents"] += int(documents.max(initial=-1)) + 1
+        config = self._manifest.config
+        cut = config.get("drop_ragged_tail", False) or config["builder"] in ("long", "clusters")
+        edges = np.cumsum([len(p.keys) for p in parts])
+        for part, fault in gaps(documents, offsets, sizes, lengths, config.get("overlap", 0), cut):
+            block = int(np.searchsorted(edges, part, side="right"))
+            yield parts[block].describe(part - int(edges[block] - len(parts[block].keys))) + f" {fault}"
+        uses = np.bincount(documents[offsets == 0])
+        most = config.get("max_uses")
+        if most is not None and uses.max(initial=0) > most:
+            yield f"a document is used {uses.max()} times, max_uses is {most}"
+
+    def _rows(self, place: str, batch: SequenceBatch) -> Problems:
+        lengths = batch.tokens.lengths
+        parts = batch.document_starts.lengths
+        yield from token_range(place, batch.tokens, self._manifest)
+        yield from ascending(place, "document_starts", batch.document_starts, lengths)
+        yield from ascending(place, "sentence_starts", batch.sentence_starts, lengths)
+        room = self._manifest.config["room_per_sequence"] + self._manifest.config["room_per_document"] * parts
+        for row in np.flatnonzero(lengths + room > self._manifest.config["sequence_length"]).tolist():
+            yield f"{place} row {row}: {lengths[row]} tokens and {room[row]} added exceed the sequence length"
+        for row in range(len(batch)):
+            if len(np.setdiff1d(batch.document_starts[row], batch.sentence_starts[row])):
+                yield f"{place} row {row}: a part begins where no sentence does"
+            if batch.sequence_id(row) in self._sequences:
+                yield f"{place} row {row}: sequence_id {batch.sequence_id(row).hex()} occurs twice"
+            self._sequences.add(batch.sequence_id(row))
+        self.counted["sequences"] += len(batch)
+        self.counted["tokens"] += int(lengths.sum())
+        self.counted["parts"] += int(parts.sum())
+        self.counted["max_tokens"] = max(self.counted["max_tokens"], int(lengths.max(initial=0)))
+        self.counted["max_documents"] = max(self.counted["max_documents"], int(parts.max(initial=0)))
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a block of rows: 64-bit hash of the document's id, offset, size and whole length, ``(p,)`` each."""
+
+    place: str
+    batch: SequenceBatch
+    keys: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, place: str, batch: SequenceBatch) -> _Parts:
+        tokens, starts = batch.tokens.compact(), batch.document_starts.compact()
+        flat = starts.values + np.repeat(tokens.offsets[:-1], starts.lengths)
+        keys = id_keys(_KEY, batch.document_ids.flatten().to_pylist())[:, 0]
+        offsets, lengths = (r.compact().values for r in (batch.document_offsets, batch.document_lengths))
+        return cls(place, batch, keys, offsets, np.diff(np.append(flat, tokens.offsets[-1])), lengths)
+
+    def describe(self, part: int) -> str:
+        row = int(np.searchsorted(self.batch.document_starts.compact().offsets, part, side="right")) - 1
+        name = self.batch.document_ids.flatten()[part].as_py()
+        return f"{self.place} row {row}: part of document {name!r}"
+
+
+_COLUMNS = fields(_Parts)[2:]
+_KEY = make_key(0, "verification")
+
+
+def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
+    values = tokens.compact().values
+    if len(values) and not 0 <= int(values.min()) <= int(values.max()) < manifest.tokenizer["vocab_size"]:
+        yield f"{place}: token ids {values.min()}..{values.max()} outside of the vocabulary"
+    owned = manifest.tokenizer["owned_tokens"]
+    found = np.flatnonzero(np.isin(values, special_ids(owned)))  # positions among all tokens of the batch
+    if len(found):
+        row = int(np.searchsorted(tokens.compact().offsets, found[0], side="right")) - 1
+        name, number = next(entry for entry in owned.items() if entry[1] == values[found[0]] and entry[0] != "<unk>")
+        yield (
+            f"{place} row {row}: {name} (id {number}) is stored as text, as are {len(found) - 1} more special tokens "
+            "of the batch; make the documents again, from the raw text"
+        )
+
+
+def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> Problems:
+    """Strictly ascending in every row, the first 0, all inside the row's tokens."""
+    starts = starts.compact()
+    rows = np.repeat(np.arange(len(starts)), starts.lengths)
+    same_row = rows[1:] == rows[:-1]
+    bad = rows[1:][same_row & (np.diff(starts.values) <= 0)].tolist()
+    bad += rows[(starts.values < 0) | (starts.values >= lengths[rows])].tolist()
+    has_tokens = lengths > 0
+    if (starts.lengths[has_tokens] == 0).any():
+        bad += np.flatnonzero(has_tokens & (starts.lengths == 0)).tolist()
+    filled = starts.lengths > 0
+    bad += np.flatnonzero(filled)[starts.values[starts.offsets[:-1][filled]] != 0].tolist()
+    for row in sorted(set(bad)):
+        yield f"{place} row {row}: {column} do not ascend from 0 inside the row"

@@ -1,0 +1,103 @@
+"""What every row of vectors, clusters and neighbours promises, checked block by block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, neighbours_schema, vector_rows, vectors_schema
+from corpora.storage.manifest import Manifest
+from corpora.storage.ragged import Ragged
+from corpora.verify.rows import Problems
+
+
+class VectorsCheck:
+    """Rows of vectors; ``counted`` is what the manifest's totals have to say."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.schema = vectors_schema(manifest.config["dimension"])
+        self.counted = {"documents": 0, "tokens": 0}
+        self._rows: list[np.ndarray] = []
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        for number, batch in enumerate(batches):
+            place = f"{name} batch {number}"
+            rows = batch.column("document_row").to_numpy()
+            vectors = vector_rows(batch.column("vector"))
+            for row in np.flatnonzero(~np.isfinite(vectors).all(axis=1)).tolist():
+                name = batch.column("document_id")[row].as_py()
+                yield f"{place} row {row}: vector of document {name!r} is not finite"
+            shingles = Ragged.from_arrow(batch.column("shingles")).compact()
+            same_row = np.diff(np.repeat(np.arange(len(shingles)), shingles.lengths)) == 0
+            if (np.diff(shingles.values.astype(np.int64))[same_row] <= 0).any():
+                yield f"{place}: shingles do not ascend"
+            self._rows.append(rows)
+            self.counted["documents"] += len(batch)
+            self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
+
+    def end(self) -> Problems:
+        """Whether a document occurs twice."""
+        rows = np.sort(np.concatenate([np.empty(0, np.int64), *self._rows]))
+        for row in np.unique(rows[1:][rows[1:] == rows[:-1]]).tolist():
+            yield f"row {row} of the documents has two vectors"
+
+
+class ClustersCheck(VectorsCheck):
+    """Rows of clusters: vectors in the order of their clusters."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        super().__init__(manifest)
+        self.schema = clusters_schema(manifest.config["dimension"])
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        yield from super().shard(manifest, name, batches)
+        yield from _cluster_order(manifest, name, batches)
+
+
+class NeighboursCheck:
+    """Rows of neighbours; ``counted`` is what the manifest's totals have to say."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.schema = neighbours_schema()
+        self.counted = {"documents": 0, "tokens": 0}
+
+    def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+        yield from _cluster_order(manifest, name, batches)
+        clusters = np.concatenate([np.empty(0, np.int64), *(b.column("cluster_id").to_numpy() for b in batches)])
+        first = 0
+        for number, batch in enumerate(batches):
+            place = f"{name} batch {number}"
+            lists = Ragged.from_arrow(batch.column("neighbours")).compact()
+            similarities = Ragged.from_arrow(batch.column("similarities")).compact()
+            own = np.repeat(np.arange(first, first + len(batch)), lists.lengths)  # (edges,) row in the shard
+            if not all(
+                (Ragged.from_arrow(batch.column(column)).lengths == lists.lengths).all()
+                for column in ("similarities", "jaccards")
+            ):
+                yield f"{place}: neighbours, similarities and jaccards have different lengths"
+            elif ((lists.values < 0) | (lists.values >= len(clusters)) | (lists.values == own)).any():
+                yield f"{place}: a neighbour is no other row of the shard"
+            else:
+                if (clusters[lists.values] != clusters[own]).any():
+                    yield f"{place}: a neighbour is in another cluster"
+                if (np.diff(similarities.values.astype(np.float32))[np.diff(own) == 0] > 0).any():
+                    yield f"{place}: similarities do not descend"
+            first += len(batch)
+            self.counted["documents"] += len(batch)
+            self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
+
+    def end(self) -> Problems:
+        return iter(())
+
+
+def _cluster_order(manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
+    shard = [info.name for info in manifest.shards].index(name.removeprefix("shards/"))
+    last = (-1, -1)
+    for number, batch in enumerate(batches):
+        clusters, rows = batch.column("cluster_id").to_numpy(), batch.column("document_row").to_numpy()
+        order = np.lexsort((rows, clusters))
+        if (order != np.arange(len(order))).any() or (len(rows) and (int(clusters[0]), int(rows[0])) < last):
+            yield f"{name} batch {number}: rows are not in the order of clusters and documents"
+        if (clusters // PARTS_OF_CLUSTER != shard).any():
+            yield f"{name} batch {number}: holds another shard's cluster"
+        last = (int(clusters[-1]), int(rows[-1])) if len(rows) else last

@@ -1,0 +1,265 @@
+"""A base class for objectives of your own: write which spans to hide, and the rest comes with it.
+
+``docs/objectives.md``, *Your own*, has an example.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.options import check, normalize, options_of
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, SpecialTokens
+from objectives.rendering.global_attention import with_global_positions
+from objectives.rendering.layout import Layout
+from objectives.rendering.reconstruct import reconstruct
+from objectives.rendering.render import render_masked, render_sentinels, rendered_lengths
+
+_PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """One corpus row, not to be written.
+
+    Attributes:
+        tokens: ``(n,)`` ids of its text.
+        sentences, documents: ``(s, 2)`` and ``(d, 2)`` int64, start and length in ``tokens`` of each, in order and
+            without gaps; a sentence begins with every document.
+        sequence_id: 16 bytes.
+    """
+
+    tokens: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+    sequence_id: bytes
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class SpanObjective(ABC):
+    """An objective that hides spans of text. A subclass is a frozen dataclass whose fields are its options.
+
+    Each span leaves the source for a marker, and the target has its text. Options of type int, float, bool or str, or
+    one of these or None, are checked when it is made; what else they have to be, ``__post_init__`` may check after
+    ``super().__post_init__()``.
+
+    Attributes:
+        name: of its entry point.
+        presets: name -> options.
+        marker: the special token that stands for every hidden span, e.g. ``<sent-mask>``; None for sentinels, which are
+            numbered in source and target.
+        sentinels: how many are reserved; the most spans of a row, counting the pieces of spans cut at documents.
+        layout: what stands around the text.
+        global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
+    """
+
+    name: ClassVar[str]
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    marker: ClassVar[str | None] = None
+    sentinels: ClassVar[int] = 100
+    layout: ClassVar[Layout] = Layout(between=DOCUMENT_SEPARATOR)
+    global_attention: ClassVar[str] = "none"
+
+    @abstractmethod
+    def choose(self, row: Row, rng: np.random.Generator) -> Iterable[tuple[int, int]]:
+        """Start and length, in tokens, of each span to hide, in any order; spans must not overlap.
+
+        One that reaches into the next document is cut there.
+
+        Args:
+            row: what is known of the row; the choice depends on it, ``rng`` and options alone.
+            rng: the row's own random numbers, which follow from seed, options and sequence id.
+        """
+
+    def most_hidden(self, lengths: np.ndarray) -> np.ndarray | None:
+        """The most tokens that ``choose`` may hide in rows of so many tokens, by any random numbers.
+
+        From these, training on the fly knows before its first step whether every target will fit. Without them, as by
+        default, it warns that it does not.
+
+        Args:
+            lengths: ``(n,)`` int64, tokens of each row.
+
+        Returns:
+            ``(n,)`` integers, or None where they are not known.
+        """
+        return None
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            hint = hints[field.name]
+            kinds = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
+            if field.init and kinds <= {*_PLAIN, NoneType}:
+                _check_kind(self, field.name, kinds)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option as a JSON value."""
+        return options_of(self)
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check that a row has room for the layout, and number the special tokens.
+
+        Raises:
+            FarspanError: too little room.
+        """
+        self.layout.check(self.name, facts)
+        names = [*self.layout.names, *([self.marker] if self.marker else [])]
+        count = 0 if self.marker else min(self.sentinels, facts.max_tokens)
+        return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, names, count)
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Choose the spans of n rows, each for itself.
+
+        Raises:
+            FarspanError: spans that cannot be hidden, with the row.
+        """
+        generators = (np.random.Generator(np.random.Philox(key=own)) for own in id_keys(key, batch.ids()))
+        spans = [self._spans(_row(batch, number), rng) for number, rng in enumerate(generators)]
+        self._check_most(batch, np.array([row[:, 1].sum() for row in spans], np.int64))
+        starts = Ragged.from_rows([row[:, 0] for row in spans], np.int32)
+        unknown = np.zeros(len(batch), np.int32)
+        masks = MaskBatch(
+            batch.sequence_ids,
+            starts,
+            Ragged.from_rows([row[:, 1] for row in spans], np.int32),
+            Ragged(np.full(len(starts.values), IN_SOURCE | IN_TARGET, np.uint8), starts.offsets),
+            source_lengths=unknown,
+            target_lengths=unknown,
+        )
+        source, target = rendered_lengths(batch, masks, self.layout, sentinels=self.marker is None)
+        return replace(masks, source_lengths=source, target_lengths=target)
+
+    def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray] | None:
+        """Source and target length, ``(n,)`` int64 each, that no draw exceeds; None where ``most_hidden`` is.
+
+        A piece of a span has at least one token, and leaves one marker, so that no source is longer than its text.
+        """
+        tokens = batch.tokens.lengths.astype(np.int64)
+        hidden = self.most_hidden(tokens)
+        if hidden is None:
+            return None
+        hidden = np.minimum(hidden, tokens)
+        markers = np.minimum(hidden, self.sentinels) if self.marker is None else 0
+        targets = np.where(hidden > 0, hidden + markers + self.layout.ends, 0)
+        return tokens + self.layout.around(batch.document_starts.lengths.astype(np.int64)), targets
+
+    def render(
+        self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
+    ) -> Examples:
+        """Source with a marker for each span, target with the hidden text."""
+        if self.marker is None:
+            examples = render_sentinels(batch, masks, special, self.layout, segment_ids=segment_ids)
+        else:
+            examples = render_masked(batch, masks, special, self.layout, mask=self.marker, segment_ids=segment_ids)
+        return with_global_positions(examples, special, self.global_attention, self.layout)
+
+    def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
+        """The text of every row, rows of int32, from what ``render`` gave."""
+        return reconstruct(examples, masks, special, self.layout, mask=self.marker)
+
+    def _check_most(self, batch: SequenceBatch, hidden: np.ndarray) -> None:
+        """Hold ``choose`` to ``most_hidden``: ``(n,)`` tokens that it has hidden in each row."""
+        lengths = batch.tokens.lengths.astype(np.int64)
+        most = self.most_hidden(lengths)
+        if most is None or not (above := hidden > most).any():
+            return
+        row = int(above.argmax())
+        raise FarspanError(
+            f"{self.name}: sequence {batch.sequence_ids[row].tobytes().hex()} of {lengths[row]} tokens: choose hid "
+            f"{hidden[row]}, but most_hidden says {most[row]}; make it an upper bound, or return None"
+        )
+
+    def _spans(self, row: Row, rng: np.random.Generator) -> np.ndarray:
+        """``(k, 2)`` int64 starts and lengths, ascending, none over the border of two documents."""
+        where = f"{self.name}: sequence {row.sequence_id.hex()} of {len(row)} tokens: choose"
+        try:
+            chosen = self.choose(row, rng)
+        except Exception as error:
+            error.add_note(where)
+            raise
+        spans = _as_spans(chosen, where)
+        spans = spans[np.argsort(spans[:, 0], kind="stable")]
+        starts, stops = spans[:, 0], spans.sum(1)
+        for bad, what in (
+            (spans[:, 1] < 1, "is empty; leave it out"),
+            ((starts < 0) | (stops > len(row)), "lies outside of the row"),
+            (np.append(False, starts[1:] < stops[:-1]), "overlaps the one before it"),
+        ):
+            if bad.any():
+                raise FarspanError(f"{where} gave span {tuple(spans[bad.argmax()].tolist())}, which {what}")
+        spans = _cut(spans, row.documents[:, 0])
+        if self.marker is None and len(spans) > self.sentinels:
+            raise FarspanError(
+                f"{where} gave {len(spans)} spans, counting the pieces of those cut at documents, but "
+                f"{self.sentinels} sentinels are reserved; raise `sentinels` of the class, or choose fewer spans"
+            )
+        return spans
+
+
+def _check_kind(objective: SpanObjective, option: str, kinds: set[type]) -> None:
+    """Refuse a value of another type; a whole number will do for a float, and becomes one."""
+    value = getattr(objective, option)
+    if float in kinds and type(value) is int and int not in kinds:
+        value = float(value)
+        normalize(objective, **{option: value})
+    wanted = [_PLAIN[kind] for kind in _PLAIN if kind in kinds] + ["null"] * (NoneType in kinds)
+    check(objective, option, type(value) in kinds, " or ".join(wanted))
+
+
+def _row(batch: SequenceBatch, number: int) -> Row:
+    tokens = batch.tokens[number].view()
+    sentences, documents = (
+        _stretches(starts[number], len(tokens)) for starts in (batch.sentence_starts, batch.document_starts)
+    )
+    for column in (tokens, sentences, documents):
+        column.flags.writeable = False
+    return Row(tokens, sentences, documents, batch.sequence_id(number))
+
+
+def _stretches(starts: np.ndarray, size: int) -> np.ndarray:
+    """``(k, 2)`` int64 start and length of what begins at ``starts``, if it has any of the ``size`` tokens."""
+    begins = np.unique(starts[starts < size]).astype(np.int64)
+    return np.stack([begins, np.diff(begins, append=size)], 1)
+
+
+def _as_spans(chosen: Any, where: str) -> np.ndarray:
+    """``(k, 2)`` int64."""
+    try:
+        spans = np.array(list(chosen))
+    except (TypeError, ValueError):
+        spans = np.empty(1)
+    if spans.shape == (0,):
+        return np.empty((0, 2), np.int64)
+    if spans.ndim != 2 or spans.shape[1] != 2 or spans.dtype.kind not in "iu":
+        raise FarspanError(f"{where} gave {chosen!r:.200}; give pairs of whole numbers (start, length)")
+    return spans.astype(np.int64)
+
+
+def _cut(spans: np.ndarray, borders: np.ndarray) -> np.ndarray:
+    """The pieces of ascending ``(k, 2)`` spans that are cut wherever one of the ``borders`` lies inside of one."""
+    if not len(spans):
+        return spans
+    starts, stops = spans[:, 0], spans.sum(1)
+    holder = np.searchsorted(starts, borders, "right") - 1  # the span that begins last before each border, or -1
+    inside = (holder >= 0) & (borders < stops[holder])
+    pieces = np.unique(np.concatenate([starts, borders[inside]]))
+    ends = stops[np.searchsorted(starts, pieces, "right") - 1]
+    ends = np.minimum(ends, np.append(pieces[1:], np.iinfo(np.int64).max))
+    return np.stack([pieces, ends - pieces], 1)

@@ -1,0 +1,352 @@
+"""The laws that every objective obeys: what training, verification and resuming rely on.
+
+A law takes a ``Trial`` and yields what breaks it, a line for each row; nothing if the law holds. ``farspan
+check-objective`` tries them on a corpus, the tests on rows of all shapes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.keyed import id_keys, make_key
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import Examples
+from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key
+from objectives.api.special_tokens import (
+    BEGIN,
+    DOCUMENT_BEGIN,
+    DOCUMENT_END,
+    DOCUMENT_SEPARATOR,
+    END,
+    PAD,
+    SpecialTokens,
+)
+
+_COPIES = 32  # of a row, under other sequence ids and keys
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An objective, and rows to try it on.
+
+    Attributes:
+        make: makes the objective anew, equipped with its tools: with the options under trial (None), or with others.
+        batch: at least one row.
+        facts: of a corpus that may hold these rows.
+        seed: of the masks.
+    """
+
+    make: Callable[[Mapping[str, Any] | None], Objective]
+    batch: SequenceBatch
+    facts: CorpusFacts
+    seed: int = 0
+
+    @cached_property
+    def objective(self) -> Objective:
+        return self.make(None)
+
+    @cached_property
+    def special(self) -> SpecialTokens:
+        return self.objective.validate(self.facts)
+
+    @cached_property
+    def key(self) -> bytes:
+        return mask_key(self.seed, self.objective)
+
+    @cached_property
+    def masks(self) -> MaskBatch:
+        return self.objective.mask(self.copy(), self.key)
+
+    @cached_property
+    def examples(self) -> Examples:
+        return self.objective.render(self.copy(), self.masks, self.special)
+
+    def copy(self) -> SequenceBatch:
+        """The rows, for an objective that may write to them."""
+        return self.batch.take(np.arange(len(self.batch)))
+
+    def row(self, number: int) -> str:
+        """A row of the batch, for readers."""
+        size, parts = self.batch.tokens.lengths[number], self.batch.document_starts.lengths[number]
+        return f"row {number} ({size} tokens in {parts} documents, sequence {self.batch.sequence_id(number).hex()})"
+
+
+def options_are_json(trial: Trial) -> Iterator[str]:
+    """Options are JSON values that make the same objective again."""
+    options = dict(trial.objective.options)
+    try:
+        again = json.loads(json.dumps(options, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        yield f"options are no JSON values: {error}"
+        return
+    remade = trial.make(again)
+    if dict(remade.options) != options or again != options:
+        yield f"options {options} come back as {dict(remade.options)}"
+    elif _rows(remade.mask(trial.copy(), trial.key)) != _rows(trial.masks):
+        yield "made again from its options, it masks otherwise"
+
+
+def special_tokens_are_numbered_once(trial: Trial) -> Iterator[str]:
+    """Every special token has an id of its own, the same every time, and the tokenizer's where it owns it."""
+    table, again = trial.special, trial.make(None).validate(trial.facts)
+    if dict(table.ids) != dict(again.ids) or table.vocab_size != again.vocab_size:
+        yield "validate gives other special tokens the second time"
+    if lacking := [name for name in (PAD, BEGIN, END) if name not in table.ids]:
+        yield f"validate gives no {', '.join(lacking)}"
+    if len(set(table.ids.values())) < len(table.ids):
+        yield "validate gives two special tokens one id"
+    size = trial.facts.vocab_size
+    text = {name: number for name, number in table.ids.items() if number < size}
+    if wrong := [name for name, number in text.items() if number not in trial.facts.owned_tokens.values()]:
+        yield f"validate gives {wrong[0]} id {table.ids[wrong[0]]}, which is text of the tokenizer (vocab_size {size})"
+    if table.vocab_size <= max([size - 1, *table.ids.values()]):
+        yield f"validate says vocab_size {table.vocab_size}, its largest id is {max([size - 1, *table.ids.values()])}"
+
+
+def spans_hold_text(trial: Trial) -> Iterator[str]:
+    """Spans ascend, do not overlap, hold text, and lie inside one document; no separator is inside of one."""
+    masks, batch = trial.masks, trial.batch
+    if not np.array_equal(masks.sequence_ids, batch.sequence_ids):
+        yield "mask returns other sequences than it was given"
+        return
+    columns = (masks.span_starts, masks.span_lengths, masks.span_flags)
+    for row in range(len(batch)):
+        starts, sizes, flags = (column[row].astype(np.int64) for column in columns)
+        if not len(starts) == len(sizes) == len(flags):
+            yield f"{trial.row(row)}: {len(starts)} starts, {len(sizes)} lengths, {len(flags)} flags"
+            continue
+        stops, tokens = starts + sizes, int(batch.tokens.lengths[row])
+        borders = batch.document_starts[row]
+        if (sizes < 1).any():
+            yield f"{trial.row(row)}: the span at {starts[sizes < 1][0]} has length {sizes[sizes < 1][0]}"
+        elif len(starts) and (starts.min() < 0 or stops.max() > tokens):
+            yield f"{trial.row(row)}: spans lie outside of the row, from {starts.min()} to {stops.max()}"
+        elif (starts[1:] < stops[:-1]).any():
+            place = starts[1:][starts[1:] < stops[:-1]][0]
+            yield f"{trial.row(row)}: the span at {place} overlaps, or stands before, another"
+        elif (crossing := _document(borders, starts) != _document(borders, stops - 1)).any():
+            yield f"{trial.row(row)}: the span at {starts[crossing][0]} crosses the border of two documents"
+        elif (lost := (flags & (VISIBLE | IN_TARGET) == 0) & (flags != CANDIDATE)).any():
+            yield f"{trial.row(row)}: the span at {starts[lost][0]} is neither visible nor asked for"
+        elif (both := (flags & REPLACED != 0) & (flags & (VISIBLE | IN_SOURCE) != 0)).any():
+            yield f"{trial.row(row)}: the span at {starts[both][0]} is replaced, and also marked or visible"
+
+
+def masks_are_pure(trial: Trial) -> Iterator[str]:
+    """A mask depends on key, options and its row: not on what was masked before, beside it or in which order."""
+    batch, key, expected = trial.batch, trial.key, _rows(trial.masks)
+    given = trial.copy()
+    trial.make(None).mask(given, key)
+    if _bytes(given) != _bytes(batch):
+        yield "mask changes the rows that it is given"
+    count = len(batch)
+    order = np.random.default_rng(0).permutation(count)
+    middle = (count + 1) // 2
+    for said, objective, parts in (
+        ("masked a second time", trial.objective, [np.arange(count)]),
+        ("in another order of rows", trial.objective, [order]),
+        ("in two batches", trial.make(None), [np.arange(middle), np.arange(middle, count)]),
+        ("alone", None, [np.array([row]) for row in range(count)]),
+    ):
+        for rows in parts:
+            found = _rows((objective or trial.make(None)).mask(batch.take(rows), key)) if len(rows) else []
+            for row, mask in zip(rows.tolist(), found, strict=True):
+                if mask != expected[row]:
+                    yield f"{trial.row(row)}: another mask when {said}"
+                    break
+
+
+def draws_follow_key_and_sequence(trial: Trial) -> Iterator[str]:
+    """Random choices change with the key and with the sequence id, or with neither, where nothing is drawn."""
+    longest = int(trial.batch.tokens.lengths.argmax())
+    if trial.batch.tokens.lengths[longest] < _COPIES:
+        return
+    copies = trial.batch.take(np.full(_COPIES, longest))
+    names = id_keys(make_key(trial.seed, "copies"), map(str, range(_COPIES)))
+    copies = replace(copies, sequence_ids=names.view(np.uint8))
+    keys = [draw_key(trial.key, draw) for draw in range(_COPIES)]
+    by_id = Counter(_choice(mask) for mask in _rows(trial.objective.mask(copies, keys[0])))
+    by_key = Counter(_choice(_rows(trial.objective.mask(copies.take([0]), key))[0]) for key in keys)
+    for one, varied, other, fixed in (("sequence id", by_id, "key", by_key), ("key", by_key, "sequence id", by_id)):
+        # What is rarely drawn may be drawn on one side alone, by chance.
+        if len(fixed) > 1 or max(varied.values()) > 0.75 * _COPIES:
+            continue
+        yield f"{trial.row(longest)}: its mask changes with the {one}, but not with the {other}; draw by both"
+
+
+def lengths_are_those_of_the_examples(trial: Trial) -> Iterator[str]:
+    """The lengths in a mask row are those of the rendered example."""
+    for side in ("source", "target"):
+        rendered, stored = getattr(trial.examples, f"{side}_lengths"), getattr(trial.masks, f"{side}_lengths")
+        for row in np.flatnonzero(rendered != stored)[:1].tolist():
+            yield f"{trial.row(row)}: {side} has {rendered[row]} positions, the mask says {stored[row]}"
+
+
+def examples_fit(trial: Trial) -> Iterator[str]:
+    """Examples keep within the corpus's sequence length and ``target_length``, are padded, and hold known ids."""
+    examples, special, facts = trial.examples, trial.special, trial.facts
+    limit = trial.objective.options.get("target_length")
+    for row in np.flatnonzero(examples.source_lengths > facts.sequence_length)[:1].tolist():
+        size = examples.source_lengths[row]
+        yield f"{trial.row(row)}: source has {size} positions, the corpus was built for {facts.sequence_length}"
+    if isinstance(limit, int) and (examples.target_lengths > limit).any():
+        row = int(examples.target_lengths.argmax())
+        yield f"{trial.row(row)}: target has {examples.target_lengths[row]} positions, target_length is {limit}"
+    for side in ("source", "target"):
+        ids, lengths = getattr(examples, f"{side}_ids"), getattr(examples, f"{side}_lengths")
+        if ids.dtype != np.int32 or ids.shape != (len(trial.batch), int(lengths.max(initial=0))):
+            yield f"{side}_ids are {ids.dtype} {ids.shape}; int32 as wide as the longest row is needed"
+            continue
+        real = np.arange(ids.shape[1]) < lengths[:, None]
+        unknown = real & ((ids < 0) | (ids >= special.vocab_size))
+        for row in np.flatnonzero(unknown.any(1))[:1].tolist():
+            found = ids[row][unknown[row]][0]
+            yield f"{trial.row(row)}: {side} holds id {found}, the special tokens say vocab_size {special.vocab_size}"
+        if (ids[~real] != special[PAD]).any():
+            yield f"{side}_ids are not padded with {PAD}"
+
+
+def text_comes_back(trial: Trial) -> Iterator[str]:
+    """``reconstruct`` gives the text of every row from source and target; where an objective has none, they are not
+    compared.
+    """
+    if not hasattr(trial.objective, "reconstruct"):
+        return
+    text = trial.objective.reconstruct(trial.examples, trial.masks, trial.special)
+    for row in range(len(trial.batch)):
+        if not np.array_equal(text[row], trial.batch.tokens[row]):
+            yield f"{trial.row(row)}: reconstruct gives another text"
+
+
+def separators_stay(trial: Trial) -> Iterator[str]:
+    """Separators stay in the source, as many in every row as its documents call for."""
+    parts = trial.batch.document_starts.lengths
+    full = np.array([len(np.unique(starts[starts < size])) for starts, size in _documents(trial.batch)], np.int64)
+    for name in (DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END):
+        if name not in trial.special.ids:
+            continue
+        real = np.arange(trial.examples.source_ids.shape[1]) < trial.examples.source_lengths[:, None]
+        found = ((trial.examples.source_ids == trial.special[name]) & real).sum(1)
+        rules = [count + edge for count in (parts, full) for edge in (0, -1)]
+        if found.any() and not any((found == rule.clip(0)).all() for rule in rules):
+            row = int((found != rules[1].clip(0)).argmax())
+            yield f"{trial.row(row)}: source has {found[row]} times {name}; a separator may be hidden, or one too many"
+
+
+def selection_keeps_its_own(trial: Trial) -> Iterator[str]:
+    """``select`` leaves masks made with the same options as they are, and adjustable options decide no draw."""
+    adjustable = getattr(trial.objective, "adjustable", ())
+    if not adjustable:
+        return
+    if unknown := [option for option in adjustable if option not in trial.objective.options]:
+        yield f"adjustable option {unknown[0]} is none of its options"
+    selected = _rows(trial.objective.select(trial.copy(), trial.masks))  # type: ignore[attr-defined]
+    for row, (one, other) in enumerate(zip(selected, _rows(trial.masks), strict=True)):
+        if one != other:
+            yield f"{trial.row(row)}: select gives another mask than mask, with the same options"
+            break
+
+
+def odd_rows_have_a_result(trial: Trial) -> Iterator[str]:
+    """Rows of no token, of one, of one sentence, of one repeated token, and a batch without rows, are masked."""
+    for said, batch in _odd(trial.batch):
+        odd = replace(trial, batch=batch)
+        try:
+            for law in (spans_hold_text, lengths_are_those_of_the_examples, examples_fit, text_comes_back):
+                yield from (f"{said}: {problem}" for problem in law(odd))
+        except Exception as error:  # whatever an objective's own code raises
+            yield f"{said}: {type(error).__name__}: {error}"
+
+
+LAWS: tuple[Callable[[Trial], Iterator[str]], ...] = (
+    options_are_json,
+    special_tokens_are_numbered_once,
+    spans_hold_text,
+    masks_are_pure,
+    draws_follow_key_and_sequence,
+    lengths_are_those_of_the_examples,
+    examples_fit,
+    text_comes_back,
+    separators_stay,
+    selection_keeps_its_own,
+    odd_rows_have_a_result,
+)
+
+
+def broken(law: Callable[[Trial], Iterator[str]], trial: Trial) -> list[str]:
+    """Violations of a law, exceptions of the objective included."""
+    problems: list[str] = []
+    try:
+        problems.extend(law(trial))
+    except Exception as error:  # whatever an objective's own code raises
+        problems.append(f"{type(error).__name__}: {error}")
+    return problems
+
+
+def digest(trial: Trial) -> str:
+    """Hex sha256 of the masks of all rows; equal in every process."""
+    return hashlib.sha256(repr(_rows(trial.masks)).encode()).hexdigest()
+
+
+def _rows(masks: MaskBatch) -> list[tuple[Any, ...]]:
+    """Every column of every row, as plain values that can be compared."""
+    return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
+
+
+def _choice(mask: tuple[Any, ...]) -> str:
+    return str(mask[1:])  # without the sequence id
+
+
+def _bytes(batch: SequenceBatch) -> list[bytes]:
+    columns = [getattr(batch, field.name) for field in fields(batch)]
+    arrays = [column.compact().values if isinstance(column, Ragged) else column for column in columns]
+    return [array.tobytes() for array in arrays if isinstance(array, np.ndarray)]
+
+
+def _document(borders: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return np.searchsorted(borders, places, "right")
+
+
+def _documents(batch: SequenceBatch) -> list[tuple[np.ndarray, int]]:
+    return [(batch.document_starts[row], int(batch.tokens.lengths[row])) for row in range(len(batch))]
+
+
+def _odd(batch: SequenceBatch) -> Iterator[tuple[str, SequenceBatch]]:
+    """Rows of one document with the text of the longest row, or some of it."""
+    longest = batch.take([int(batch.tokens.lengths.argmax())])
+    tokens = longest.tokens[0]
+    yield "a row without tokens", _plain(longest, tokens[:0], [])
+    yield "a row of one token", _plain(longest, tokens[:1], [0])
+    yield "a row of one sentence", _plain(longest, tokens[:24], [0])
+    yield "a row of one repeated token", _plain(longest, np.repeat(tokens[:1], len(tokens)), [0])
+    yield "a row of sentences of one token", _plain(longest, tokens, np.arange(len(tokens)))
+    yield "a batch without rows", batch.take(np.arange(0))
+
+
+def _plain(row: SequenceBatch, tokens: np.ndarray, sentences: np.ndarray | list[int]) -> SequenceBatch:
+    """The only row with another text, in one document."""
+
+    def column(*values: int) -> Ragged:
+        return Ragged.from_rows([np.array(values)], np.int32)
+
+    return SequenceBatch(
+        sequence_ids=row.sequence_ids,
+        tokens=Ragged.from_rows([tokens], tokens.dtype),
+        document_starts=column(0),
+        document_ids=pa.array([row.document_ids[0].as_py()[:1]], pa.list_(pa.string())),
+        document_offsets=column(0),
+        document_lengths=column(len(tokens)),
+        sentence_starts=Ragged.from_rows([np.asarray(sentences)], np.int32),
+        cluster_ids=row.cluster_ids,
+    )

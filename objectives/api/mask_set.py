@@ -1,0 +1,157 @@
+"""A finished mask set on local disk: row i belongs to row i of its corpus."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.files import LocalFiles
+from corpora.storage.gather import Gatherable
+from corpora.storage.manifest import manifest_sha256
+from corpora.storage.shards import ShardedRows
+from objectives.api.masks import MASK_SCHEMA, MaskBatch
+from objectives.api.protocol import CorpusFacts, Objective, load_objective
+from objectives.api.special_tokens import SpecialTokens, table_fault
+
+
+class MaskSet(ShardedRows):
+    """Rows 0 .. len-1 of a ``farspan.masks`` folder.
+
+    Attributes:
+        objective: rebuilt from the manifest's name and options; renders the rows.
+        special_tokens: the table that rendering uses.
+        draws: how many masks each corpus row has; draw d of row i is row ``d * rows + i``.
+        adjusted: whether some options differ from those that the masks were made with.
+    """
+
+    def __init__(self, folder: str, options: Mapping[str, Any] | None = None, verify: bool = False) -> None:
+        """
+        Args:
+            options: over those of the manifest: of the objective's ``adjustable`` ones, those that choose anew among
+                what is stored.
+            verify: compare each shard with its checksum when it is first touched.
+
+        Raises:
+            FarspanError: no finished mask set, an objective that is not installed, an option that cannot be adjusted.
+        """
+        super().__init__(folder, "farspan.masks", verify)
+        self.schema = MASK_SCHEMA
+        config = self.manifest.config
+        chosen = {**config["options"], **(options or {})}
+        path = os.path.join(folder, "manifest.json")
+        tokenizer = self.manifest.tokenizer
+        wrong = table_fault(self.manifest.special_tokens, tokenizer["vocab_size"], tokenizer["owned_tokens"])
+        if wrong:
+            raise FarspanError(f"{path}: its table of special_tokens {wrong}; run `farspan mask` again")
+        try:
+            self.objective: Objective = load_objective(config["objective"], options=chosen)
+        except FarspanError:
+            raise
+        except Exception as error:  # anybody's objective may raise anything at options that it was not made for
+            raise FarspanError(
+                f"{path}: objective {config['objective']} does not take its options {chosen} ({error}); install the "
+                "version that made the masks, or run `farspan mask` again"
+            ) from error
+        if not options and self.objective.global_attention != config["global_attention"]:
+            raise FarspanError(
+                f"{path}: says global_attention {config['global_attention']!r}, objective {self.objective.name} with "
+                f"these options {self.objective.global_attention!r}; run `farspan mask` again"
+            )
+        self.draws: int = config.get("draws", 1)  # mask sets of earlier versions hold one
+        if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
+            raise FarspanError(
+                f"{folder}: manifest.json says draws {self.draws!r} of {len(self)} rows; restore it, or run "
+                "`farspan mask` again"
+            )
+        self.adjusted = bool(options)
+        adjustable = getattr(self.objective, "adjustable", ())
+        for option in options or {}:
+            if option not in adjustable:
+                raise FarspanError(
+                    f"{folder}: option {option} of objective {self.objective.name} cannot be changed on stored masks "
+                    f"(can be: {', '.join(adjustable) or 'none'}); run `farspan mask` with it"
+                )
+        vocab_size = 1 + max([self.manifest.tokenizer["vocab_size"] - 1, *self.manifest.special_tokens.values()])
+        self.special_tokens = SpecialTokens(self.manifest.special_tokens, vocab_size)
+        self._view = lru_cache(maxsize=1 << 16)(
+            lambda shard, batch: Gatherable.of(MaskBatch.from_arrow(self.batch(shard, batch)))
+        )
+
+    def take(self, rows: np.ndarray) -> MaskBatch:
+        """The given ``(n,)`` rows as they are stored, in the given order."""
+        return self.gather(rows, self._view)
+
+    def masks(self, batch: SequenceBatch, rows: np.ndarray, draws: np.ndarray | int = 0) -> MaskBatch:
+        """The masks of corpus rows ``batch``, which are rows ``(n,)`` of the corpus, by the options in force.
+
+        Args:
+            draws: which of its masks each row gets, ``(n,)`` or one for all, below ``draws``.
+        """
+        stored = self.take(rows + draws * (len(self) // self.draws))
+        return self.objective.select(batch, stored) if self.adjusted else stored  # type: ignore[attr-defined]
+
+    @property
+    def parent_folder(self) -> str:
+        """Where the manifest says that the corpus lies.
+
+        Raises:
+            FarspanError: it does not lie there.
+        """
+        folder = self._path_of((self.manifest.parent or {})["path"])
+        if not os.path.isdir(folder):
+            raise FarspanError(
+                f"{self.folder}: its corpus is not on this disk at {folder}; say where it is: --corpus FOLDER"
+            )
+        return folder
+
+    def _path_of(self, parent: str) -> str:
+        """The location that a path of the manifest leads to."""
+        return parent if "://" in parent else os.path.normpath(os.path.join(os.path.realpath(self.folder), parent))
+
+    def check_parent(self, corpus: ShardedRows) -> None:
+        """Refuse a corpus that this mask set was not made from, and options that its special tokens do not cover.
+
+        Raises:
+            FarspanError: naming both corpora, what the two manifests disagree on, or the tokens that are missing.
+        """
+        found = manifest_sha256(LocalFiles(), corpus.folder)
+        parent = self.manifest.parent or {}
+        if parent.get("manifest_sha256") != found:
+            made_from, given = self._path_of(parent.get("path", "")), os.path.realpath(corpus.folder)
+            changed = made_from == given
+            raise FarspanError(
+                f"{self.folder}: its masks are not those of the corpus {corpus.folder}, "
+                + ("which has changed since" if changed else f"but of the one that lay at {made_from}")
+                + "; "
+                + ("" if changed else "give that one, or ")
+                + "run `farspan mask` on this corpus"
+            )
+        ours, theirs = self.manifest, corpus.manifest
+        for what, own, other in (
+            ("tokenizer", ours.tokenizer, theirs.tokenizer),
+            ("rows_per_batch", ours.rows_per_batch, theirs.rows_per_batch),
+            ("rows of the shards", [s.rows for s in ours.shards], [s.rows for s in theirs.shards] * self.draws),
+        ):
+            if own != other:
+                raise FarspanError(
+                    f"{self.folder}: its {what} {_short(own)} differ from {_short(other)} of its corpus "
+                    f"{corpus.folder}; run `farspan mask` on this corpus again"
+                )
+        if self.adjusted:
+            needed = self.objective.validate(CorpusFacts.of(corpus.manifest)).ids
+            if lacking := len(needed.keys() - self.special_tokens.ids.keys()):
+                raise FarspanError(
+                    f"{self.folder}: these options may need {lacking} special tokens more than its manifest numbers; "
+                    "hide less, or run `farspan mask` with room for them"
+                )
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 120 else text[:117] + "..."

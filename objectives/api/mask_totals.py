@@ -1,0 +1,28 @@
+"""Totals of a mask set for its manifest (docs/formats.md)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from objectives.api.masks import CANDIDATE, IN_TARGET, MaskBatch
+
+TOTALS = ("sequences", "unmasked", "spans", "candidates", "hidden_tokens", "max_source_length", "max_target_length")
+
+
+def add_mask_totals(totals: dict[str, int], masks: MaskBatch) -> None:
+    """Add a block to ``totals``, which has a number for each of ``TOTALS``."""
+    flags, sizes = masks.span_flags.compact(), masks.span_lengths.compact().values
+    asked = flags.values & IN_TARGET != 0
+    rows = np.repeat(np.arange(len(masks)), flags.lengths)  # (spans,)
+    candidates = int((flags.values == CANDIDATE).sum())
+    numbers = (
+        len(masks),
+        len(masks) - len(np.unique(rows[asked])),
+        len(flags.values) - candidates,
+        candidates,
+        int(sizes[asked].sum()),
+        int(masks.source_lengths.max(initial=0)),
+        int(masks.target_lengths.max(initial=0)),
+    )
+    for name, number in zip(TOTALS, numbers, strict=True):
+        totals[name] = max(totals[name], number) if name.startswith("max_") else totals[name] + number

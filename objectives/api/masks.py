@@ -1,0 +1,111 @@
+"""What an objective hides in a block of corpus rows, as typed arrays (the ``farspan.masks`` columns)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.schemas.sequences import bytes_array, fixed_bytes
+from corpora.storage.gather import Gatherable, gather
+from corpora.storage.ragged import Ragged, concatenate_columns
+
+IN_SOURCE = 1  # bit 0: a marker (sentinel or mask token) stands in the source
+VISIBLE = 2  # bit 1: the text stays readable in the source
+IN_TARGET = 4  # bit 2: the text is in the target
+REPLACED = 8  # bit 3: the text is replaced by ``replacements``
+CANDIDATE = 0  # scored, not used
+
+_LISTS = {
+    "span_starts": pa.int32(),
+    "span_lengths": pa.int32(),
+    "span_flags": pa.uint8(),
+    "span_scores": pa.float32(),
+    "span_ranks": pa.int32(),
+    "span_labels": pa.string(),
+    "replacements": pa.int32(),
+    "global_positions": pa.int32(),
+}
+_REQUIRED = ("span_starts", "span_lengths", "span_flags")
+
+MASK_SCHEMA = pa.schema(
+    [pa.field("sequence_id", pa.binary(16), nullable=False)]
+    + [pa.field(name, pa.list_(kind), nullable=name not in _REQUIRED) for name, kind in _LISTS.items()]
+    + [pa.field(name, pa.int32(), nullable=False) for name in ("source_length", "target_length")]
+)
+"""The columns of ``farspan.masks`` (docs/formats.md); columns that an objective does not use are all null."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskBatch:
+    """Row i hides something in row i of a ``SequenceBatch``; positions are in stored coordinates.
+
+    Attributes:
+        sequence_ids: ``(n, 16)`` uint8, equal to the corpus rows'.
+        span_starts, span_lengths: rows of int32, spans ascending and disjoint.
+        span_flags: rows of uint8, bits ``IN_SOURCE | VISIBLE | IN_TARGET | REPLACED``, or ``CANDIDATE``.
+        source_lengths, target_lengths: ``(n,)`` int32, lengths once rendered.
+        span_scores, span_ranks: rows of float32 / int32, or None.
+        span_labels: Arrow ``list<string>``, or None.
+        replacements: rows of int32, ids for ``REPLACED`` spans one after the other, or None.
+        global_positions: rows of int32, or None where a rule of the objective says it all.
+    """
+
+    sequence_ids: np.ndarray
+    span_starts: Ragged
+    span_lengths: Ragged
+    span_flags: Ragged
+    source_lengths: np.ndarray
+    target_lengths: np.ndarray
+    span_scores: Ragged | None = None
+    span_ranks: Ragged | None = None
+    span_labels: pa.Array | None = None
+    replacements: Ragged | None = None
+    global_positions: Ragged | None = None
+
+    def __len__(self) -> int:
+        return len(self.sequence_ids)
+
+    @classmethod
+    def from_arrow(cls, batch: pa.RecordBatch) -> MaskBatch:
+        """Zero-copy views of a record batch with ``MASK_SCHEMA``."""
+
+        def column(name: str) -> Any:
+            array = batch.column(name)
+            if array.null_count == len(array) and name not in _REQUIRED:
+                return None
+            return array if name == "span_labels" else Ragged.from_arrow(array)
+
+        return cls(
+            sequence_ids=fixed_bytes(batch.column("sequence_id")),
+            source_lengths=batch.column("source_length").to_numpy(),
+            target_lengths=batch.column("target_length").to_numpy(),
+            **{name: column(name) for name in _LISTS},
+        )
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """As a record batch with ``MASK_SCHEMA``."""
+        columns = {
+            "sequence_id": bytes_array(self.sequence_ids),
+            "source_length": pa.array(self.source_lengths, pa.int32()),
+            "target_length": pa.array(self.target_lengths, pa.int32()),
+        }
+        for name, kind in _LISTS.items():
+            values = getattr(self, name)
+            if values is None:
+                columns[name] = pa.nulls(len(self), pa.list_(kind))
+            else:
+                columns[name] = values if isinstance(values, pa.Array) else values.to_arrow(pa.list_(kind))
+        return pa.record_batch([columns[field.name] for field in MASK_SCHEMA], schema=MASK_SCHEMA)
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[MaskBatch]) -> MaskBatch:
+        """The rows of all ``batches``, in order, all made by one objective; at least one."""
+        return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
+
+    def take(self, rows: np.ndarray | Sequence[int]) -> MaskBatch:
+        """Copy the given rows, in the given order."""
+        return gather([Gatherable.of(self)], np.zeros(len(rows), np.int64), np.asarray(rows, np.int64))

@@ -1,0 +1,108 @@
+"""Options of objectives: frozen dataclasses whose fields are checked when they are made, and are JSON values."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from corpora.assignments import spelled
+from corpora.errors import FarspanError
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR
+from objectives.api.tools import Tools
+
+Equipped = TypeVar("Equipped")
+
+
+def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
+    """Refuse the value of an option.
+
+    Args:
+        objective: has ``name`` and the option as an attribute.
+        wanted: what to give instead, after "give".
+
+    Raises:
+        FarspanError: not ``valid``.
+    """
+    if not valid:
+        raise FarspanError(f"{objective.name}: option {option} is {spelled(getattr(objective, option))}; give {wanted}")
+
+
+def check_choice(objective: Any, option: str, *choices: str | None) -> None:
+    """One of ``choices``; None is spelled null, as on the command line and in recipes."""
+    spelled = [choice or "null" for choice in choices]
+    wanted = ", ".join(spelled[:-1]) + " or " * (len(spelled) > 1) + spelled[-1]
+    check(objective, option, getattr(objective, option) in choices, wanted)
+
+
+def check_flag(objective: Any, *options: str) -> None:
+    """True or false, each."""
+    for option in options:
+        check(objective, option, isinstance(getattr(objective, option), bool), "true or false")
+
+
+def check_global_attention(objective: Any) -> None:
+    """A rule for rows with ``separator`` between documents; without one there are no separators to attend from."""
+    check_choice(objective, "global_attention", "none", "bos", "separators", "masked")
+    impossible = objective.global_attention == "separators" and objective.separator is None
+    check(objective, "global_attention", not impossible, f"bos, or separator={DOCUMENT_SEPARATOR} beside it")
+
+
+def check_whole(objective: Any, option: str, least: int, null: bool = False) -> None:
+    """A whole number from ``least`` up, or with ``null`` None."""
+    value = getattr(objective, option)
+    valid = isinstance(value, int) and not isinstance(value, bool) and value >= least
+    check(objective, option, valid or (null and value is None), f"a whole number from {least} up{', or null' * null}")
+
+
+def check_numbers(objective: Any, option: str, least: float) -> tuple[float, ...]:
+    """A number from ``least`` up, or a list of such; as a tuple of floats either way."""
+    value = getattr(objective, option)
+    numbers = value if isinstance(value, list | tuple) else [value]
+    valid = len(numbers) > 0 and all(is_number(number) and number >= least for number in numbers)
+    check(objective, option, valid, f"a number from {least} up, or a list of them")
+    return tuple(map(float, numbers))
+
+
+def check_chances(objective: Any, option: str, *events: str) -> tuple[float, ...]:
+    """The chance of each of ``events``, of which one happens; as a tuple of floats."""
+    chances = getattr(objective, option)
+    valid = isinstance(chances, list | tuple) and len(chances) == len(events)
+    valid = valid and all(is_number(chance) and chance >= 0 for chance in chances)
+    wanted = f"{len(events)} numbers that add up to 1: the chances of {', '.join(events)}"
+    check(objective, option, valid and abs(sum(chances) - 1) < 1e-9, wanted)
+    return tuple(map(float, chances))
+
+
+def is_number(value: object) -> bool:
+    """A finite int or float, no bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def is_share(value: object) -> bool:
+    """A number between 0 and 1, neither of them."""
+    return is_number(value) and 0 < value < 1  # type: ignore[operator]
+
+
+def normalize(objective: Any, **values: Any) -> None:
+    """Give options of a frozen dataclass one spelling each, so that 5, [5] and [5.0] draw the same masks."""
+    for option, value in values.items():
+        object.__setattr__(objective, option, value)
+
+
+def options_of(objective: Any) -> dict[str, Any]:
+    """Every option of a dataclass as a JSON value; tuples become lists."""
+    values = {field.name: getattr(objective, field.name) for field in fields(objective) if field.init}
+    return {name: _listed(value) for name, value in values.items()}
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def equipped(objective: Equipped, tools: Tools) -> Equipped:
+    """A copy of a frozen dataclass that holds ``tools`` in its field ``_tools``, which is no option."""
+    held = copy(objective)
+    object.__setattr__(held, "_tools", tools)
+    return held

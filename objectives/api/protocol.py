@@ -1,0 +1,287 @@
+"""The objective protocol: what a masking strategy offers, here and in anyone's package.
+
+An objective is registered under entry-point group ``farspan.objectives``; the entry point loads a class (or any
+callable) that takes the options as keyword arguments and may carry ``presets``: name -> options.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from types import NoneType
+from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.keyed import make_key
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.manifest import Manifest
+from objectives.api.examples import Examples
+from objectives.api.masks import MaskBatch
+from objectives.api.special_tokens import SpecialTokens
+from objectives.api.tools import Tools
+
+GROUP = "farspan.objectives"
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """What is known of a corpus before any work starts, from its manifest.
+
+    Attributes:
+        vocab_size: the tokenizer's.
+        owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) and other special tokens, by their
+            text, that the tokenizer has itself -> id.
+        sequence_length: encoder positions that the corpus was built for: no row, rendered with its separators and its
+            begin and end but without any mask, is longer.
+        max_tokens: text tokens in the longest row.
+        max_documents: parts in the row that has most.
+        room_per_sequence, room_per_document: positions that every row keeps for begin and end, and for each part.
+    """
+
+    vocab_size: int
+    owned_tokens: Mapping[str, int]
+    sequence_length: int
+    max_tokens: int
+    max_documents: int
+    room_per_sequence: int = 2
+    room_per_document: int = 1
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> CorpusFacts:
+        """The facts in a corpus's manifest."""
+        return cls(
+            vocab_size=manifest.tokenizer["vocab_size"],
+            owned_tokens=manifest.tokenizer["owned_tokens"],
+            sequence_length=manifest.config["sequence_length"],
+            max_tokens=manifest.totals["max_tokens"],
+            max_documents=manifest.totals["max_documents"],
+            room_per_sequence=manifest.config["room_per_sequence"],
+            room_per_document=manifest.config["room_per_document"],
+        )
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """Decides what to hide and how it is shown.
+
+    An objective may offer more, and is then asked for it:
+
+    - ``with_tools(tools: Tools) -> Objective``: itself, able to read text or to ask a model; called before
+      ``validate`` and ``mask``, and raises ``FarspanError`` for a tool that is missing or does not fit.
+    - ``tools: Mapping[str, str]``: name and version of each tool that decides its masks; recorded beside its options.
+    - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens again from what ``render`` gave.
+    - ``render(batch, masks, special, segment_ids=True)``: also the document of each source position, without which a
+      recipe with ``data.across_documents = false`` cannot be trained.
+    - ``longest(batch) -> (sources, targets)``: ``(n,)`` int64 each, lengths that no draw of the rows exceeds once they
+      are rendered. It may read how many tokens, documents and sentences rows have, never their tokens. With it, a run
+      that draws masks knows at its start that no row will be too long.
+    - ``adjustable: tuple[str, ...]`` and ``select(batch, masks) -> MaskBatch``: options that may differ from those of
+      stored masks, and these masks as its own options choose among their candidates.
+
+    Attributes:
+        name: the entry point's name.
+        options: every option as JSON values; with the seed and a sequence id it determines a mask.
+        global_attention: rule of the encoder's global positions: ``none``, ``bos``, ``separators``, ``masked``,
+            ``masked_and_prefix``, ``first_n``, or ``positions`` (the mask rows bring their own).
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+
+    @property
+    def global_attention(self) -> str: ...
+
+    def validate(self, facts: CorpusFacts) -> SpecialTokens:
+        """Check options against tokenizer and lengths; return the special tokens that rendering needs.
+
+        Raises:
+            FarspanError: for options that cannot work on this corpus, with the cure; before any work starts.
+        """
+
+    def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
+        """Choose what to hide: a pure function of (key, options, sequence id, row), row by row.
+
+        Args:
+            batch: n corpus rows.
+            key: of ``mask_key``.
+        """
+
+    def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
+        """What encoder and decoder see of the rows."""
+
+
+def equip(objective: Objective, tools: Tools) -> Objective:
+    """The objective with ``tools``, where it takes any.
+
+    Raises:
+        FarspanError: a tool that it needs is missing or does not fit.
+    """
+    with_tools = getattr(objective, "with_tools", None)
+    return with_tools(tools) if with_tools else objective
+
+
+def mask_key(seed: int, objective: Objective) -> bytes:
+    """The key of every draw of an objective: stored masks and masks drawn on the fly are the same.
+
+    Options that stored masks can be adjusted by decide no draw, so that adjusting gives what masking anew would.
+    """
+    adjustable = getattr(objective, "adjustable", ())
+    options = {name: value for name, value in objective.options.items() if name not in adjustable}
+    return make_key(seed, "mask", {"objective": objective.name, **options})
+
+
+def draw_key(key: bytes, draw: int) -> bytes:
+    """The key of draw number ``draw``, from 0, of masks whose key is ``key``; the first draw has that key itself."""
+    return hashlib.blake2b(f"draw {draw}".encode(), digest_size=16, key=key).digest() if draw else key
+
+
+def mask_draws(
+    mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, key: bytes, draws: np.ndarray
+) -> MaskBatch:
+    """Mask each row in a draw of its own.
+
+    Args:
+        mask: an objective's.
+        batch: n corpus rows.
+        key: of ``mask_key``.
+        draws: ``(n,)`` int64, the number of each row's draw.
+    """
+    numbers = np.unique(draws).tolist()
+    if len(numbers) <= 1:
+        return mask(batch, draw_key(key, numbers[0] if numbers else 0))
+    places = [np.flatnonzero(draws == number) for number in numbers]
+    parts = [mask(batch.take(rows), draw_key(key, draw)) for rows, draw in zip(places, numbers, strict=True)]
+    return MaskBatch.concatenate(parts).take(np.argsort(np.concatenate(places)))
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The objectives that can be named, ours and third parties'."""
+    return dict(_installed(tuple(sys.path)))
+
+
+@lru_cache(maxsize=8)  # looking takes milliseconds, and each objective that is made looks
+def _installed(search_path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def objective_factory(name: str) -> Any:
+    """What makes the objective ``name`` from its options.
+
+    Raises:
+        FarspanError: no such objective, with the nearest known name; or one whose package cannot be loaded.
+    """
+    known = installed()
+    if name not in known:
+        raise FarspanError(
+            f"no objective is called {name!r}{_nearest(name, known)}; installed: {', '.join(sorted(known))}"
+        )
+    where = _where(known[name])
+    try:
+        factory = known[name].load()
+    except Exception as error:  # whatever a package's own code raises
+        raise FarspanError(
+            f"{where} cannot be loaded: {_one_line(error)}; repair that package, or install it"
+        ) from error
+    try:
+        inspect.signature(factory)
+    except (TypeError, ValueError):  # nothing to call, or nothing that says how
+        raise FarspanError(
+            f"{where} is {factory!r:.80}; it must name a class, or a function that makes an objective"
+        ) from None
+    return factory
+
+
+def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:
+    """Build the objective ``name`` from a preset, overridden by ``options``.
+
+    Raises:
+        FarspanError: unknown objective, preset or option, with the nearest known name; one that cannot be made, or that
+            lacks what an objective has.
+    """
+    factory = objective_factory(name)
+    presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
+    if preset is not None and preset not in presets:
+        names = ", ".join(presets) or "none"
+        raise FarspanError(
+            f"objective {name} has no preset {preset!r}{_nearest(preset, presets)}; its presets: {names}"
+        )
+    accepted = inspect.signature(factory).parameters
+    values = {**(presets[preset] if preset else {}), **_with_null(factory, accepted, options or {})}
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
+        for option in values:
+            if option not in accepted:
+                raise FarspanError(
+                    f"objective {name} has no option {option!r}{_nearest(option, accepted)}; "
+                    f"its options: {', '.join(accepted)}"
+                )
+    return _complete(name, factory, values)
+
+
+_MEMBERS: Mapping[str, Any] = {
+    "name": str,
+    "options": Mapping,
+    "global_attention": str,
+    "validate": Callable,
+    "mask": Callable,
+    "render": Callable,
+}
+
+
+def _complete(name: str, factory: Any, values: Mapping[str, Any]) -> Objective:
+    """The objective that ``factory`` makes, if it has all that an objective needs."""
+    where = _where(installed()[name])
+    try:
+        objective = factory(**values)
+        lacking = [
+            member for member, kind in _MEMBERS.items() if not isinstance(getattr(objective, member, None), kind)
+        ]
+    except FarspanError:
+        raise
+    except Exception as error:  # whatever a package's own code raises
+        raise FarspanError(f"{where} makes no objective of {dict(values)}: {_one_line(error)}") from error
+    if lacking:
+        raise FarspanError(
+            f"{where} makes {type(objective).__name__}, which lacks {', '.join(lacking)}; an objective has "
+            f"{', '.join(_MEMBERS)} (docs/objectives.md, Your own)"
+        )
+    if objective.name != name:
+        raise FarspanError(f"{where} makes an objective with name {objective.name!r}; its name must be {name!r}")
+    return objective
+
+
+def _where(entry: EntryPoint) -> str:
+    package = f" of {entry.dist.name}" if entry.dist else ""
+    return f"objective {entry.name}: entry point {entry.value}{package}"
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
+def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with None for ``"null"``, which is how a recipe spells it, where the option may be None."""
+    try:
+        hints = get_type_hints(factory)
+    except (NameError, TypeError):  # annotations of names that are not there when the package runs
+        hints = {}
+
+    def optional(option: str) -> bool:
+        return NoneType in get_args(hints.get(option)) or (option in accepted and accepted[option].default is None)
+
+    return {option: None if value == "null" and optional(option) else value for option, value in options.items()}
+
+
+def _nearest(word: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,0 +1,1 @@
+"""Random choices of objectives, keyed by row."""

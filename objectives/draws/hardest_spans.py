@@ -1,0 +1,104 @@
+"""From the losses of candidate spans to the hardest ones that fit a budget (BART-LS, arXiv:2209.10052, section 2.3).
+
+The published code takes the k spans of largest mean loss, k a fifth of the *fewest* spans that any row of the batch
+has, so a row's spans depend on the rows beside it. Here every row has budgets of its own, and the last span taken is
+cut where the first of them ends.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+from objectives.rendering.render import columns
+
+AGGREGATIONS = ("mean", "sum", "max")
+
+
+def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str = "mean") -> Ragged:
+    """One loss a span.
+
+    Args:
+        token_losses: ``(tokens,)`` float, of the spans' tokens, one span and one row after the other.
+        span_lengths: rows of int, at least 1 each; ``tokens`` together.
+        aggregation: ``mean``, ``sum`` or ``max`` over a span's tokens, in float64.
+
+    Returns:
+        Rows of float32, one a span.
+    """
+    lengths = span_lengths.compact()
+    firsts = np.cumsum(lengths.values, dtype=np.int64) - lengths.values
+    if not len(firsts):
+        return Ragged(np.empty(0, np.float32), lengths.offsets)
+    reduced = (np.maximum if aggregation == "max" else np.add).reduceat(token_losses.astype(np.float64), firsts)
+    if aggregation == "mean":
+        reduced /= lengths.values
+    return Ragged(reduced.astype(np.float32), lengths.offsets)
+
+
+def rank_spans(losses: Ragged) -> Ragged:
+    """Order of hardness within each row, rows of int32: 0 has the largest loss, and of equal ones the earlier is first.
+
+    Args:
+        losses: rows of float, none NaN.
+    """
+    losses = losses.compact()
+    rows = np.repeat(np.arange(len(losses)), losses.lengths)
+    order = np.lexsort((-losses.values, rows))  # stable
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order)) - losses.offsets[rows]
+    return Ragged(ranks, losses.offsets)
+
+
+def keep_hardest(
+    span_lengths: Ragged, ranks: Ragged, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray
+) -> Ragged:
+    """How many tokens of each span are kept, the first ones, taking spans by rank until a budget of their row is full.
+
+    Args:
+        span_lengths: rows of int, at least 1 each.
+        ranks: rows of int32, a permutation of 0, 1, ... each.
+        tokens, spans, positions: ``(n,)`` int64, the budgets of each row; a span takes a position for each token and
+            one for its marker.
+
+    Returns:
+        Rows of int32: 0 for a span that is not taken, less than its length for the last one where it is cut.
+
+    Raises:
+        FarspanError: ranks that are none.
+    """
+    candidates = columns(span_lengths, ranks)
+    kept = np.zeros(len(candidates[0]), np.int32)
+    row = _keep(candidates, tokens, spans, positions, kept)
+    if row >= 0:
+        raise FarspanError(
+            f"row {row}: the ranks of its {span_lengths.lengths[row]} spans are not 0, 1, ..., each once; the mask set "
+            "is damaged, run `farspan mask` again"
+        )
+    return Ragged(kept, candidates[-1])
+
+
+@numba.njit(cache=True)
+def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> int:
+    """The first row whose ranks are no permutation, or -1."""
+    lengths, ranks, offsets = candidates
+    by_rank = np.full(len(lengths), -1, np.int64)
+    for row in range(len(offsets) - 1):
+        first, last = offsets[row], offsets[row + 1]
+        for i in range(first, last):
+            # Ranks may come from a file, and compiled code checks no bounds.
+            if not 0 <= ranks[i] < last - first or by_rank[first + ranks[i]] >= 0:
+                return row
+            by_rank[first + ranks[i]] = i
+        left, room = tokens[row], positions[row]
+        for place in range(min(last - first, spans[row])):
+            span = by_rank[first + place]
+            size = min(lengths[span], left, room - 1)
+            if size < 1:
+                break
+            kept[span] = size
+            left -= size
+            room -= size + 1
+    return -1

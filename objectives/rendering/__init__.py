@@ -1,0 +1,1 @@
+"""Masks to sources and targets, and back."""

@@ -1,0 +1,68 @@
+"""What stands around the text of a rendered row: begin, end, and tokens at the edges of documents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from objectives.api.protocol import CorpusFacts
+from objectives.api.special_tokens import BEGIN, END
+
+Parts = TypeVar("Parts", int, np.ndarray)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of special tokens, None for none.
+
+    Attributes:
+        begin: first of source and target.
+        end: last of source and target.
+        before: in front of every document of a source.
+        between: between two documents of a source.
+        after: behind every document of a source.
+    """
+
+    begin: str | None = BEGIN
+    end: str | None = END
+    before: str | None = None
+    between: str | None = None
+    after: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Special tokens that the table has to hold, each once."""
+        return list(dict.fromkeys(filter(None, (self.begin, self.end, self.before, self.between, self.after))))
+
+    @property
+    def ends(self) -> int:
+        """Positions of begin and end together."""
+        return (self.begin is not None) + (self.end is not None)
+
+    def around(self, parts: Parts) -> Parts:
+        """Positions that this adds to a source of ``parts`` documents, one or ``(n,)``."""
+        edges = (self.before is not None) + (self.after is not None)
+        inner = int(self.between is not None)
+        return self.ends + edges * parts + inner * (parts - (parts > 0))
+
+    def check(self, objective: str, facts: CorpusFacts) -> None:
+        """Refuse a corpus whose rows leave too little room for this.
+
+        Raises:
+            FarspanError: a row as long as the corpus allows would not fit the encoder it was built for.
+        """
+        edges = sum(token is not None for token in (self.before, self.between, self.after))
+        if self.ends <= facts.room_per_sequence and edges <= facts.room_per_document:
+            return
+        if facts.max_tokens + self.around(facts.max_documents) <= facts.sequence_length:
+            return
+        # No less room than the corpus has, so that it still suits the other objectives.
+        sequence, document = max(self.ends, facts.room_per_sequence), max(edges, facts.room_per_document)
+        raise FarspanError(
+            f"{objective}: puts {self.ends} positions around a sequence and {edges} around a document; the corpus was "
+            f"built with room for {facts.room_per_sequence} and {facts.room_per_document} in {facts.sequence_length} "
+            f"positions; build it with --room-per-sequence {sequence} --room-per-document {document}"
+        )

@@ -1,0 +1,138 @@
+"""The inverse of rendering: nothing leaves a source without being asked for.
+
+Mask rows say only where spans lie and which are shown where. This is a check, not a hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
+from objectives.api.special_tokens import SpecialTokens
+from objectives.rendering.layout import Layout
+
+
+def reconstruct(
+    examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout, *, mask: str | None = None
+) -> Ragged:
+    """The text tokens of every row: the inverse of ``render_sentinels``, or, given ``mask``, of ``render_masked``.
+
+    Args:
+        examples: what either made of ``masks``, with the same ``layout`` and ``mask``.
+
+    Returns:
+        Rows of int32 tokens.
+
+    Raises:
+        FarspanError: a marker or replacement is missing, text is in neither source nor target, or either ends too early
+            or too late.
+    """
+    begin, end = layout.begin is not None, layout.end is not None
+
+    def text(row: int) -> np.ndarray:
+        # An empty target has neither begin nor end.
+        target = examples.target_ids[row, begin : max(examples.target_lengths[row] - end, begin)]
+        return _text(_source(examples, special, layout, row)[0], target, masks, row, special, mask)
+
+    return _every_row(examples, text)
+
+
+def reconstruct_labels(examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout) -> Ragged:
+    """The text tokens of every row: the inverse of ``rendering.render_labels``.
+
+    Args:
+        examples: what it made of ``masks``, with the same ``layout``.
+
+    Returns:
+        Rows of int32 tokens.
+
+    Raises:
+        FarspanError: labels stand elsewhere than the spans in the target, or a token was hidden and is not asked for.
+    """
+    assert examples.labels is not None
+    every_label = examples.labels
+
+    def text(row: int) -> np.ndarray:
+        source, places = _source(examples, special, layout, row)
+        labels = every_label[row, places]
+        asked, gone = (_covered(masks, row, len(source), bits) for bits in (IN_TARGET, IN_SOURCE | REPLACED))
+        if not np.array_equal(asked, labels != IGNORED):
+            wrong = int(np.flatnonzero(asked != (labels != IGNORED))[0])
+            raise FarspanError(f"token {wrong} has {'no' if asked[wrong] else 'a'} label, unlike its span")
+        if (gone & ~asked).any():
+            raise FarspanError(f"token {np.flatnonzero(gone & ~asked)[0]} is neither shown nor asked for")
+        return np.where(asked, labels, source)
+
+    return _every_row(examples, text)
+
+
+def _every_row(examples: Examples, text: Callable[[int], np.ndarray]) -> Ragged:
+    rows = []
+    for row in range(len(examples)):
+        try:
+            rows.append(text(row))
+        except FarspanError as error:
+            raise FarspanError(f"sequence {examples.sequence_ids[row].tobytes().hex()}: {error}") from None
+    return Ragged.from_rows(rows, np.int32)
+
+
+def _source(examples: Examples, special: SpecialTokens, layout: Layout, row: int) -> tuple[np.ndarray, np.ndarray]:
+    """A source row without what the layout puts around it, and the positions that are left."""
+    first, stop = int(layout.begin is not None), examples.source_lengths[row] - (layout.end is not None)
+    edges = [special[name] for name in (layout.before, layout.between, layout.after) if name is not None]
+    places = first + np.flatnonzero(~np.isin(examples.source_ids[row, first:stop], edges))
+    return examples.source_ids[row, places], places
+
+
+def _covered(masks: MaskBatch, row: int, size: int, bits: int) -> np.ndarray:
+    """``(size,)`` bool: tokens of spans that have any of ``bits``."""
+    spans = masks.span_flags[row] & bits != 0
+    starts, sizes = masks.span_starts[row][spans], masks.span_lengths[row][spans]
+    if len(starts) and starts[-1] + sizes[-1] > size:
+        raise FarspanError(f"source has {size} tokens, spans reach to {starts[-1] + sizes[-1]}")
+    edges = np.zeros(size + 1, np.int64)
+    np.add.at(edges, starts, 1)
+    np.add.at(edges, starts + sizes, -1)
+    return np.cumsum(edges)[:size] > 0
+
+
+def _text(
+    source: np.ndarray, target: np.ndarray, masks: MaskBatch, row: int, special: SpecialTokens, mask: str | None
+) -> np.ndarray:
+    spans = zip(masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row], strict=True)
+    replacements = masks.replacements[row] if masks.replacements is not None else target[:0]
+    pieces = []
+    position = at = said = marker = replaced = 0  # places in text, source and target; markers, replacements seen
+    for start, length, flags in spans:
+        pieces.append(source[at : at + start - position])
+        at += start - position
+        if flags & IN_SOURCE:
+            expected = special.sentinels[marker] if mask is None else special[mask]
+            if at >= len(source) or source[at] != expected:
+                raise FarspanError(f"marker {marker} is not in the source at token {start}")
+            at += 1
+            if mask is None and flags & IN_TARGET:
+                if said >= len(target) or target[said] != expected:
+                    raise FarspanError(f"marker {marker} is not in the target before token {start}")
+                said += 1
+            marker += 1
+        if flags & REPLACED:
+            if not np.array_equal(source[at : at + length], replacements[replaced : replaced + length]):
+                raise FarspanError(f"tokens {start}:{start + length} are not shown as their replacements")
+            at += length
+            replaced += length
+        visible = flags & VISIBLE or flags == 0
+        if not visible and not flags & IN_TARGET:
+            raise FarspanError(f"tokens {start}:{start + length} are in neither source nor target")
+        pieces.append(source[at : at + length] if visible else target[said : said + length])
+        at += length if visible else 0
+        said += length if flags & IN_TARGET else 0
+        position = start + length
+    if at > len(source) or said != len(target):
+        raise FarspanError("source or target does not end where the spans do")
+    return np.concatenate([*pieces, source[at:]])

@@ -1,0 +1,274 @@
+"""Rendering: (corpus rows, mask rows) -> what encoder and decoder see, in one compiled pass.
+
+Three ways, all between what a ``Layout`` puts around the text:
+
+- sentinels (T5: Raffel et al. 2020, section 3.1.4 and figure 2), numbered from 0 in every row:
+  ``text <sentinel-0> text <sentinel-1> ...`` and ``<sentinel-0> hidden <sentinel-1> hidden ...``, none to close;
+- masked (PEGASUS: Zhang et al. 2020, section 3): ``text <sent-mask> text <sent-mask> ...`` and ``hidden hidden ...``;
+- labels, for an encoder alone (BERT: Devlin et al. 2019, section 3.1): ``text <mask> <mask> text ...``, and the hidden
+  tokens in the same places.
+
+Spans that are replaced show their replacements, candidates and visible spans their text. A row with nothing in its
+target has an empty target, without begin and end. No span may cross the border between two parts, so what stands there
+is never hidden.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.masks import MaskBatch
+from objectives.api.special_tokens import PAD, SpecialTokens
+from objectives.rendering.kernels import (
+    BORDER,
+    CONTRADICTION,
+    NONE,
+    PARTS,
+    PLACES,
+    UNALIGNED,
+    fill,
+    hide_tokens,
+    measure,
+)
+from objectives.rendering.layout import Layout
+
+_Arrays: TypeAlias = tuple[np.ndarray, ...]
+
+_FAULTS = {
+    PARTS: "parts begin outside of the text or in descending order",
+    PLACES: "spans overlap, are empty, descend, or lie outside of the text",
+    BORDER: "a span crosses the border between two documents; cut it there",
+    CONTRADICTION: "a span is to be replaced (bit 3) and also marked or left visible; choose one",
+    UNALIGNED: "a span with flags is not just one of marked, visible and replaced, so no label stands in its place",
+}
+
+
+class _Rows(NamedTuple):
+    """The columns of corpus and mask rows that kernels take, offsets last."""
+
+    tokens: _Arrays
+    documents: _Arrays
+    spans: _Arrays  # starts, lengths, flags
+    replacements: _Arrays
+
+
+def render_sentinels(
+    batch: SequenceBatch,
+    masks: MaskBatch,
+    special: SpecialTokens,
+    layout: Layout,
+    *,
+    segment_ids: bool = False,
+) -> Examples:
+    """Render rows with one sentinel for every span that is marked in the source, in source and target.
+
+    Args:
+        batch: B corpus rows.
+        masks: B mask rows of the same sequences.
+        special: where ids come from: padding, those of ``layout``, sentinels.
+        layout: begin and end, of source and target, and what stands at the edges of documents, in the source.
+        segment_ids: also number the part that each source position belongs to; what stands between two parts belongs
+            to the one before it, begin to the first part and end to the last.
+
+    Returns:
+        ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
+
+    Raises:
+        FarspanError: rows of different sequences, spans that cannot be shown, too few sentinels, or a token of
+            ``layout`` that ``special`` lacks.
+    """
+    rows = _rows(batch, masks)
+    counts = _measured(batch, rows)
+    markers, sentinels = counts[1], special.sentinels
+    if (most := int(markers.max(initial=0))) > len(sentinels):
+        raise FarspanError(
+            f"sequence {_hex(batch, int(markers.argmax()))} needs {most} sentinels, the special tokens hold "
+            f"{len(sentinels)}; reserve at least {most}, or hide fewer spans"
+        )
+    lengths = _lengths(batch, counts, layout, sentinels=True)
+    source, target, segments = _filled(rows, _frame(special, layout), sentinels, True, lengths, segment_ids)
+    return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
+
+
+def render_masked(
+    batch: SequenceBatch,
+    masks: MaskBatch,
+    special: SpecialTokens,
+    layout: Layout,
+    *,
+    mask: str,
+    segment_ids: bool = False,
+) -> Examples:
+    """Render rows with one and the same token for each span that is marked in the source, touching spans included.
+
+    The target is the text of its spans, with nothing between them.
+
+    Args:
+        mask: name of that token, for instance ``<sent-mask>``.
+        Others, returned and raised: as ``render_sentinels``, but no sentinels.
+    """
+    rows = _rows(batch, masks)
+    counts = _measured(batch, rows)
+    (markers,) = _read_only(np.full(counts[1].max(initial=0), _id(special, "mask", mask), np.int32))
+    lengths = _lengths(batch, counts, layout, sentinels=False)
+    source, target, segments = _filled(rows, _frame(special, layout), markers, False, lengths, segment_ids)
+    return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
+
+
+def render_labels(
+    batch: SequenceBatch,
+    masks: MaskBatch,
+    special: SpecialTokens,
+    layout: Layout,
+    *,
+    mask: str,
+    segment_ids: bool = False,
+) -> Examples:
+    """Render rows for an encoder alone: one token for every token of a marked span, and labels beside the source.
+
+    Args:
+        mask: name of that token, for instance ``<mask>``.
+        Others: as ``render_sentinels``.
+
+    Returns:
+        ``Examples`` with ``source_ids`` and ``labels``, ``(B, S)`` int32. A label is the text's token where its span is
+        in the target, ``IGNORED`` everywhere else. ``target_ids`` is ``(B, 0)``.
+
+    Raises:
+        FarspanError: as ``render_sentinels``; also a span that leaves the source without taking its place there.
+    """
+    rows = _rows(batch, masks)
+    _measured(batch, rows, aligned=True)
+    text, offsets = rows.tokens
+    shown, asked = text.astype(np.int32), np.full(len(text), IGNORED, np.int32)
+    hide_tokens(offsets, rows.spans, rows.replacements[0], _id(special, "mask", mask), shown, asked)
+    lengths = (_with_layout(batch, layout, batch.tokens.lengths), np.zeros(len(batch), np.int32))
+    frame = _frame(special, layout)
+    unasked = tuple(NONE if token == NONE else IGNORED for token in frame)
+    plain = rows._replace(tokens=_read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
+    source, target, segments = _filled(plain, frame, special.sentinels, False, lengths, segment_ids)
+    plain = plain._replace(tokens=_read_only(asked, offsets))
+    labels, _, _ = _filled(plain, unasked, special.sentinels, False, lengths, False)
+    return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], labels, segments)
+
+
+def rendered_lengths(
+    batch: SequenceBatch, masks: MaskBatch, layout: Layout, *, sentinels: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target lengths, each ``(B,)`` int32, of ``render_sentinels``, or without them of ``render_masked``.
+
+    Raises:
+        FarspanError: rows of different sequences, or spans that cannot be shown.
+    """
+    return _lengths(batch, _measured(batch, _rows(batch, masks)), layout, sentinels)
+
+
+def columns(*lists: Ragged) -> _Arrays:
+    """Values of each list column and the offsets they share, as kernels take them: a tuple of read-only views.
+
+    Read-only, so that arrays from memory maps and from numpy run the same compiled kernel.
+
+    Raises:
+        FarspanError: the columns have rows of different lengths.
+    """
+    compact = [column.compact() for column in lists]
+    if any(not np.array_equal(column.offsets, compact[0].offsets) for column in compact[1:]):
+        raise FarspanError("list columns of spans have rows of different lengths; the mask set is damaged")
+    return _read_only(*(column.values for column in compact), compact[0].offsets)
+
+
+def _read_only(*arrays: np.ndarray) -> _Arrays:
+    views = tuple(array.view() for array in arrays)
+    for view in views:
+        view.flags.writeable = False
+    return views
+
+
+def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
+    """Columns of the same sequences."""
+    if not np.array_equal(batch.sequence_ids, masks.sequence_ids):
+        if len(batch) != len(masks):
+            raise FarspanError(f"{len(batch)} corpus rows cannot be shown with {len(masks)} mask rows")
+        row = int(np.flatnonzero((batch.sequence_ids != masks.sequence_ids).any(axis=1))[0])
+        raise FarspanError(
+            f"row {row} is sequence {_hex(batch, row)} in the corpus, {masks.sequence_ids[row].tobytes().hex()} in the "
+            f"mask set; use a mask set made for this corpus"
+        )
+    spans = columns(masks.span_starts, masks.span_lengths, masks.span_flags)
+    replacements = _nothing(len(batch), np.int32) if masks.replacements is None else columns(masks.replacements)
+    return _Rows(columns(batch.tokens), columns(batch.document_starts), spans, replacements)
+
+
+def _nothing(rows: int, *kinds: type) -> _Arrays:
+    """Columns of empty rows."""
+    return _read_only(*(np.empty(0, kind) for kind in kinds), np.zeros(rows + 1, np.int64))
+
+
+def _measured(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:
+    """``(6, B)`` int32 of ``measure``, without faults."""
+    counts = np.zeros((6, len(batch)), np.int32)
+    measure(rows.tokens, rows.documents, rows.spans, aligned, counts)
+    faults, replaced, given = counts[0], counts[5], np.diff(rows.replacements[1])
+    if faults.any():
+        row = int(np.flatnonzero(faults)[0])
+        raise FarspanError(f"row {row}, sequence {_hex(batch, row)}: {_FAULTS[int(faults[row])]}")
+    if not np.array_equal(replaced, given):
+        row = int(np.flatnonzero(replaced != given)[0])
+        raise FarspanError(
+            f"row {row}, sequence {_hex(batch, row)}: {given[row]} replacements for {replaced[row]} tokens to be "
+            "replaced (bit 3); the mask set is damaged"
+        )
+    return counts
+
+
+def _lengths(
+    batch: SequenceBatch, counts: np.ndarray, layout: Layout, sentinels: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    _, _, source, hidden, hidden_markers, _ = counts
+    target = np.where(hidden > 0, hidden + layout.ends + sentinels * hidden_markers, 0)
+    return _with_layout(batch, layout, source), target.astype(np.int32)
+
+
+def _with_layout(batch: SequenceBatch, layout: Layout, source: np.ndarray) -> np.ndarray:
+    """``(B,)`` int32: ``source`` positions and those around documents and rows."""
+    return (source + layout.around(batch.document_starts.lengths)).astype(np.int32)
+
+
+def _frame(special: SpecialTokens, layout: Layout) -> tuple[int, ...]:
+    """As ``fill`` takes it: padding, begin, end, before, between, after."""
+    roles = ("begin", "end", "before", "between", "after")
+    return (special[PAD], *(_id(special, role, getattr(layout, role)) for role in roles))
+
+
+def _id(special: SpecialTokens, role: str, name: str | None) -> int:
+    if name is None:
+        return NONE
+    if name not in special.ids:
+        raise FarspanError(f"{role} {name!r} is none of the special tokens: {', '.join(list(special.ids)[:12])}")
+    return special[name]
+
+
+def _filled(
+    rows: _Rows,
+    frame: tuple[int, ...],
+    markers: np.ndarray,
+    target_marked: bool,
+    lengths: tuple[np.ndarray, np.ndarray],
+    segment_ids: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Source ``(B, S)``, target ``(B, T)`` and, if asked, segments ``(B, S)``, int32."""
+    count = len(rows.tokens[-1]) - 1
+    source, target = (np.empty((count, side.max(initial=0)), np.int32) for side in lengths)
+    segments = np.empty_like(source) if segment_ids else np.empty((0, 0), np.int32)
+    fill(*rows, markers, target_marked, frame, source, target, segments)
+    return source, target, segments if segment_ids else None
+
+
+def _hex(batch: SequenceBatch, row: int) -> str:
+    return batch.sequence_id(row).hex()

@@ -1,0 +1,1 @@
+"""Sentence-level selection: scores, entities, pyramids and target budgets."""

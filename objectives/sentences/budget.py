@@ -1,0 +1,99 @@
+"""Select the ranked spans that fit a target of limited length, and bound targets without a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numba
+import numpy as np
+
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.masks import REPLACED, MaskBatch
+from objectives.rendering.layout import Layout
+
+
+def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
+    """Mask rows without the spans that do not fit; the ranks of the others are counted anew.
+
+    Spans are tried by rank. One that no longer fits is left out (``skip``), or ends the trial (``stop``). Where not one
+    of a row fits, its first is cut to the room.
+
+    Args:
+        masks: n rows of spans that are all in the target, with ranks and without labels.
+        room: tokens that the spans of a row may have together, at least 1.
+
+    Returns:
+        n rows; ``source_lengths`` and ``target_lengths`` are still those of ``masks``.
+    """
+    starts, lengths, flags = (c.compact() for c in (masks.span_starts, masks.span_lengths, masks.span_flags))
+    assert masks.span_ranks is not None
+    ranks = masks.span_ranks.compact().values
+    rows = np.repeat(np.arange(len(masks)), starts.lengths)
+    order = np.lexsort((ranks, rows))
+    taken = np.zeros(len(rows), np.int64)
+    taken[order] = _fit(lengths.values[order].astype(np.int64), starts.offsets, room, when_full == "stop")
+    kept = taken > 0
+    counts = np.bincount(rows[kept], minlength=len(masks))
+    places = order[kept[order]]  # the kept spans of each row, by rank
+    ranks = np.zeros_like(ranks)
+    ranks[places] = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+    def column(values: np.ndarray) -> Ragged:
+        return Ragged.from_lengths(values[kept], counts)
+
+    replacements = masks.replacements
+    if replacements is not None:
+        replaced = flags.values & REPLACED > 0
+        texts = Ragged.from_lengths(replacements.compact().values, lengths.values[replaced])
+        begins = np.zeros(len(texts), np.int64)
+        pieces = texts.cut(np.arange(len(texts)), begins, taken[replaced])
+        sizes = np.bincount(rows[replaced], pieces.lengths, len(masks))
+        replacements = Ragged.from_lengths(pieces.values, sizes.astype(np.int64))
+    return replace(
+        masks,
+        span_starts=column(starts.values),
+        span_lengths=column(taken.astype(np.int32)),
+        span_flags=column(flags.values),
+        span_scores=None if masks.span_scores is None else column(masks.span_scores.compact().values),
+        span_ranks=column(ranks),
+        replacements=replacements,
+    )
+
+
+def longest_texts(
+    batch: SequenceBatch, layout: Layout, target_length: int | None, most: Callable[[], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Source and target length, ``(n,)`` int64 each, that no choice of sentences exceeds.
+
+    A sentence that leaves the source leaves at most one token there, so that no source is longer than its text.
+
+    Args:
+        layout: what stands around the text.
+        target_length: that no target exceeds; None where nothing limits them.
+        most: ``sentence_selection.most_tokens`` of what is chosen; it takes longer, and is called only where
+            ``target_length`` is None.
+    """
+    tokens = batch.tokens.lengths.astype(np.int64)
+    sources = tokens + layout.around(batch.document_starts.lengths)
+    if target_length is None:
+        return sources, most() + layout.ends
+    return sources, np.minimum(tokens + layout.ends, target_length)
+
+
+@numba.njit(cache=True, nogil=True)
+def _fit(lengths: np.ndarray, spans: np.ndarray, room: int, stop: bool) -> np.ndarray:
+    """Tokens taken of each span, 0 where it is left out; rows of spans in the order of their ranks."""
+    taken = np.zeros(len(lengths), np.int64)
+    for row in range(len(spans) - 1):
+        left = room
+        for i in range(spans[row], spans[row + 1]):
+            if lengths[i] <= left:
+                taken[i] = lengths[i]
+                left -= lengths[i]
+            elif stop:
+                break
+        if left == room and spans[row] < spans[row + 1]:
+            taken[spans[row]] = room
+    return taken

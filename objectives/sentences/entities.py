@@ -1,0 +1,119 @@
+"""Named entities by spaCy, a whole list of texts at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+
+# Characters. Memory grows with the text in hand, and the more of it a model has read, the fewer names it finds.
+LONGEST_PIECE = 50_000
+# Characters without white space between them: spaCy's English tokenizer takes quadratic time for a run of quotes.
+LONGEST_RUN = 1_000
+PIECES_AT_ONCE = 16  # more is no faster and takes more memory
+
+_unbroken = re.compile(rf"\S{{{LONGEST_RUN}}}")
+_one_thread = threading.Lock()  # a pipeline's vocabulary serves one at a time
+
+
+@dataclass(frozen=True)
+class SpacyRecognizer:
+    """An ``EntityRecognizer`` (objectives/api/tools.py) over an installed spaCy model, loaded once a process.
+
+    Texts go through ``nlp.pipe`` and there only through the components that find entities. A text of more than
+    ``LONGEST_PIECE`` characters, or of ``LONGEST_RUN`` without white space, is read in pieces. What is found in a text
+    does not depend on the texts beside it, and words that texts add to the vocabulary are forgotten after each call.
+
+    Attributes:
+        model: name of an installed model, or its folder.
+        labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None: every kind, dates and numbers too.
+
+    Raises:
+        FarspanError: the model is not installed, finds no entities, or none of a kind that ``labels`` names.
+    """
+
+    model: str = "en_core_web_sm"
+    labels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        pipeline = _pipeline(self.model)
+        known = {label for kinds in pipeline.pipe_labels.values() for label in kinds}
+        if unknown := sorted(set(self.labels or ()) - known):
+            raise FarspanError(
+                f"spaCy model {self.model!r} finds no entities of kind {', '.join(unknown)}; "
+                f"its kinds: {', '.join(sorted(known))}"
+            )
+
+    @property
+    def name(self) -> str:
+        """Model, its version and spaCy's."""
+        import spacy
+
+        meta = _pipeline(self.model).meta
+        return f"{meta['lang']}_{meta['name']} {meta['version']}, spaCy {spacy.__version__}"
+
+    def find(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """For each text ``(k, 2)`` int64: first character and end of each entity, ascending and disjoint."""
+        pieces = ((piece, (number, start)) for number, text in enumerate(texts) for start, piece in _pieces(text))
+        found: list[list[tuple[int, int]]] = [[] for _ in texts]
+        pipeline = _pipeline(self.model)
+        with _one_thread, pipeline.memory_zone():
+            for document, (number, start) in pipeline.pipe(pieces, as_tuples=True, batch_size=PIECES_AT_ONCE):
+                found[number] += [
+                    (start + entity.start_char, start + entity.end_char)
+                    for entity in document.ents
+                    if self.labels is None or entity.label_ in self.labels
+                ]
+        return [np.array(spans, np.int64).reshape(-1, 2) for spans in found]
+
+
+@lru_cache(maxsize=4)
+def _pipeline(model: str) -> Any:
+    """The model reduced to what writes ``doc.ents`` and to the layers that this listens to."""
+    import spacy  # takes seconds, and only objectives that read names need it
+
+    try:
+        pipeline = spacy.load(model)
+    except (OSError, ValueError) as error:
+        installed = ", ".join(sorted(spacy.util.get_installed_models())) or "none"
+        is_folder = os.path.sep in model or os.path.exists(model)
+        cure = (
+            "give the folder of a saved pipeline" if is_folder else f"install it by `python -m spacy download {model}`"
+        )
+        raise FarspanError(
+            f"spaCy cannot load the model {model!r}; {cure}, or name another one (installed: {installed}). "
+            f"spaCy says: {error}"
+        ) from error
+    names = list(pipeline.pipe_names)
+    finders = {name for name in names if "doc.ents" in pipeline.get_pipe_meta(name).assigns}
+    if not finders:
+        raise FarspanError(
+            f"spaCy model {model!r} finds no entities: its components are {', '.join(names) or 'none'}; name a model "
+            "with a component ner, e.g. en_core_web_sm"
+        )
+    for name in names:
+        listening = set(getattr(pipeline.get_pipe(name), "listening_components", ()))
+        if name not in finders and not listening & finders:
+            pipeline.remove_pipe(name)
+    return pipeline
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """(first character, piece): what spaCy reads at once; cut inside of long runs, at a line's end, or at a space."""
+    start = 0
+    for end in [*(run.end() for run in _unbroken.finditer(text)), len(text)]:
+        while start < end:
+            stop = min(start + LONGEST_PIECE, end)
+            if stop < end:
+                line, space = (text.rfind(edge, start + LONGEST_PIECE // 2, stop) for edge in "\n ")
+                stop = line if line >= 0 else space if space >= 0 else stop
+            yield start, text[start:stop]
+            start = stop

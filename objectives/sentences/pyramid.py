@@ -1,0 +1,121 @@
+"""The entity pyramid: which sentences say what the documents of a cluster share.
+
+Source: Xiao et al. 2022 (PRIMERA), section 2.2 and algorithm 1, after the pyramid evaluation of summaries (Nenkova and
+Passonneau 2004): what more documents mention matters more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from corpora.storage.ragged import Ragged
+from objectives.api.tools import EntityRecognizer
+from objectives.sentences.selection import Choice, Sentences
+from objectives.sentences.texts import sentence_ends
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """Where the entities of n rows are mentioned; an entity belongs to one row.
+
+    Attributes:
+        forms: names of the E entities, row after row, in the order of their first mention.
+        entities, sentences, documents: ``(m,)`` int64: who is mentioned in which sentence of which document, as places
+            in ``forms`` and in the arrays of ``Sentences``.
+    """
+
+    forms: Sequence[str]
+    entities: np.ndarray
+    sentences: np.ndarray
+    documents: np.ndarray
+
+
+def entity_form(mention: str) -> str:
+    """What mentions of one entity have in common: its words without case, ``the`` in front and ``'s`` behind.
+
+    ``"the  White House's"`` and ``"White House"`` are one entity, ``"US"`` and ``"because"`` are none. Nothing may be
+    left: of ``"The"``, for instance.
+    """
+    words = mention.casefold().split()
+    if words and words[0] == "the":
+        del words[0]
+    if words and words[-1].endswith(("'s", "’s")):
+        words[-1] = words[-1][:-2]
+    return " ".join(words).strip()
+
+
+def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, recognizer: EntityRecognizer) -> Mentions:
+    """Ask the recognizer once for each document of rows that have several, all together.
+
+    A mention belongs to the sentence in which it begins.
+
+    Args:
+        texts: of n rows.
+        starts: n rows, the characters at which sentences begin.
+        sentences: those of n rows, whose texts are documents.
+    """
+    ends = sentence_ends(texts, starts)
+    several = np.repeat(np.diff(sentences.rows) > 1, np.diff(sentences.rows))
+    documents = np.flatnonzero(several & (sentences.sizes > 0))
+    begins = starts.values[sentences.texts[documents]]
+    stops = ends[sentences.texts[documents + 1] - 1]
+    rows = sentences.row_of_text[documents].tolist()
+    pieces = [texts[row][begin:stop] for row, begin, stop in zip(rows, begins.tolist(), stops.tolist(), strict=True)]
+    numbers: dict[tuple[int, str], int] = {}
+    entities: list[int] = []
+    places, counts = [np.empty(0, np.int64)], []
+    found = recognizer.find(pieces)
+    for document, row, piece, begin, spans in zip(documents.tolist(), rows, pieces, begins, found, strict=True):
+        forms = [entity_form(piece[first:stop]) for first, stop in spans.tolist()]
+        named = np.array([form != "" for form in forms], bool)
+        entities += [numbers.setdefault((row, form), len(numbers)) for form in forms if form]
+        first_sentence, stop_sentence = sentences.texts[document], sentences.texts[document + 1]
+        own = starts.values[first_sentence:stop_sentence]
+        places.append(first_sentence + np.searchsorted(own, begin + spans[named, 0], "right") - 1)
+        counts.append(int(named.sum()))
+    return Mentions(
+        [form for _, form in numbers],
+        np.array(entities, np.int64),
+        np.concatenate(places),
+        np.repeat(documents, counts),
+    )
+
+
+def choose_pyramid(
+    scores: np.ndarray, mentions: Mentions, sentences: Sentences, picks: np.ndarray, ties: str
+) -> tuple[Choice, np.ndarray]:
+    """Walk the entities that several documents mention, those of most documents first; each brings its best sentence.
+
+    That is the one with the highest score above 0 of those that mention the entity, the earliest of equals; it may be
+    there already. Once all have been asked, sentences with the highest scores follow, the earliest of equals first.
+
+    Args:
+        scores: ``(s,)`` float64.
+        sentences: whose texts are rows.
+        picks: ``(n,)`` int64, sentences to choose in each row.
+        ties: of entities in equally many documents comes first whose first mention is the ``earlier`` or the ``later``.
+
+    Returns:
+        each row's sentences in the order of choice, and ``(s,)`` int64, the entity that brought a sentence, E for none.
+    """
+    row_of_sentence = sentences.text_of_sentence
+    numbers = np.arange(len(scores))
+    entities = np.arange(len(mentions.forms))
+    # frequency: (E,), documents that mention an entity
+    pairs = np.unique(np.stack([mentions.entities, mentions.documents]), axis=1)
+    frequency = np.bincount(pairs[0], minlength=len(entities))
+    # best: (E,), the first mention of each entity in the order of scores
+    order = np.lexsort((mentions.sentences, -scores[mentions.sentences], mentions.entities))
+    best = mentions.sentences[order[np.searchsorted(mentions.entities[order], entities)]]
+    asked = entities[(frequency > 1) & (scores[best] > 0)]
+    walk = asked[np.lexsort((-asked if ties == "later" else asked, -frequency[asked], row_of_sentence[best[asked]]))]
+    brought, turns = np.unique(best[walk], return_index=True)
+    turn, entity = np.full(len(scores), len(walk)), np.full(len(scores), len(entities))
+    turn[brought], entity[brought] = turns, walk[turns]
+    order = np.lexsort((numbers, -scores, turn, row_of_sentence))
+    # A row's sentences are still in its own places, now in the order of choice.
+    chosen = order[numbers < np.repeat(sentences.texts[:-1] + picks, sentences.sizes)]
+    return Choice(Ragged.from_lengths(chosen, picks), Ragged.from_lengths(scores[chosen], picks)), entity

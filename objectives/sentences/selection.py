@@ -1,0 +1,265 @@
+"""Choosing sentences: gap-sentence strategies over whole blocks of texts.
+
+A *text* is what its sentences are scored against: a part of a row, or the row as a whole. Sources: Zhang et al. 2020
+(PEGASUS), section 3.1, and the published code, whose six strategies are functions of scores, except the two that choose
+sentences together (greedily, and windows), which ``objectives.rouge.scores`` scores as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+
+from corpora.keyed import id_keys, philox_blocks
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from objectives.api.masks import IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.draws.normal import normal
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """The sentences of the texts of n rows; each has at least one token and lies inside one part.
+
+    Attributes:
+        starts, lengths: ``(s,)`` int64, tokens, counted from the beginning of the row.
+        texts: ``(t + 1,)`` int64: text i has sentences ``texts[i]:texts[i + 1]``.
+        rows: ``(n + 1,)`` int64: row i has texts ``rows[i]:rows[i + 1]``.
+    """
+
+    starts: np.ndarray
+    lengths: np.ndarray
+    texts: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """``(t,)`` int64, sentences in each text."""
+        return np.diff(self.texts)
+
+    @property
+    def row_of_text(self) -> np.ndarray:
+        """``(t,)`` int64."""
+        return np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
+
+    @property
+    def text_of_sentence(self) -> np.ndarray:
+        """``(s,)`` int64."""
+        return np.repeat(np.arange(len(self.texts) - 1), self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Chosen sentences, best first: rows are texts, or corpus rows once ``order_in_rows`` has merged them.
+
+    Attributes:
+        numbers: rows of int64, places in the arrays of ``Sentences``.
+        scores: rows of float, the score that decided.
+    """
+
+    numbers: Ragged
+    scores: Ragged
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """64 random bits, four times for every text and every sentence.
+
+    Attributes:
+        texts: ``(t, 4)`` uint64.
+        sentences: ``(s, 4)`` uint64.
+    """
+
+    texts: np.ndarray
+    sentences: np.ndarray
+
+
+def find_sentences(batch: SequenceBatch, scope: str) -> Sentences:
+    """The sentences of each part (scope ``document``) or of each row (``sequence``); none crosses parts."""
+    documents, sentences = batch.document_starts.compact(), batch.sentence_starts.compact()
+    most = len(documents.values) + len(sentences.values)
+    starts, lengths = np.empty((2, most), np.int64)
+    parts = np.empty(len(documents.values) + 1, np.int64)  # the first sentence of each
+    borders = (documents.values.astype(np.int64), documents.offsets)
+    inner = (sentences.values.astype(np.int64), sentences.offsets)
+    count = _find(batch.tokens.lengths, borders, inner, starts, lengths, parts)
+    rows = documents.offsets
+    if scope == "sequence":
+        parts, rows = parts[rows], np.arange(len(batch) + 1)
+    return Sentences(starts[:count], lengths[:count], parts, rows)
+
+
+@numba.njit(cache=True, nogil=True)
+def _find(
+    sizes: np.ndarray, documents: tuple, sentences: tuple, starts: np.ndarray, lengths: np.ndarray, parts: np.ndarray
+) -> int:
+    count = 0
+    for row in range(len(sizes)):
+        at, stop = sentences[1][row], sentences[1][row + 1]
+        for part in range(documents[1][row], documents[1][row + 1]):
+            parts[part] = count
+            begin = documents[0][part]
+            end = documents[0][part + 1] if part + 1 < documents[1][row + 1] else sizes[row]
+            # From the beginning of the part on: a sentence without tokens is none.
+            while begin < end:
+                while at < stop and sentences[0][at] <= begin:
+                    at += 1
+                after = min(sentences[0][at], end) if at < stop else end
+                starts[count], lengths[count] = begin, after - begin
+                count += 1
+                begin = after
+    parts[-1] = count
+    return count
+
+
+def draw(key: bytes, batch: SequenceBatch, sentences: Sentences) -> Draws:
+    """The draws of each text: those of ``numpy.random.Philox`` with the key of (sequence id, number of the text).
+
+    The first four 64-bit words of that stream are the text's own, the next four its first sentence's, and so on. So a
+    draw depends neither on the other texts nor on what is chosen.
+    """
+    numbers = np.arange(len(sentences.texts) - 1) - np.repeat(sentences.rows[:-1], np.diff(sentences.rows))
+    names = batch.ids()
+    pairs = zip(sentences.row_of_text.tolist(), numbers.tolist(), strict=True)
+    keys = id_keys(key, (names[row] + number.to_bytes(4, "little") for row, number in pairs))
+    blocks = np.empty((len(sentences.starts) + len(keys), 4), np.uint64)
+    first = sentences.texts[:-1] + np.arange(len(keys))  # the texts' own blocks
+    _draw(keys, sentences.texts, blocks)
+    return Draws(blocks[first], np.delete(blocks, first, axis=0))
+
+
+@numba.njit(cache=True, nogil=True)
+def _draw(keys: np.ndarray, texts: np.ndarray, blocks: np.ndarray) -> None:
+    for text in range(len(keys)):
+        philox_blocks(
+            keys[text, 0], keys[text, 1], np.uint64(1), blocks[texts[text] + text : texts[text + 1] + text + 1]
+        )
+
+
+def uniform(bits: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to 1, 1 excluded, from the upper 53 bits of uint64 ``bits``; float64."""
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, precision: str) -> np.ndarray:
+    """Sentences to choose of texts with ``sizes`` sentences: ``min(int(max(size * ratio, 1)), size)``, ``(t,)`` int64.
+
+    Args:
+        ratios: one, or ``(t,)``.
+        rounding: ``down``, as PEGASUS, or ``up``, as BART-LS.
+        precision: of the product, ``float64`` or ``float32``, as PEGASUS.
+    """
+    product = sizes.astype(precision) * np.asarray(ratios).astype(precision)
+    whole = np.ceil(product) if rounding == "up" else np.floor(product)
+    return np.minimum(np.maximum(whole, 1), sizes).astype(np.int64)
+
+
+def most_tokens(sentences: Sentences, picks: np.ndarray) -> np.ndarray:
+    """Tokens of the longest ``picks`` ``(t,)`` sentences of each text, added up for each row, ``(n,)`` int64."""
+    texts = sentences.text_of_sentence
+    longest_first = np.lexsort((-sentences.lengths, texts))
+    place = np.arange(len(texts)) - sentences.texts[texts]  # of each sentence in its sorted text
+    lengths = np.where(place < picks[texts], sentences.lengths[longest_first], 0)
+    rows = sentences.row_of_text[texts]
+    return np.bincount(rows, lengths, len(sentences.rows) - 1).astype(np.int64)
+
+
+def with_noise(scores: np.ndarray, bits: np.ndarray, noise: float, precision: str) -> np.ndarray:
+    """``score * (1 + noise * x)``, x normal with mean 0 and standard deviation ``noise``: PEGASUS's, which so is .04
+    where it says .2.
+
+    Args:
+        scores: ``(s,)`` of type ``precision``.
+        bits: ``(s, 4)`` uint64, of which the first two are used.
+    """
+    share = float(np.asarray(noise, precision))
+    return (scores * (1 + share * (share * normal(bits)))).astype(precision)
+
+
+def choose_best(scores: np.ndarray, sentences: Sentences, picks: np.ndarray, ties: str) -> Choice:
+    """The ``picks[i]`` sentences of text i with the highest ``scores``, ``(s,)``."""
+    numbers = np.arange(len(scores))
+    order = np.lexsort((-numbers if ties == "later" else numbers, -scores, sentences.text_of_sentence))
+    # A text's sentences are still in its own places, now best first.
+    chosen = order[numbers < np.repeat(sentences.texts[:-1] + picks, sentences.sizes)]
+    return Choice(Ragged.from_lengths(chosen, picks), Ragged.from_lengths(scores[chosen], picks))
+
+
+def choose_windows(windows: Ragged, sentences: Sentences, picks: np.ndarray, ties: str) -> Choice:
+    """The stretch of ``picks[i]`` sentences of text i whose score is highest, from its first to its last sentence.
+
+    Args:
+        windows: rows of float, a text each: the scores of the stretches that begin at sentence 0, 1, ...
+    """
+    texts = np.repeat(np.arange(len(windows)), windows.lengths)
+    places = np.arange(len(texts)) - np.repeat(windows.compact().offsets[:-1], windows.lengths)
+    scores = windows.compact().values
+    # The best window of each text is the last of its windows in this order.
+    order = np.lexsort((places if ties == "later" else -places, scores, texts))
+    best = order[np.cumsum(windows.lengths)[picks > 0] - 1]
+    first = np.zeros(len(picks), np.int64)
+    first[picks > 0] = sentences.texts[:-1][picks > 0] + places[best]
+    values = np.zeros(len(picks), scores.dtype)
+    values[picks > 0] = scores[best]
+    numbers = Ragged.from_lengths(np.repeat(first, picks), picks)
+    steps = np.arange(len(numbers.values)) - np.repeat(numbers.offsets[:-1], picks)
+    return Choice(Ragged(numbers.values + steps, numbers.offsets), Ragged(np.repeat(values, picks), numbers.offsets))
+
+
+def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
+    """One order of choice a row: of the texts' next sentences always the one with the highest score.
+
+    Every text keeps its own order, also where scores rise in it (greedy choice). Among texts with equal scores the
+    later or the earlier comes first, as ``ties`` has it among sentences.
+    """
+    numbers, scores = choice.numbers, choice.scores
+    texts = np.repeat(np.arange(len(numbers)), numbers.lengths)
+    # A sentence waits for those before it in its text, so it comes with the lowest score up to it.
+    waiting = _lowest_so_far(scores.values, numbers.offsets)
+    rows = sentences.row_of_text[texts]
+    order = np.lexsort((np.arange(len(texts)), -texts if ties == "later" else texts, -waiting, rows))
+    counts = np.bincount(rows, minlength=len(sentences.rows) - 1)
+    return Choice(Ragged.from_lengths(numbers.values[order], counts), Ragged.from_lengths(scores.values[order], counts))
+
+
+def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> tuple[MaskBatch, np.ndarray]:
+    """A span for each chosen sentence, marked in the source and asked for, with its score and rank.
+
+    Args:
+        batch: n rows.
+        choice: whose rows are those of ``batch``.
+
+    Returns:
+        n mask rows, whose rendered lengths are still 0; and ``(k,)`` int64, the sentence of each span.
+    """
+    chosen = choice.numbers
+    ranks = np.arange(len(chosen.values)) - np.repeat(chosen.offsets[:-1], chosen.lengths)
+    # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
+    order = np.argsort(chosen.values)
+    numbers = chosen.values[order]
+
+    def column(values: np.ndarray, dtype: type) -> Ragged:
+        return Ragged(values.astype(dtype), chosen.offsets)
+
+    masks = MaskBatch(
+        batch.sequence_ids,
+        column(sentences.starts[numbers], np.int32),
+        column(sentences.lengths[numbers], np.int32),
+        column(np.full(len(numbers), IN_SOURCE | IN_TARGET), np.uint8),
+        source_lengths=np.zeros(len(batch), np.int32),
+        target_lengths=np.zeros(len(batch), np.int32),
+        span_scores=column(choice.scores.values[order], np.float32),
+        span_ranks=column(ranks[order], np.int32),
+    )
+    return masks, numbers
+
+
+@numba.njit(cache=True, nogil=True)
+def _lowest_so_far(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    lowest = scores.copy()
+    for text in range(len(offsets) - 1):
+        for i in range(offsets[text] + 1, offsets[text + 1]):
+            lowest[i] = min(lowest[i], lowest[i - 1])
+    return lowest

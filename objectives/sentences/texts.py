@@ -1,0 +1,71 @@
+"""The texts of rows with the places of their sentences: as strings, or as token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
+from corpora.tokenizers import Tokenizer
+from objectives.sentences.selection import Sentences
+
+_SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # the last one, U+3001, is none
+
+
+def token_texts(batch: SequenceBatch, sentences: Sentences) -> tuple[Ragged, Ragged]:
+    """The ids of each text, and where in it its sentences begin, int64."""
+    first, last = _bounds(sentences)
+    tokens = batch.tokens.cut(sentences.row_of_text, first, last - first)
+    return tokens, Ragged(sentences.starts - np.repeat(first, sentences.sizes), sentences.texts)
+
+
+def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokenizer) -> tuple[list[str], Ragged]:
+    """Each text as a string, and the character of it at which each of its sentences begins, int64.
+
+    A row is decoded once, so a text in the middle of a row is not stripped of a space that it begins with.
+    """
+    first, last = _bounds(sentences)
+    texts: list[str] = []
+    starts = np.empty(len(sentences.starts), np.int64)
+    for row in range(len(batch)):
+        text, characters = tokenizer.decode_with_offsets(batch.tokens[row])
+        characters = np.append(characters, len(text))
+        own = slice(sentences.rows[row], sentences.rows[row + 1])
+        begins, ends = characters[first[own]], characters[last[own]]
+        texts += [text[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+        inside = slice(sentences.texts[own.start], sentences.texts[own.stop])
+        starts[inside] = characters[sentences.starts[inside]] - np.repeat(begins, sentences.sizes[own])
+    return texts, Ragged(starts, sentences.texts)
+
+
+def sentence_ends(texts: Sequence[str], starts: Ragged) -> np.ndarray:
+    """``(s,)`` int64: the character behind each sentence, counted from the beginning of its text."""
+    ends = np.empty(len(starts.values), np.int64)
+    ends[:-1] = starts.values[1:]
+    filled = starts.lengths > 0
+    ends[starts.offsets[1:][filled] - 1] = np.array([len(text) for text in texts], np.int64)[filled]
+    return ends
+
+
+def spaced_words(texts: Sequence[str], starts: Ragged) -> np.ndarray:
+    """``(s,)`` int64: words between white space, ``len(sentence.split())``, of each sentence of n texts."""
+    counts = [np.empty(0, np.int64)]
+    for row, text in enumerate(texts):
+        space = _SPACES[np.minimum(np.frombuffer(text.encode("utf-32-le"), np.uint32), len(_SPACES) - 1)]
+        before = np.append(True, space[:-1]) if len(text) else space
+        before[starts[row][starts[row] < len(text)]] = True
+        words = np.append(0, np.cumsum(before & ~space))  # that begin before each character
+        counts.append(np.diff(words[np.append(starts[row], len(text))]))
+    return np.concatenate(counts)
+
+
+def _bounds(sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
+    """First token of each text in its row and the one behind its last, ``(t,)`` int64; 0 and 0 for an empty text."""
+    first, last = np.zeros((2, len(sentences.sizes)), np.int64)
+    filled = sentences.sizes > 0
+    first[filled] = sentences.starts[sentences.texts[:-1][filled]]
+    final = sentences.texts[1:][filled] - 1
+    last[filled] = sentences.starts[final] + sentences.lengths[final]
+    return first, last

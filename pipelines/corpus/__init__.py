@@ -1,0 +1,1 @@
+"""``farspan corpus``: documents to sequences, a file per kind of corpus."""

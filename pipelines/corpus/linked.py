@@ -1,0 +1,238 @@
+"""``farspan corpus linked``: sequences of related documents, from the neighbours of each cluster's documents.
+
+Stage *link* plans the sequences of one shard of neighbours and writes where each document goes; *spill* and *pack*
+bring the tokens there. Sequences keep their borders; a bucket of them, in keyed order, is a shard.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.linking.near_duplicates import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
+from corpora.linking.policies import Linked, Linking, link
+from corpora.packing.assemble import assemble
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.manifest import Receipt, read_manifest
+from corpora.storage.shards import write_shard
+from corpora.storage.stored_shards import StoredShard, stored_shards
+from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.finalize import WORK
+from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.shuffle.corpus_shard import check_shards, corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
+from pipelines.shuffle.spill import FAN_IN, Bucket, first_of_key, read_bucket, spill_stages
+
+LEFTOVERS = ("concatenate", "leave-out")
+
+
+@dataclass(frozen=True)
+class LinkedCorpus:
+    """Options of the job.
+
+    Attributes:
+        documents: folder of a ``farspan.documents`` artefact.
+        neighbours: folder of the ``farspan.neighbours`` made from it.
+        output: folder of the corpus.
+        packing: room in a sequence, and how leftovers are concatenated.
+        linking: the policy.
+        leftovers: documents in no linked sequence: ``concatenate`` them at random, or ``leave-out``. Near-duplicates of
+            a document that is used stay out in either case.
+        seed: of every keyed choice.
+        shards: number of shards; 0 gives each about 16 million tokens.
+        compression: None, ``lz4`` or ``zstd``.
+        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
+    """
+
+    documents: str
+    neighbours: str
+    output: str
+    packing: Packing
+    linking: Linking = field(default_factory=Linking)
+    leftovers: str = "concatenate"
+    seed: int = 0
+    shards: int = 0
+    compression: str | None = None
+    fan_in: int = FAN_IN
+
+    def __post_init__(self) -> None:
+        if self.leftovers not in LEFTOVERS:
+            raise FarspanError(f"--leftovers {self.leftovers!r}: choose one of {', '.join(LEFTOVERS)}")
+        check_shards(self.shards)
+
+
+def plan(options: LinkedCorpus) -> Job:
+    """Check the options and lay out the tasks.
+
+    Raises:
+        FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
+    """
+    documents, neighbours, output = (absolute(p) for p in (options.documents, options.neighbours, options.output))
+    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    graph = read_neighbours(neighbours, documents)
+    tokens = graph.totals["tokens"]
+    linking = options.linking.resolved
+    shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))
+    config = {
+        "builder": "linked",
+        **asdict(options.packing),
+        **asdict(linking),
+        "leftovers": options.leftovers,
+        "split": graph.config["split"],
+        "neighbours": parent_entry(output, neighbours),
+        "shards": shards,
+        "compression": options.compression,
+    }
+    starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
+    placements = [os.path.join(output, WORK, f"link-{index:05d}.arrow") for index in range(len(graph.shards))]
+    planning = Stage(
+        "link",
+        [
+            Task(
+                f"link-{index:05d}",
+                {
+                    "shard": shard,
+                    "placements": placements[index],
+                    "near_duplicates": os.path.join(output, "near-duplicates", f"link-{index:05d}.arrow"),
+                },
+                shard.rows,
+            )
+            for index, shard in enumerate(stored_shards(neighbours, graph))
+        ],
+        LinkShard(options.packing, linking, options.leftovers, options.seed, starts),
+        "documents",
+    )
+    place = ReadPlacements(tuple(placements), starts, shards, graph.config["split"] == "held-out")
+    spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    work = PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
+    stages = [planning, *spilling, pack_stage(output, shards, tokens, work)]
+    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
+
+
+@dataclass(frozen=True)
+class LinkShard:
+    """Plan the sequences of the clusters of one shard of neighbours."""
+
+    packing: Packing
+    linking: Linking
+    leftovers: str
+    seed: int
+    starts: tuple[int, ...]
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        shard: StoredShard = task.payload["shard"]
+        choices = make_key(self.seed, "link")
+        order = make_key(self.seed, "link order")
+        placed, refused = [], []
+        totals: Counter[str] = Counter()
+        done = 0
+        for cluster in clusters_of_shard(shard.batches(files_for(shard.path))):
+            ids = cluster.rows.column("document_id").to_pylist()
+            graph = edge_graph(cluster, self.linking)
+            lengths = cluster.rows.column("document_tokens").to_numpy().astype(np.int64)
+            linked = link(graph, lengths, id_keys(choices, ids), self.packing, self.linking)
+            rows = cluster.rows.column("document_row").to_numpy()
+            placed.append(_place(linked, lengths, rows, ids, order, cluster.number, self.leftovers))
+            refused.append(near_duplicates(cluster, graph, linked.refused))
+            totals.update(
+                linked_sequences=len(linked.parts),
+                linked_documents=int((linked.uses > 0).sum()),
+                links=int((~np.isnan(linked.similarities)).sum()),
+                left_over_documents=len(linked.leftovers),
+                repeated_documents=len(linked.repeated),
+                near_duplicate_pairs=len(linked.refused),
+            )
+            done += len(ids)
+            report(done)
+        files = files_for(task.payload["placements"])
+        write_placements(files, task.payload["placements"], join_placed(placed), np.array(self.starts))
+        if totals["near_duplicate_pairs"]:
+            with write_shard(files, task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
+                for batch in refused:
+                    writer.write(batch)
+        return Receipt(task.name, totals=dict(totals))
+
+
+def _place(
+    linked: Linked, lengths: np.ndarray, rows: np.ndarray, ids: list[str], key: bytes, cluster: int, leftovers: str
+) -> Placed:
+    """The pieces of a cluster's sequences, and its leftovers, each with the key of where it goes."""
+    parts = linked.parts.compact()
+    uses = use_numbers(parts, linked.offsets)
+    heads = parts.offsets[:-1]
+    # no two sequences begin with the same piece of the same use
+    names = [
+        f"{ids[document]}\0{offset}\0{use}"
+        for document, offset, use in zip(
+            parts.values[heads].tolist(), linked.offsets[heads].tolist(), uses[heads].tolist(), strict=True
+        )
+    ]
+    keys = np.repeat(id_keys(key, names), parts.lengths, axis=0)  # (parts, 2)
+    positions = np.arange(len(parts.values)) - np.repeat(heads, parts.lengths)
+    left = linked.leftovers if leftovers == "concatenate" else linked.leftovers[:0]
+    documents = np.concatenate([parts.values, left])
+    zeros = np.zeros(len(left), np.int64)
+    return Placed(
+        document_rows=rows[documents],
+        document_ids=[ids[document] for document in documents.tolist()],
+        keys=np.concatenate([keys, id_keys(key, [ids[document] for document in left.tolist()])]),
+        positions=np.concatenate([positions, zeros - 1]),
+        offsets=np.concatenate([linked.offsets, zeros]),
+        sizes=np.concatenate([linked.sizes, lengths[left]]),
+        uses=np.concatenate([uses, zeros]),
+        clusters=np.full(len(documents), cluster),
+    )
+
+
+@dataclass(frozen=True)
+class PackLinked:
+    """Read one bucket back: its sequences as they were planned, then its leftovers concatenated."""
+
+    spills: tuple[str, ...]
+    packing: Packing
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        planned, left = np.flatnonzero(bucket.positions >= 0), np.flatnonzero(bucket.positions < 0)
+        rows = linked_rows(bucket, planned)
+        made = concatenate(
+            bucket.document_ids.take(pa.array(left)),
+            bucket.tokens.take(left),
+            bucket.sentence_starts.take(left),
+            self.packing,
+        )
+        return write_corpus_shard(
+            task,
+            SequenceBatch.concatenate([rows, made.sequences]),
+            bucket,
+            np.concatenate([planned, left[made.documents]]),
+            self.packing,
+            self.vocab_size,
+            self.compression,
+        )
+
+
+def linked_rows(bucket: Bucket, chosen: np.ndarray) -> SequenceBatch:
+    """The ``(c,)`` chosen pieces, those of one key being one row."""
+    first = first_of_key(bucket.keys[chosen])
+    tokens, sentences = bucket.tokens.take(chosen), bucket.sentence_starts.take(chosen)
+    return assemble(
+        bucket.document_ids.take(pa.array(chosen)),
+        tokens,
+        sentences.values + np.repeat(tokens.offsets[:-1], sentences.lengths),
+        bucket.offsets[chosen],
+        bucket.lengths[chosen],
+        np.append(np.flatnonzero(first), len(chosen)),
+        bucket.uses[chosen],
+        bucket.clusters[chosen][first],
+    )

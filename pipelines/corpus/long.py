@@ -1,0 +1,284 @@
+"""``farspan corpus long``: sources mixed by weight, long documents cut into sequences, short ones concatenated.
+
+Stage *spill* deals documents out to buckets by keyed hash; stage *pack* takes of each source what is the bucket's part
+of its share, pass by pass, and writes one shard. The shares are settled before work starts, from the counts of the
+documents artefact; where windows overlap, from the documents' lengths, since long ones are then written more often.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.packing.assemble import Cuts, assemble_cuts
+from corpora.packing.concatenate import Packing
+from corpora.packing.mixture import Mixture, Source, mix
+from corpora.packing.windows import Windows, arrange, take
+from corpora.storage.manifest import Manifest, Receipt, read_manifest
+from corpora.storage.stored_shards import stored_shards
+from pipelines.corpus.mixture_recipe import MixtureRecipe, nearest, read_recipe
+from pipelines.documents import job as documents_job
+from pipelines.engine.artefacts import absolute, tokens_of_split
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.job import Job, Report, Task
+from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
+
+DEALT_OUT = 4  # times a shard's tokens at most lie in its bucket, however little of them it takes
+
+
+@dataclass(frozen=True)
+class LongCorpus:
+    """Options of the job.
+
+    Attributes:
+        recipe: TOML file, see ``pipelines.corpus.mixture_recipe``.
+        output: folder of the corpus.
+        seed: of every keyed choice.
+        split: ``train`` or ``held-out`` documents.
+        shards: number of shards; 0 gives each up to about 16 million tokens.
+        compression: None, ``lz4`` or ``zstd``.
+        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
+    """
+
+    recipe: str
+    output: str
+    seed: int = 0
+    split: str = "train"
+    shards: int = 0
+    compression: str | None = None
+    fan_in: int = FAN_IN
+
+
+def plan_documents(options: LongCorpus) -> Job | None:
+    """The job that makes the documents from the recipe's inputs, to be run before ``plan``; None where it has none.
+
+    Documents are the same for every seed and compression of the corpus.
+
+    Raises:
+        FarspanError: the recipe is wrong, input is missing, or the corpus could not be made of the documents whatever
+            they are.
+    """
+    recipe = read_recipe(options.recipe)
+    inputs = recipe.inputs(options.recipe)
+    if not inputs:
+        return None
+    shard_count(options.shards, 0)
+    if options.split == "held-out" and not recipe.held_out:
+        raise FarspanError(f"{options.recipe}: --split held-out, but no document would be held out; add held_out = ...")
+    return documents_job.plan(
+        documents_job.Documents(
+            inputs,
+            _documents_folder(options, recipe),
+            recipe.tokenizer or "",
+            recipe.sentences,
+            recipe.held_out,
+        )
+    )
+
+
+def _documents_folder(options: LongCorpus, recipe: MixtureRecipe) -> str:
+    if recipe.documents is not None:
+        folder = absolute(recipe.documents)
+        if folder == absolute(options.output):
+            raise FarspanError(f"--output {options.output}: is the folder of the recipe's documents; give another")
+        return folder
+    if all(source.input is None for source in recipe.sources.values()):
+        raise FarspanError(
+            f"{options.recipe}: neither documents nor inputs; add documents = ... of `farspan documents`, "
+            "or an input to each source"
+        )
+    return absolute(options.output) + ".documents"
+
+
+def plan(options: LongCorpus) -> Job:
+    """Check recipe and options, settle the shares and lay out the tasks; the documents are there.
+
+    Raises:
+        FarspanError: the recipe is wrong, its documents are not finished or lack a source, weights, budget or caps
+            cannot be met at all, or a number is out of range.
+    """
+    recipe = read_recipe(options.recipe)
+    recipe.inputs(options.recipe)
+    documents, output = _documents_folder(options, recipe), absolute(options.output)
+    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    held_out = options.split == "held-out"
+    windows = recipe.windows
+    read = {name: _tokens(options, documents, parent, name) for name in recipe.sources}
+    available = _written(documents, parent, held_out, tuple(recipe.sources), windows) if windows.overlap else read
+    try:
+        mixture = mix(
+            {name: Source(available[name], s.weight, s.epochs) for name, s in recipe.sources.items()},
+            recipe.tokens,
+            recipe.temperature,
+            recipe.on_cap,
+        )
+    except FarspanError as error:
+        raise FarspanError(f"{options.recipe}: {error}") from error
+    packing = recipe.packing
+    shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // DEALT_OUT))
+    config = {
+        "builder": "long",
+        **asdict(packing),
+        "mixture": _described(mixture, recipe),
+        "short_documents": recipe.short_documents,
+        "stride": windows.stride,
+        "overlap": windows.overlap,
+        "split": options.split,
+        "shards": shards,
+        "compression": options.compression,
+    }
+    key = make_key(options.seed, "mixture", {"split": options.split})
+    place = PlaceSources(key, shards, held_out, tuple(recipe.sources))
+    stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    work = PackLong(
+        spills,
+        {name: share.epochs for name, share in mixture.shares.items()},
+        packing,
+        windows,
+        recipe.short_documents == "across",
+        key,
+        parent.tokenizer["vocab_size"],
+        options.compression,
+    )
+    stages.append(pack_stage(output, shards, mixture.tokens, work))
+    work_bytes = 2 * (sum(read.values()) + mixture.tokens)
+    return corpus_job(output, documents, parent, config, options.seed, stages, work_bytes)
+
+
+def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) -> int:
+    """Tokens of one pass over a source."""
+    if source not in parent.counts:
+        known = sorted(parent.counts)
+        raise FarspanError(
+            f"{options.recipe}: [sources.{source}]: {documents} has no such source{nearest(source, known)}; "
+            f"it has {', '.join(known)}"
+        )
+    count = parent.counts[source]
+    if not count["written"]:
+        raise FarspanError(
+            f"{options.recipe}: [sources.{source}]: {documents} has no document of it: of {count['read']:,} read, "
+            f"{count['filtered']:,} were filtered (below min_characters or min_tokens, or without text) and "
+            f"{count['rejected']:,} rejected (see {documents}/rejects); leave the source out, or make other documents"
+        )
+    tokens = tokens_of_split(count, options.split)
+    if not tokens:
+        raise FarspanError(
+            f"{options.recipe}: [sources.{source}]: {documents} has no {options.split} document of it; "
+            "leave the source out, or make the documents again with another held-out share"
+        )
+    return tokens
+
+
+def _written(
+    documents: str, parent: Manifest, held_out: bool, sources: tuple[str, ...], windows: Windows
+) -> dict[str, int]:
+    """Tokens that one pass over each source writes, with every overlap."""
+    written = dict.fromkeys(sources, 0)
+    for shard in stored_shards(documents, parent):
+        for batch in shard.batches(files_for(shard.path)):
+            names = np.asarray(batch.column("source").to_pylist(), object)
+            of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == held_out
+            tokens = windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
+            for name in sources:
+                written[name] += int(tokens[of_split & (names == name)].sum())
+    return written
+
+
+def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
+    """What was asked for and what is taken; ``reason`` says why they differ, if they do."""
+    return {
+        "tokens": recipe.tokens,
+        "temperature": "inf" if recipe.temperature == math.inf else recipe.temperature,  # which JSON cannot say
+        "on_cap": recipe.on_cap,
+        "sources": {
+            name: {
+                "weight": float(share.weight),
+                "max_epochs": recipe.sources[name].epochs,
+                "available": share.available,
+                "tokens": share.tokens,
+                "epochs": float(share.epochs),
+            }
+            for name, share in mixture.shares.items()
+        },
+        "reason": mixture.reason or None,
+    }
+
+
+@dataclass(frozen=True)
+class PlaceSources:
+    """Place every document of the split and of the recipe's sources by its keyed hash."""
+
+    key: bytes
+    buckets: int
+    held_out: bool
+    sources: tuple[str, ...]
+
+    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
+        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        read &= np.isin(np.asarray(batch.column("source").to_pylist(), object), np.array(self.sources, object))
+        rows = np.flatnonzero(read)
+        keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
+        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, read)
+
+
+@dataclass(frozen=True)
+class PackLong:
+    """Read one bucket back, take its part of every source's share, write its sequences in keyed order.
+
+    Attributes:
+        epochs: passes over each source.
+        windows: how long documents are cut.
+        across: concatenate short pieces across sources.
+        key: of the corpus; passes and the order of rows have keys of their own.
+    """
+
+    spills: tuple[str, ...]
+    epochs: Mapping[str, Fraction]
+    packing: Packing
+    windows: Windows
+    across: bool
+    key: bytes
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        refuse_repeated(bucket)
+        ids = bucket.document_ids.to_pylist()
+        names = sorted(self.epochs)
+        sources = np.searchsorted(np.array(names), bucket.sources.astype(str))  # (documents,)
+        taken = take(
+            bucket.lengths,
+            sources,
+            [self.epochs[name] for name in names],
+            lambda number: id_keys(self._key("pass", number), ids),
+            self.windows,
+        )
+        cuts = arrange(taken, sources, self.packing, self.windows, self.across)
+        cuts = cuts.take(self._order(cuts, ids))
+        rows = assemble_cuts(bucket.document_ids, bucket.tokens, bucket.sentence_starts, cuts)
+        return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)
+
+    def _order(self, cuts: Cuts, ids: list[str]) -> np.ndarray:
+        """``(rows,)``: rows by a keyed hash of their first parts, which no two have in common."""
+        heads = cuts.row_offsets[:-1]
+        columns = (cuts.documents[heads], cuts.offsets[heads], cuts.uses[heads])
+        keys = id_keys(
+            self._key("rows", 0),
+            [
+                f"{ids[document]}\0{offset}\0{use}"
+                for document, offset, use in zip(*(column.tolist() for column in columns), strict=True)
+            ],
+        )
+        return np.lexsort((keys[:, 1], keys[:, 0]))
+
+    def _key(self, purpose: str, number: int) -> bytes:
+        return make_key(number, purpose, {"mixture": self.key.hex()})

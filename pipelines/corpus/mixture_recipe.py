@@ -1,0 +1,177 @@
+"""The recipe of ``farspan corpus long``: sources, their shares and how sequences are cut, in one TOML file."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
+
+from corpora.errors import FarspanError
+from corpora.packing.concatenate import Packing
+from corpora.packing.mixture import check_request
+from corpora.packing.windows import Windows
+from corpora.readers import ReadOptions
+from corpora.settings import parse
+from pipelines.documents.inputs import Input
+
+SHARES = ("weight", "epochs")  # what a source says of the mixture; the rest is how its input is read
+MAKING = ("tokenizer", "sentences", "held_out")  # what the recipe says of documents that are to be made
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureSource:
+    """A table ``[sources.NAME]``.
+
+    Attributes:
+        input: raw files, as ``farspan documents --input`` takes them; all sources have one, or none has.
+        format, text_field, id_field, separator, min_characters, min_tokens, preprocess: how they are read, as the flags
+            of ``farspan documents``.
+        weight: share of the mixture; all sources have one, or none has.
+        epochs: passes over the source at most.
+    """
+
+    input: str | None = None
+    format: str | None = None
+    text_field: str = "text"
+    id_field: str | None = None
+    separator: str | None = None
+    min_characters: int = 0
+    min_tokens: int = 0
+    preprocess: list[str] = field(default_factory=list)
+    weight: float | None = None
+    epochs: float = 1.0
+
+    def read_options(self) -> ReadOptions:
+        return ReadOptions(
+            format=self.format,
+            text_field=self.text_field,
+            id_field=self.id_field,
+            separator=self.separator,
+            min_characters=self.min_characters,
+            min_tokens=self.min_tokens,
+            preprocess=tuple(self.preprocess),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureRecipe:
+    """The whole file; paths are those of the command, not relative to the file.
+
+    Attributes:
+        sequence_length: encoder positions of a sequence.
+        sources: by name, as in the documents artefact.
+        documents: the documents artefact, to be made from the sources' inputs where they have any.
+        tokenizer: for documents that are to be made.
+        sentences, held_out: as the flags of ``farspan documents``.
+        tokens: budget; left out, as many as the epochs allow.
+        temperature: instead of weights: shares in proportion to ``tokens ** (1 / temperature)``.
+        on_cap: ``stop`` where the first source has had its epochs, or ``redistribute`` to the others.
+        short_documents: concatenated ``within`` their source or ``across`` sources.
+        stride: tokens from one window of a long document to the next; 0 for no overlap. Budget and weights
+            count tokens as they are written: what windows share, in each of them.
+        room_per_sequence, room_per_document: positions kept for what rendering adds.
+    """
+
+    sequence_length: int
+    sources: dict[str, MixtureSource]
+    documents: str | None = None
+    tokenizer: str | None = None
+    sentences: str = "nupunkt"
+    held_out: float = 0.0
+    tokens: int | None = None
+    temperature: float | None = None
+    on_cap: Literal["stop", "redistribute"] = "stop"
+    short_documents: Literal["within", "across"] = "within"
+    stride: int = 0
+    room_per_sequence: int = 2
+    room_per_document: int = 1
+
+    def __post_init__(self) -> None:
+        Windows.of(self.packing, self.stride)  # refuses what leaves gaps
+
+    @property
+    def packing(self) -> Packing:
+        return Packing(self.sequence_length, self.room_per_sequence, self.room_per_document)
+
+    @property
+    def windows(self) -> Windows:
+        return Windows.of(self.packing, self.stride)
+
+    def inputs(self, file: str) -> tuple[Input, ...]:
+        """The raw files of all sources; none where the documents are there already.
+
+        Raises:
+            FarspanError: files are missing, some sources have inputs and others have not, or no tokenizer.
+        """
+        given = {name: source.input for name, source in self.sources.items() if source.input is not None}
+        if not given:
+            return ()
+        if len(given) < len(self.sources):
+            missing = next(name for name in self.sources if name not in given)
+            raise FarspanError(f"{file}: [sources.{missing}] has no input, others have; give it one, or leave all out")
+        if self.tokenizer is None:
+            raise FarspanError(f"{file}: sources have inputs, so documents are to be made: add tokenizer = ...")
+        try:
+            return tuple(
+                Input.parse(f"{name}={pattern}", self.sources[name].read_options()) for name, pattern in given.items()
+            )
+        except FarspanError as error:
+            raise FarspanError(f"{file}: {error}") from error
+
+
+def read_recipe(file: str) -> MixtureRecipe:
+    """Read and check a recipe.
+
+    Raises:
+        FarspanError: no such file, no TOML, an unknown key (with the nearest known one), a missing one, a value of
+            another type or out of range, shares that no sizes of the sources could make right, or a key without effect.
+    """
+    try:
+        with open(file, "rb") as handle:
+            values = tomllib.load(handle)
+    except OSError as error:
+        raise FarspanError(f"{file}: cannot be read ({error.strerror}); give the recipe's TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FarspanError(f"{file}: is no TOML ({error})") from error
+    recipe = parse(MixtureRecipe, values, file)
+    if not recipe.sources:
+        raise FarspanError(f"{file}: no source; add a table [sources.NAME] for each")
+    sources = {}
+    for name, table in recipe.sources.items():
+        if not name or ":" in name or "/" in name:
+            raise FarspanError(f"{file}: [sources.{name}]: a source's name is part of ids; leave ':' and '/' out of it")
+        sources[name] = parse(MixtureSource, table, file, f"sources.{name}")
+        try:
+            sources[name].read_options()
+        except FarspanError as error:
+            raise FarspanError(f"{file}: [sources.{name}] {error}") from error
+    recipe = replace(recipe, sources=sources)
+    _refuse_idle(recipe, file)
+    weights, epochs = ({name: getattr(source, key) for name, source in sources.items()} for key in SHARES)
+    try:
+        check_request(weights, epochs, recipe.tokens, recipe.temperature, recipe.on_cap)
+    except FarspanError as error:
+        raise FarspanError(f"{file}: {error}") from error
+    return recipe
+
+
+def _refuse_idle(recipe: MixtureRecipe, file: str) -> None:
+    """Raise a ``FarspanError`` for what says how to make documents, where a recipe takes finished ones."""
+    if recipe.documents is None or any(source.input is not None for source in recipe.sources.values()):
+        return
+    cure = "drop it, or give every source an input to make the documents from"
+    for key in MAKING:
+        if getattr(recipe, key) != getattr(MixtureRecipe, key):
+            raise FarspanError(f"{file}: {key} has no effect with documents and no input; {cure}")
+    untouched = MixtureSource()
+    for name, source in recipe.sources.items():
+        for key in (one.name for one in fields(source) if one.name not in SHARES):
+            if getattr(source, key) != getattr(untouched, key):
+                raise FarspanError(f"{file}: [sources.{name}] {key} has no effect with documents and no input; {cure}")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """`` (did you mean ...?)``, or nothing."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

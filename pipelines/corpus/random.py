@@ -1,0 +1,107 @@
+"""``farspan corpus random``: documents in one global shuffle, concatenated into sequences.
+
+Stage *spill* deals each documents shard out to buckets; stage *pack* reads one bucket back from all spills, sorts it by
+(hash, id) and fills sequences. One bucket becomes one shard, so memory is a shard's size, whatever the corpus's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.keyed import id_keys, make_key
+from corpora.packing.concatenate import Packing, concatenate
+from corpora.storage.manifest import Receipt, read_manifest
+from corpora.storage.ragged import Ragged
+from pipelines.engine.artefacts import absolute, some_tokens
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.job import Job, Report, Task
+from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
+
+
+@dataclass(frozen=True)
+class RandomCorpus:
+    """Options of the job.
+
+    Attributes:
+        documents: folder of a ``farspan.documents`` artefact.
+        output: folder of the corpus.
+        packing: how sequences are filled.
+        seed: of the shuffle.
+        split: ``train`` or ``held-out`` documents.
+        shards: number of shards; 0 gives each up to about 16 million tokens.
+        compression: None, ``lz4`` or ``zstd``.
+        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
+    """
+
+    documents: str
+    output: str
+    packing: Packing
+    seed: int = 0
+    split: str = "train"
+    shards: int = 0
+    compression: str | None = None
+    fan_in: int = FAN_IN
+
+
+def plan(options: RandomCorpus) -> Job:
+    """Check the options and lay out the tasks.
+
+    Raises:
+        FarspanError: no finished documents there, nothing in the split, or a number out of range.
+    """
+    documents, output = absolute(options.documents), absolute(options.output)
+    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    tokens = some_tokens(documents, parent, options.split)
+    shards = shard_count(options.shards, tokens)
+    config = {
+        "builder": "random",
+        **asdict(options.packing),
+        "split": options.split,
+        "shards": shards,
+        "compression": options.compression,
+    }
+    key = make_key(options.seed, "shuffle", {"split": options.split})
+    place = Shuffle(key, shards, options.split == "held-out", options.packing)
+    stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    work = Pack(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
+    stages.append(pack_stage(output, shards, tokens, work))
+    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Place every document of the split by its keyed hash."""
+
+    key: bytes
+    buckets: int
+    held_out: bool
+    packing: Packing
+
+    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
+        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        kept = read & self.packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths)
+        rows = np.flatnonzero(kept)
+        keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())
+        return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, np.zeros(len(rows), np.int32), read, kept)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Read one bucket back, concatenate it, write it as one shard."""
+
+    spills: tuple[str, ...]
+    packing: Packing
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        bucket = read_bucket(self.spills, task.payload["bucket"])
+        refuse_repeated(bucket)
+        made = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
+        return write_corpus_shard(
+            task, made.sequences, bucket, made.documents, self.packing, self.vocab_size, self.compression
+        )

@@ -1,0 +1,1 @@
+"""``farspan documents`` and ``farspan tokenizer``: raw text to tokenised documents."""

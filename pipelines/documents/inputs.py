@@ -1,0 +1,138 @@
+"""Raw files under source names, and how each source is read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from corpora.errors import FarspanError
+from corpora.readers import ReadOptions, data_files, holds_records
+from corpora.storage.file_search import FoundFiles, files_below, files_matching
+from corpora.storage.files import LocalFiles
+from pipelines.engine.artefacts import absolute
+from pipelines.engine.beam_files import files_for
+
+
+@dataclass(frozen=True)
+class Input:
+    """Raw files under one source name.
+
+    Attributes:
+        source: first part of every document id.
+        root: folder that paths in ids are relative to, so that ids survive a move.
+        paths: the files, sorted.
+        read: how their records are read, the same for all inputs of one source.
+        repeated: links to folders that were not followed, because the folder is read under another name.
+    """
+
+    source: str
+    root: str
+    paths: tuple[str, ...]
+    read: ReadOptions = field(default_factory=ReadOptions)
+    repeated: int = 0
+
+    @classmethod
+    def parse(cls, text: str, read: ReadOptions = ReadOptions()) -> Input:  # noqa: B008 (frozen)
+        """``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
+
+        Raises:
+            FarspanError: nothing matches, or a saved dataset is incomplete.
+        """
+        name, given, pattern = text.partition("=")
+        if not given or "/" in name or os.path.exists(text):
+            name, pattern = "", text
+        if ":" in name:
+            raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
+        pattern = absolute(argument_text(pattern) if "://" in pattern else pattern).rstrip("/")
+        root, found = _search(pattern)
+        paths = data_files(files_for(pattern), [path for path in found.paths if not _hidden(path[len(root) :])])
+        if paths != [pattern]:
+            paths = [path for path in paths if holds_records(path, read)]
+        if not paths:
+            raise FarspanError(
+                f"--input {text}: matches no file; give a file, a folder or a quoted glob, "
+                "as NAME=PATTERN to name the source and as ./PATTERN where a file's name has a '='"
+            )
+        repeated = sum(not _hidden(path[len(root) :]) for path in found.repeated)
+        stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
+        item = cls(argument_text(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)
+        for path in paths:
+            item.relative(path)  # refuses names that no id can hold
+        return item
+
+    def relative(self, path: str) -> str:
+        """The name of a file in ids: its path below the root, in UTF-8 whatever the locale.
+
+        Raises:
+            FarspanError: a name of other bytes.
+        """
+        name = path[len(self.root) :].lstrip("/")
+        try:
+            # names are bytes, which Python decodes as the locale says; ids are UTF-8 everywhere
+            return name.encode().decode() if "://" in self.root else os.fsencode(name).decode()
+        except UnicodeError as error:
+            raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file") from error
+
+
+def argument_text(text: str) -> str:
+    """An argument of the command line in UTF-8, as which Python reads it in UTF-8 locales only."""
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeError:
+        return text  # given by a program, not by a command line
+
+
+def _search(pattern: str) -> tuple[str, FoundFiles]:
+    """The root of a file, folder or glob, and what it stands for."""
+    if os.path.lexists(pattern):  # as it stands, whatever glob signs its name has
+        if os.path.isdir(pattern):
+            return pattern, files_below(pattern)
+        try:
+            LocalFiles().size(pattern)
+        except OSError as error:
+            raise FarspanError(f"--input: {error}; give a file, a folder or a quoted glob") from error
+        return os.path.dirname(pattern), FoundFiles([pattern])
+    fixed = re.split(r"[*?\[]", pattern)[0]
+    if "://" not in pattern:
+        return os.path.dirname(fixed), files_matching(pattern)
+    files = files_for(pattern)
+    found = files.match(pattern) or files.walk(pattern)
+    root = pattern if fixed == pattern and found != [pattern] else os.path.dirname(fixed)
+    return root, FoundFiles(found)
+
+
+def _hidden(path: str) -> bool:
+    """Whether the file or a folder on the way to it from the root is hidden, as caches and logs are."""
+    return any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
+    """(source, relative path, path) of every file, each once."""
+    seen = set()
+    for item in inputs:
+        for path in item.paths:
+            if (item.source, path) not in seen:
+                seen.add((item.source, path))
+                yield item.source, item.relative(path), path
+
+
+def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
+    """How each source is read, sorted by source."""
+    reads: dict[str, ReadOptions] = {}
+    for item in sorted(inputs, key=lambda item: item.source):
+        if reads.setdefault(item.source, item.read) != item.read:
+            raise FarspanError(f"source {item.source!r} is to be read in two ways; give the inputs two source names")
+    return reads
+
+
+def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
+    names: dict[tuple[str, str], str] = {}
+    for source, name, path in every_file(inputs):
+        other = names.setdefault((source, name), path)
+        if other != path:
+            raise FarspanError(
+                f"{other} and {path} would give documents the same ids {source}:{name}:...; "
+                "name the sources apart: --input NAME=PATTERN"
+            )

@@ -1,0 +1,31 @@
+"""``farspan tokenizer train``: raw text, read as the other jobs read it, to a tokenizer folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.tokenizers.training import train_tokenizer
+from pipelines.documents.inputs import Input, every_file, read_options
+from pipelines.engine.beam_files import files_for
+
+
+def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
+    """Train and save a tokenizer; return one line on it.
+
+    Raises:
+        FarspanError: no input, no text, or a size that does not fit.
+    """
+    parsed = tuple(Input.parse(text, read) for text in inputs)
+    tokenizer = train_tokenizer(kind, _texts(parsed), vocab_size, output)
+    return f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
+
+
+def _texts(inputs: tuple[Input, ...]) -> Iterator[str]:
+    """Texts in the order of sources, files and records, whatever the arguments' order; bad records are skipped."""
+    reads = read_options(inputs)
+    for source, _, path in sorted(every_file(inputs)):
+        files, read = files_for(path), reads[source]
+        for piece in plan_ranges(path, files, read, 1 << 62):
+            for block in read_records(piece, files, read):
+                yield from block.texts

@@ -1,0 +1,137 @@
+"""Document ids that a user brings may repeat: keep the first in input order, send the others to ``rejects/``.
+
+Stage *duplicates* compares the ids of all tasks, one range of hashes a task; stage *unique* writes the final shards.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.keyed import id_keys, make_key
+from corpora.readers import Reject
+from corpora.storage.files import Files, read_bytes, write_bytes
+from corpora.storage.manifest import Receipt
+from corpora.storage.stored_shards import StoredShard
+from pipelines.documents.shard import DocumentsShard, RejectsShard
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.finalize import WORK
+from pipelines.engine.handed_on import read_array, write_array
+from pipelines.engine.job import Report, Stage, Task
+
+_KEY = make_key(0, "duplicates")
+_TASKS_A_RANGE = 16
+
+
+def ids_path(shard: str) -> str:
+    return shard.removesuffix(".arrow") + ".ids.npy"
+
+
+def write_ids(files: Files, shard: str, ids: Sequence[str], sha256: str) -> None:
+    """The 128-bit hashes of a shard's ids and their rows as sorted ``(n, 3)`` uint64, beside it; and its checksum."""
+    keys = id_keys(_KEY, ids)
+    order = np.lexsort((keys[:, 1], keys[:, 0]))
+    write_array(ids_path(shard), np.column_stack([keys[order], order.astype(np.uint64)]))
+    write_bytes(files, _checksum_path(shard), sha256.encode())
+
+
+def _checksum_path(shard: str) -> str:
+    return shard.removesuffix(".arrow") + ".sha256"
+
+
+def stages(
+    output: str, waiting: Sequence[str], shards: Sequence[str], vocab_size: int, compression: str | None
+) -> list[Stage]:
+    """The two stages that turn ``waiting`` shards into final ``shards``."""
+    ranges = -(-len(waiting) // _TASKS_A_RANGE)
+    found = [os.path.join(output, WORK, f"duplicates-{index:05d}.npy") for index in range(ranges)]
+    search = [Task(f"duplicates-{index:05d}", {"range": index, "found": found[index]}, 1) for index in range(ranges)]
+    write = [
+        Task(
+            f"unique-{index:05d}",
+            {"index": index, "waiting": waiting[index], "shard": shard, "rejects": os.path.join(output, "rejects")},
+            1,
+        )
+        for index, shard in enumerate(shards)
+    ]
+    return [
+        Stage("duplicates", search, FindDuplicates(tuple(waiting), ranges), "ranges"),
+        Stage("unique", write, WriteUnique(tuple(found), vocab_size, compression), "shards"),
+    ]
+
+
+def repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
+    """Which records have an id that came before, in the order of tasks and rows.
+
+    Args:
+        keys: one ``(n, 3)`` uint64 array a task: 128-bit key and row.
+
+    Returns:
+        ``(m, 2)`` uint64, task and row of all but the first record of each key.
+    """
+    tasks = np.repeat(np.arange(len(keys), dtype=np.uint64), [len(part) for part in keys])
+    flat = np.concatenate(keys) if len(keys) else np.empty((0, 3), np.uint64)
+    order = np.lexsort((flat[:, 2], tasks, flat[:, 1], flat[:, 0]))
+    flat, tasks = flat[order], tasks[order]
+    again = np.zeros(len(flat), bool)
+    again[1:] = (flat[1:, :2] == flat[:-1, :2]).all(axis=1)
+    return np.column_stack([tasks[again], flat[again, 2]])
+
+
+@dataclass(frozen=True)
+class FindDuplicates:
+    """Compare the ids whose hashes lie in one of ``ranges`` equal ranges."""
+
+    waiting: tuple[str, ...]
+    ranges: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        index = task.payload["range"]
+        bounds = [np.uint64(min((place << 64) // self.ranges, 2**64 - 1)) for place in (index, index + 1)]
+        last = index + 1 == self.ranges
+        parts = []
+        for shard in self.waiting:
+            keys = read_array(ids_path(shard), mapped=True)
+            start = int(np.searchsorted(keys[:, 0], bounds[0]))
+            stop = len(keys) if last else int(np.searchsorted(keys[:, 0], bounds[1]))
+            parts.append(np.asarray(keys[start:stop]))
+        write_array(task.payload["found"], repeated(parts))
+        return Receipt(task.name)
+
+
+@dataclass(frozen=True)
+class WriteUnique:
+    """Write a waiting shard to its place without the ids that an earlier one has."""
+
+    found: tuple[str, ...]
+    vocab_size: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        path, waiting = task.payload["shard"], task.payload["waiting"]
+        files = files_for(path)
+        found = np.concatenate([read_array(name) for name in self.found])  # (m, 2): task, row
+        again = found[found[:, 0] == task.payload["index"], 1].astype(np.int64)
+        counts: dict[str, dict[str, int]] = {}
+        dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
+        with (
+            RejectsShard(files, dead) as rejects,
+            DocumentsShard(files, path, self.vocab_size, self.compression) as shard,
+        ):
+            first = 0
+            for batch in StoredShard(waiting, 0, read_bytes(files, _checksum_path(waiting)).decode()).batches(files):
+                keep = ~np.isin(np.arange(first, first + len(batch)), again)
+                for row in np.flatnonzero(~keep).tolist():
+                    source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()
+                    own = name.removeprefix(f"{source}:")
+                    rejects.write(source, "", [Reject("", own, "duplicate_id", b"", "an earlier record has this id")])
+                    counts.setdefault(source, {"rejected": 0})["rejected"] += 1
+                shard.write(batch.filter(pa.array(keep)))
+                first += len(batch)
+        for source, numbers in shard.counts.items():
+            counts.setdefault(source, {}).update(numbers)
+        return Receipt(task.name, shard.info, shard.totals, counts, dict(rejects.reasons))

@@ -1,0 +1,1 @@
+"""Jobs and the engine that runs them: tasks, workers, progress, receipts, locks."""

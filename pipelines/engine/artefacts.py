@@ -1,0 +1,171 @@
+"""What every job does with artefacts: copy a tokenizer along, bring a folder to local disk, name a parent."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+
+from corpora.errors import FarspanError
+from corpora.storage.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.storage.manifest import NAME, Manifest, file_info, manifest_sha256, read_manifest
+from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.tokenizers import Tokenizer, load_tokenizer
+from pipelines.engine.beam_files import files_for
+
+_COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
+
+
+def absolute(path: str) -> str:
+    """Workers may stand in another folder than the command; no slash at the end, so that equal folders are equal."""
+    return path.rstrip("/") if "://" in path else os.path.abspath(path)
+
+
+def tokenizer_folder(artefact: str) -> str:
+    return os.path.join(artefact, "tokenizer")
+
+
+def copy_tokenizer(source: str, files: Files, target: str) -> None:
+    """Copy the files of a saved tokenizer from one folder, anywhere, to another."""
+    read = files_for(source)
+    for path in read.walk(source):
+        write_bytes(files, os.path.join(target, os.path.basename(path)), read_bytes(read, path))
+
+
+def inherit_tokenizer(parent: str, manifest: Manifest, files: Files, target: str) -> None:
+    """Copy the tokenizer of the artefact ``parent`` into ``target``, if it is the one that its ``manifest`` says.
+
+    Raises:
+        FarspanError: a file of it is missing or another, or one too many.
+    """
+    folder = tokenizer_folder(parent)
+    read = files_for(folder)
+    listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
+    found = {os.path.basename(path): read_bytes(read, path) for path in read.walk(folder)}
+    for name in sorted(listed.keys() | found.keys()) if manifest.format_version > 1 else ():
+        if name not in found or name not in listed or file_info(io.BytesIO(found[name])) != listed[name]:
+            raise FarspanError(f"{os.path.join(folder, name)}: not as the manifest says; {_COPY_AGAIN}")
+    if wrong := tokenizer_fault(manifest, tokenizer_at(folder)):
+        raise FarspanError(f"{folder}: {wrong}; {_COPY_AGAIN}")
+    for name, data in found.items():
+        write_bytes(files, os.path.join(target, name), data)
+
+
+def save_tokenizer(tokenizer: Tokenizer, files: Files, target: str) -> None:
+    """Save a loaded tokenizer into a folder anywhere."""
+    for name, data in tokenizer.serialized().items():
+        write_bytes(files, os.path.join(target, name), data)
+
+
+def tokenizer_at(path: str) -> Tokenizer:
+    """``load_tokenizer``, from a file or folder on any file system.
+
+    Raises:
+        FarspanError: there is none.
+    """
+    if "://" not in path:
+        return load_tokenizer(path)
+    files = files_for(path)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        if files.walk(path):
+            copy_tokenizer(path, LocalFiles(), copy)
+        elif files.exists(path):
+            write_bytes(LocalFiles(), copy, read_bytes(files, path))
+        try:
+            return load_tokenizer(copy)
+        except FarspanError as error:
+            raise FarspanError(str(error).replace(copy, path)) from error
+
+
+@lru_cache(maxsize=4)
+def artefact_tokenizer(artefact: str) -> Tokenizer:
+    """The tokenizer that lies in an artefact; once a process."""
+    return tokenizer_at(tokenizer_folder(artefact))
+
+
+def parent_entry(output: str, parent: str) -> Mapping[str, str]:
+    """``parent`` of a manifest: where the parent lies, and the sha256 of its manifest.
+
+    The way is relative on local disk and inside one bucket, so that it holds for artefacts that are copied together.
+
+    Raises:
+        FarspanError: parent and output are one folder.
+    """
+    if parent == output:
+        raise FarspanError(f"--output {output}: is the folder that the job reads; give another")
+    path = parent
+    if _store(output) == _store(parent):
+        path = os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # no matter to scheme://
+    return {"path": path, "manifest_sha256": manifest_sha256(files_for(parent), parent)}
+
+
+def parent_folder(folder: str, path: str) -> str:
+    """Where the parent of the artefact in ``folder`` lies, ``path`` being what its manifest says."""
+    if "://" in path or os.path.isabs(path):
+        return path
+    start = len(_store(folder))
+    return folder[:start] + os.path.normpath(os.path.join(folder[start:], path))
+
+
+def _store(path: str) -> str:
+    """``scheme://bucket``; nothing for local disk."""
+    found = re.match(r"\w+://[^/]*", path)
+    return found[0] if found else ""
+
+
+def lineage(folder: str, format: str) -> str | None:
+    """sha256 of the manifest of the ancestor with ``format``; None where the way to it is gone or moved."""
+    while True:
+        files = files_for(folder)
+        if not files.exists(os.path.join(folder, NAME)):
+            return None
+        parent = read_manifest(files, folder).parent
+        if parent is None:
+            return None
+        above = parent_folder(folder, parent["path"])
+        if not files_for(above).exists(os.path.join(above, NAME)):
+            return None
+        if manifest_sha256(files_for(above), above) != parent["manifest_sha256"]:
+            return None
+        if read_manifest(files_for(above), above).format == format:
+            return parent["manifest_sha256"]
+        folder = above
+
+
+def read_neighbours(neighbours: str, documents: str) -> Manifest:
+    """The manifest of neighbours that were found among ``documents``, which are there.
+
+    Raises:
+        FarspanError: no finished neighbours there, or they are those of other documents.
+    """
+    manifest = read_manifest(files_for(neighbours), neighbours, "farspan.neighbours")
+    if lineage(neighbours, "farspan.documents") not in (None, manifest_sha256(files_for(documents), documents)):
+        raise FarspanError(
+            f"{neighbours}: its neighbours are those of other documents than {documents}; "
+            "give --documents the artefact that the vectors were made from"
+        )
+    return manifest
+
+
+def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
+    """Tokens of the ``train`` or ``held-out`` documents, from totals of documents or from the counts of one source."""
+    held_out = numbers["held_out_tokens"]
+    return held_out if split == "held-out" else numbers["tokens"] - held_out
+
+
+def some_tokens(folder: str, documents: Manifest, split: str) -> int:
+    """``tokens_of_split`` of the documents in ``folder``.
+
+    Raises:
+        FarspanError: there are none.
+    """
+    if not documents.totals["documents"]:
+        raise FarspanError(f"{folder}: holds no document; make the documents from other input")
+    tokens = tokens_of_split(documents.totals, split)
+    if not tokens:
+        raise FarspanError(f"{folder}: no {split} documents; make them with another --held-out share")
+    return tokens

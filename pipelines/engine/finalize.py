@@ -1,0 +1,163 @@
+"""The end of a job: receipts of finished tasks become the manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.storage.files import Files, read_bytes
+from corpora.storage.manifest import (
+    COUNTS,
+    FILE_COUNTS,
+    NAME,
+    Manifest,
+    Receipt,
+    TaskName,
+    farspan_version,
+    fold,
+    list_files,
+    read_manifest,
+    write_manifest,
+)
+from corpora.storage.manifest_contents import fault
+from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.lock import locked
+
+WORK = "_work"
+"""Folder of what an unfinished job goes by, inside its output."""
+
+_ANEW = "delete the folder and run the job's command again"
+_LINKS: Any = Mapping[str, Natural]
+
+
+def finalize(output: str, error_budget: float = 1.0) -> Manifest:
+    """Fold the receipts of a job whose tasks are all done into the manifest.
+
+    Raises:
+        FarspanError: another process works in the folder, tasks are missing, or more was rejected, damaged or lost
+            than the budget allows.
+    """
+    with locked(output):
+        return _finalize_locked(output, error_budget)
+
+
+def _finalize_locked(output: str, error_budget: float) -> Manifest:
+    files = files_for(output)
+    work = os.path.join(output, WORK)
+    opened = os.path.join(work, "job.json")
+    if files.exists(os.path.join(output, NAME)):
+        return read_manifest(files, output)
+    if not files.exists(opened):
+        raise FarspanError(f"{output}: no job was started here; give the --output of an unfinished job")
+    started = read_start(files, opened)
+    paths = {name: os.path.join(work, f"{name}.json") for name in started.tasks}
+    present = set(files.walk(output))  # one listing, where a question for each would take an object store minutes
+    missing = [name for name, path in paths.items() if path not in present]
+    if missing:
+        raise FarspanError(
+            f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
+        )
+    with ThreadPoolExecutor(8) as pool:  # for object stores, where each read is a wait
+        folded = fold(pool.map(partial(_read_receipt, files), paths.values()))
+        _check_shards(files, output, folded, present)
+        _count_files(folded["counts"], started.head.inputs, started.repeated_links)
+        _check_budget(output, folded, error_budget)
+    manifest = replace(started.head, **folded, files=list_files(files, output), farspan_version=farspan_version())
+    if wrong := fault(manifest):
+        raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
+    write_manifest(files, output, manifest)
+    files.delete(files.walk(work))
+    if "://" not in work and os.path.isdir(work):
+        os.rmdir(work)
+    return manifest
+
+
+@dataclass(frozen=True)
+class Start:
+    """``_work/job.json``: the manifest without what receipts will say, the names of all tasks, and links by source."""
+
+    head: Manifest
+    tasks: tuple[TaskName, ...]
+    repeated_links: Mapping[str, Natural]
+
+
+def read_start(files: Files, path: str) -> Start:
+    """Read the ``job.json`` at ``path``.
+
+    Raises:
+        FarspanError: it is damaged.
+    """
+    try:
+        values = parse_json(read_bytes(files, path))
+        if not isinstance(values, dict) or not {"head", "tasks"} <= values.keys():
+            raise StructureError("head and tasks are needed")
+        head = Manifest.from_values(values["head"])
+        if wrong := fault(head, finished=False):
+            raise StructureError(wrong)
+        links: Mapping[str, int] = decode(_LINKS, values.get("repeated_links", {}), "repeated_links")
+        return Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"), links)
+    except StructureError as error:
+        raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
+
+
+def _read_receipt(files: Files, path: str) -> Receipt:
+    try:
+        receipt = Receipt.from_json(read_bytes(files, path))
+        if f"{receipt.task}.json" != os.path.basename(path):
+            raise StructureError(f"it is that of task {receipt.task}")
+        return receipt
+    except StructureError as error:
+        raise FarspanError(
+            f"{path}: not a receipt of farspan ({error}); delete it and run the job's command again, which does its "
+            "task anew"
+        ) from error
+
+
+def _check_shards(files: Files, output: str, folded: Mapping[str, Any], present: set[str]) -> None:
+    """See that the shards are there that the receipts speak of."""
+    for shard in folded["shards"]:
+        path = os.path.join(output, "shards", shard.name)
+        if path not in present or ("://" not in path and files.size(path) != shard.bytes):
+            raise FarspanError(f"{path}: missing or cut short, though its task is done; {_ANEW}")
+
+
+def _count_files(
+    counts: dict[str, dict[str, int]], inputs: Sequence[Mapping[str, Any]], repeated_links: Mapping[str, int]
+) -> None:
+    """Give each source of raw files its ``FILE_COUNTS``."""
+    for entry in inputs:
+        source = entry["path"].partition(":")[0]
+        row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
+        for name in FILE_COUNTS:
+            row.setdefault(name, 0)
+        row["files"] += 1
+        row["bytes"] += entry["bytes"]
+        row["repeated_links"] = repeated_links.get(source, 0)
+
+
+def _check_budget(output: str, folded: Mapping[str, Any], budget: float) -> None:
+    counts = folded["counts"].values()
+
+    def share(part: str, whole: str, say: str) -> tuple[float, str]:
+        bad, number = (sum(row.get(name, 0) for row in counts) for name in (part, whole))
+        return bad / max(number, 1), f"{bad:,} of {number:,} {say}"
+
+    worst, told = max(
+        share("damaged_files", "files", "files are damaged"),
+        share("lost_bytes", "bytes", "bytes lie in damaged places"),
+        share("rejected", "read", "records were rejected"),
+        key=lambda pair: pair[0],
+    )
+    if worst > budget:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in folded["rejects"].items())
+        raise FarspanError(
+            f"{output}: {told} ({reasons}), more than the error budget of {budget:.2%}. "
+            f"Look into {os.path.join(output, 'rejects')}; then mend the input and use a new folder, or "
+            "run the same command with a larger --error-budget, which keeps the finished work"
+        )

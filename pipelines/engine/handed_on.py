@@ -1,0 +1,127 @@
+"""Intermediate files between the stages of a job, with checksums, so that damage on disk is detected.
+
+Record batches carry the CRC-32 of their values, for a task reads one of a file's many; arrays end in their sha256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import zlib
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.storage.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.storage.shards import map_shard, open_shard
+from pipelines.engine.beam_files import files_for
+
+_KEY = b"crc32"
+_seen: set[tuple[str, int, int, int]] = set()  # local arrays that this process has compared already
+
+
+def write_batch(writer: pa.RecordBatchFileWriter, batch: pa.RecordBatch) -> None:
+    """Append a batch, without nulls, and its checksum."""
+    writer.write_batch(batch, custom_metadata={_KEY: str(checksum(batch))})
+
+
+def read_batch(files: Files, path: str, index: int) -> pa.RecordBatch:
+    """Record batch ``index``; of a remote file only its end and that batch are read.
+
+    Raises:
+        FarspanError: it is not what ``write_batch`` was given.
+    """
+    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else open_shard(files, path)
+    return checked_batch(reader, index, path)
+
+
+def checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) -> pa.RecordBatch:
+    """As ``read_batch``, from an open file."""
+    try:
+        batch, metadata = reader.get_batch_with_custom_metadata(index)
+        batch.validate()
+        found, expected = str(checksum(batch)), (metadata or {}).get(_KEY, b"none").decode()
+    except (pa.ArrowException, OSError, ValueError, IndexError, OverflowError) as error:
+        raise _damaged(path, f"record batch {index}: {error}") from error
+    if found != expected:
+        raise _damaged(path, f"record batch {index} has checksum {found} where {expected} was written")
+    return batch
+
+
+def checksum(batch: pa.RecordBatch) -> int:
+    """CRC-32 of the values of a batch without nulls, however they are cut out of larger buffers."""
+    total = zlib.crc32(str(len(batch)).encode())
+    for column in batch.columns:
+        total = _add(column, total)
+    return total
+
+
+def _add(array: pa.Array, total: int) -> int:
+    kind = array.type
+    if not len(array):
+        return total
+    if array.null_count:
+        raise ValueError("a null")
+    if pa.types.is_fixed_size_list(kind):
+        return _add(array.flatten(), total)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        offsets = array.offsets.to_numpy()
+        values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        return _add(values, zlib.crc32(np.diff(offsets).data, total))
+    if pa.types.is_string(kind):
+        offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+        text = memoryview(array.buffers()[2] or b"")[offsets[0] : offsets[-1]]
+        return zlib.crc32(text, zlib.crc32(np.diff(offsets).data, total))
+    start, width = array.offset, kind.byte_width
+    return zlib.crc32(memoryview(array.buffers()[1])[start * width : (start + len(array)) * width], total)
+
+
+def write_array(path: str, values: np.ndarray) -> None:
+    """Write an array, and behind it the sha256 of what ``numpy.save`` writes."""
+    data = npy_bytes(values)
+    write_bytes(files_for(path), path, data + hashlib.sha256(data).digest())
+
+
+def read_array(path: str, mapped: bool = False) -> np.ndarray:
+    """The array of ``write_array``, compared once a process where it is local.
+
+    Args:
+        mapped: a view of a local file.
+
+    Raises:
+        FarspanError: other bytes than were written, or none.
+    """
+    if "://" in path:
+        data = read_bytes(files_for(path), path)
+        _compare(path, data)
+        return np.load(io.BytesIO(data), allow_pickle=False)
+    try:
+        state = os.stat(path)
+        seen = (path, state.st_ino, state.st_size, state.st_mtime_ns)
+        if seen not in _seen:
+            _compare(path, read_bytes(LocalFiles(), path))
+            _seen.add(seen)
+        return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    except OSError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def npy_bytes(values: np.ndarray) -> bytes:
+    """The bytes that ``numpy.save`` writes."""
+    file = io.BytesIO()
+    np.save(file, values, allow_pickle=False)
+    return file.getvalue()
+
+
+def _compare(path: str, data: bytes) -> None:
+    if hashlib.sha256(memoryview(data)[:-32]).digest() != data[-32:]:
+        raise _damaged(path, "its checksum is not that of what was written")
+
+
+def _damaged(path: str, reason: str) -> FarspanError:
+    return FarspanError(
+        f"{path}: not what an earlier task of this job wrote ({reason}); delete the job's output folder and run the "
+        "same command again"
+    )

@@ -1,0 +1,262 @@
+"""A job: stages of independent file-level tasks that end in one artefact.
+
+Payload stays in files. A task writes its output under a temporary name, renames it, then leaves a receipt in
+``_work/``; the manifest is a fold over the receipts. So a killed job resumes where it stood, and a task that runs twice
+does no harm.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from corpora.errors import FarspanError, from_os_error
+from corpora.storage.files import Files, read_bytes, sweep, write_bytes
+from corpora.storage.manifest import (
+    NAME,
+    Manifest,
+    Receipt,
+    json_bytes,
+    read_manifest,
+)
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.finalize import WORK, finalize, read_start
+from pipelines.engine.lock import locked
+from pipelines.engine.progress import ProgressBars, Reporter
+from pipelines.engine.runner import Engine, WorkerDied, run_pipeline
+
+_MEND = "finished tasks are kept; the others stop there again until that is mended"
+_TOLD = "farspan says: "  # before what a task tells the driver by its exception
+_REPEAT = "finished tasks are kept: run the same command again to resume"
+Report = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit of work: what a worker receives. ``units`` is its size in the stage's unit."""
+
+    name: str
+    payload: Mapping[str, Any]
+    units: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tasks that need nothing of each other.
+
+    Attributes:
+        work: picklable; called with a task and a function that takes the units done so far.
+        unit: what ``Task.units`` counts.
+    """
+
+    name: str
+    tasks: Sequence[Task]
+    work: Callable[[Task, Report], Receipt]
+    unit: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """An artefact in the making.
+
+    Attributes:
+        output: its folder.
+        head: its manifest without what the receipts will say.
+        stages: run one after the other.
+        tokenizer: copies the tokenizer into the folder it is given.
+        work_bytes: size of the input, for the choice of workers.
+        error_budget: largest tolerated share of rejected records, damaged files and lost bytes, each for itself.
+        repeated_links: source -> links to folders that were read under another name.
+    """
+
+    output: str
+    head: Manifest
+    stages: Sequence[Stage]
+    tokenizer: Callable[[Files, str], None]
+    work_bytes: int
+    error_budget: float = 1.0
+    repeated_links: Mapping[str, int] = field(default_factory=dict)
+
+
+def run_job(job: Job, engine: Engine) -> Manifest:
+    """Run or resume a job; return the manifest, at once when the artefact is finished already.
+
+    Raises:
+        FarspanError: the folder holds something else, another process works on it, a task failed, or the error budget
+            is spent.
+    """
+    if not 0 <= job.error_budget <= 1:
+        raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
+    try:
+        with locked(job.output):
+            return _run_locked(job, engine)
+    except OSError as error:
+        if cured := from_os_error(error, job.output):
+            raise FarspanError(f"{cured}; {_REPEAT}") from error
+        raise
+
+
+def check_output(output: str) -> None:
+    """See that a job may work in a folder: it is empty, or holds an artefact, finished or not.
+
+    Raises:
+        FarspanError: it holds something else.
+    """
+    files = files_for(output)
+    held = (NAME, os.path.join(WORK, "job.json"))
+    if not any(files.exists(os.path.join(output, name)) for name in held) and any(files.walk(output)):
+        raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
+
+
+def _run_locked(job: Job, engine: Engine) -> Manifest:
+    files = files_for(job.output)
+    work = os.path.join(job.output, WORK)
+    if files.exists(os.path.join(job.output, NAME)):
+        finished = read_manifest(files, job.output)
+        _refuse_changes(job.output, finished.job, job.head.job)
+        files.delete(files.walk(work))
+        return finished
+    opened = os.path.join(work, "job.json")
+    tasks = [task.name for stage in job.stages for task in stage.tasks]
+    if files.exists(opened):
+        _refuse_changes(job.output, read_start(files, opened).head.job, job.head.job)
+        sweep(files, job.output)
+        files.delete(_ending(files, work, ".failed"))
+    else:
+        check_output(job.output)
+    start = {"head": json.loads(job.head.to_json()), "tasks": tasks, "repeated_links": job.repeated_links}
+    write_bytes(files, opened, json_bytes(start))
+    job.tokenizer(files, os.path.join(job.output, "tokenizer"))
+
+    done = {os.path.basename(path).removesuffix(".json") for path in _ending(files, work, ".json")}
+    left = sum(name not in done for name in tasks)
+    if 0 < left < len(tasks):
+        print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)
+    if left:
+        totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in job.stages}
+        widest = max(sum(task.name not in done for task in stage.tasks) for stage in job.stages)
+        with ProgressBars(totals) as bars:
+            try:
+                run_pipeline(
+                    lambda pipeline: _build(pipeline, job, done, bars.reporter),
+                    engine,
+                    engine.worker_count(widest, job.work_bytes),
+                )
+            except WorkerDied:
+                raise
+            except Exception as error:
+                raise _explain(files, work, error) from error
+    _require_begun(files, job.output)
+    return finalize(job.output, job.error_budget)
+
+
+class RunTask(beam.DoFn):
+    """Does one task unless its receipt is there, and leaves the receipt."""
+
+    def __init__(self, stage: str, work: Callable[[Task, Report], Receipt], output: str, reporter: Reporter) -> None:
+        self._stage, self._work, self._output, self._reporter = stage, work, output, reporter
+
+    def process(self, task: Task, barrier: Any = None) -> Iterator[str]:
+        files = files_for(self._output)
+        place = os.path.join(self._output, WORK, task.name)
+        if not files.exists(f"{place}.json"):
+            try:
+                _require_begun(files, self._output)
+                receipt = self._work(task, lambda done: self._reporter(self._stage, task.name, done))
+                write_bytes(files, f"{place}.json", receipt.to_json())
+            except Exception as error:
+                text = _told(error, self._output)
+                with suppress(OSError, FarspanError):  # a full disk takes no word, a deleted folder stays deleted
+                    _require_begun(files, self._output)
+                    write_bytes(files, f"{place}.failed", text.encode())
+                raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
+            finally:
+                pa.default_memory_pool().release_unused()  # a long job needs no more than its largest task
+        self._reporter(self._stage, task.name, task.units)
+        yield task.name
+
+
+def _require_begun(files: Files, output: str) -> None:
+    """Do nothing in a folder that is gone or finished: it would come back as part of an artefact.
+
+    Raises:
+        FarspanError: it is gone, or another job finished it, as one may in an object store.
+    """
+    if not files.exists(os.path.join(output, WORK, "job.json")):
+        if files.exists(os.path.join(output, NAME)):
+            raise FarspanError(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
+        raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to begin anew")
+
+
+def _told(error: Exception, output: str) -> str:
+    """The message to the user for a task's exception, with the cure."""
+    if isinstance(error, OSError) and (cured := from_os_error(error, output)):
+        return f"{cured}; {_REPEAT}"
+    return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{_REPEAT}"
+
+
+def _build(pipeline: beam.Pipeline, job: Job, done: set[str], reporter: Reporter) -> None:
+    """Create | Reshuffle | ParDo for each stage, a stage waiting for the one before by way of a side input."""
+    barrier: list[Any] = []
+    for stage in job.stages:
+        for task in stage.tasks:
+            if task.name in done:
+                reporter(stage.name, task.name, task.units)
+        finished = (
+            pipeline
+            | f"{stage.name}: tasks" >> beam.Create([task for task in stage.tasks if task.name not in done])
+            | f"{stage.name}: spread" >> beam.Reshuffle()
+            | f"{stage.name}: work" >> beam.ParDo(RunTask(stage.name, stage.work, job.output, reporter), *barrier)
+        )
+        barrier = [beam.pvalue.AsIter(finished)]
+
+
+def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(now))
+    if before["format"] != now["format"]:
+        raise FarspanError(f"{output}: holds {before['format']}, not {now['format']}; give --output another folder")
+    changed = [f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)]
+    if changed:
+        raise FarspanError(
+            f"{output}: holds a job with another configuration: {'; '.join(changed[:5])}. "
+            "Give --output another folder, or delete this one to make it again"
+        )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield name, _short(before), _short(now)
+
+
+def _short(value: Any) -> Any:
+    text = json.dumps(value)
+    return value if len(text) <= 80 else text[:77] + "..."
+
+
+def _ending(files: Files, folder: str, suffix: str) -> list[str]:
+    return [path for path in files.walk(folder) if path.endswith(suffix)]
+
+
+def _explain(files: Files, work: str, error: Exception) -> FarspanError:
+    failed = _ending(files, work, ".failed")
+    if failed:
+        reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
+        task = os.path.basename(failed[0]).removesuffix(".failed")
+        return FarspanError(f"task {task} failed: {reason}")
+    if told := re.search(rf"{_TOLD}(task [\w-]+ failed: .*?)(?: \[while running|$)", str(error), re.MULTILINE):
+        return FarspanError(told[1])
+    last = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
+    return FarspanError(f"the runner stopped: {last}; finished tasks are kept")

@@ -1,0 +1,171 @@
+"""Which engine runs a pipeline, and what happens when a worker dies.
+
+The default is Beam's embedded runner: in process, or with worker processes. ``--runner`` hands the same pipeline to any
+other runner, with Beam's own flags.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import logging
+import os
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corpora.errors import FarspanError
+
+EMBEDDED = "embedded"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How to run.
+
+    Attributes:
+        runner: ``embedded``, or the name of a Beam runner.
+        workers: processes of the embedded runner; 0 chooses by the size of the job.
+        beam_flags: Beam's own flags, unchanged.
+    """
+
+    runner: str = EMBEDDED
+    workers: int = 0
+    beam_flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise FarspanError(f"--workers {self.workers}: give 0 (by the size of the job) or a positive number")
+
+    def worker_count(self, tasks: int, work_bytes: int) -> int:
+        """Processes worth starting: one for a job that is over before a second has started."""
+        if self.workers:
+            return max(1, min(self.workers, tasks))
+        if work_bytes < 16 << 20:
+            return 1
+        return max(1, min(len(os.sched_getaffinity(0)), tasks))
+
+
+class WorkerDied(FarspanError):
+    """A worker process ended by itself; the runner would wait for it for ever."""
+
+
+def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
+    """Refuse flags that neither farspan nor Beam knows; Beam alone would drop them without a word.
+
+    Args:
+        own: farspan's flags, to suggest from.
+
+    Raises:
+        FarspanError: with the nearest known flag.
+    """
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
+    for options in PipelineOptions.__subclasses__():
+        add = getattr(options, "_add_argparse_args", None)
+        if add:
+            add(parser)
+    unknown = parser.parse_known_args(list(flags))[1]
+    for flag in unknown:
+        if flag.startswith("-"):
+            name = flag.split("=")[0]
+            close = difflib.get_close_matches(name, own, n=1) or difflib.get_close_matches(
+                name, list(parser._option_string_actions), n=1
+            )
+            hint = f"did you mean {close[0]}?" if close else "see --help"
+            raise FarspanError(f"{name} is a flag of neither farspan nor Beam; {hint}")
+    if unknown:
+        raise FarspanError(f"unexpected argument {unknown[0]!r}; quote globs, repeat a flag for more values")
+
+
+def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:
+    """Run the pipeline that ``build`` puts together, to its end.
+
+    Args:
+        build: receives an empty ``beam.Pipeline``.
+        workers: processes for the embedded runner; 1 stays in this process.
+
+    Raises:
+        WorkerDied: a worker process was killed or crashed.
+        Exception: what the pipeline raised.
+    """
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported once, by its own message
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from pipelines.engine.loopback import serve_on_loopback
+
+    serve_on_loopback()
+    if engine.runner != EMBEDDED:
+        options = PipelineOptions([f"--runner={engine.runner}", *engine.beam_flags])
+        with beam.Pipeline(options=options) as pipeline:
+            build(pipeline)
+        return
+
+    options = PipelineOptions([f"--direct_num_workers={workers}", *engine.beam_flags], save_main_session=False)
+    failure: list[BaseException] = []
+    ended, died = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            pipeline = beam.Pipeline(runner=_embedded_runner(options, workers), options=options)
+            build(pipeline)
+            pipeline.run().wait_until_finish()
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            ended.set()
+
+    def watch(arguments: threading.ExceptHookArgs) -> None:
+        if "Worker subprocess exited" in str(arguments.exc_value):
+            died.set()
+            ended.set()
+        else:
+            previous(arguments)
+
+    # Beam waits for ever for a worker process that was killed; only this hook hears of it.
+    previous, threading.excepthook = threading.excepthook, watch
+    try:
+        threading.Thread(target=run, name="farspan-pipeline", daemon=True).start()
+        while not ended.wait(1.0):  # a finite wait leaves the main thread open to Ctrl-C
+            pass
+    finally:
+        threading.excepthook = previous
+    if died.is_set():
+        raise WorkerDied(
+            "a worker process was killed or crashed (out of memory is the usual reason); finished work is kept: "
+            "run the same command again to resume, with fewer --workers if memory is short"
+        )
+    if failure:
+        raise failure[0]
+
+
+def worker_command() -> str:
+    """The shell command of a worker process, which finds modules where this process does.
+
+    Never in the current folder by itself (``-P``): a ``secrets.py`` that lies there is none of ours.
+    """
+    search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    return shlex.join(
+        ["env", f"PYTHONPATH={search}", sys.executable, "-P", "-m", "pipelines.engine.worker", str(os.getpid())]
+    )
+
+
+def _embedded_runner(options: Any, workers: int) -> Any:
+    """FnApiRunner in this process, or over ``pipelines.engine.worker`` processes.
+
+    The processes receive the pipeline's options (file-system settings, for one), which the runner by itself forgets.
+    """
+    from apache_beam.portability.api import beam_provision_api_pb2
+    from apache_beam.runners.portability.fn_api_runner import fn_runner
+    from apache_beam.runners.portability.portable_runner import JobServiceHandle
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+    provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
+    processes = SubprocessSDKEnvironment.from_command_string(worker_command()) if workers > 1 else None
+    return fn_runner.FnApiRunner(processes, provision_info=fn_runner.ExtendedProvisionInfo(provision))

@@ -1,0 +1,1 @@
+"""``farspan show``, ``stats``, ``verify`` and ``check-objective``."""

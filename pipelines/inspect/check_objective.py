@@ -1,0 +1,102 @@
+"""``farspan check-objective NAME``: whether an objective, ours or anyone's, obeys the laws, tried on a corpus."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from corpora.assignments import assignment
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from objectives.api.laws import LAWS, Trial, broken, digest
+from objectives.api.protocol import CorpusFacts, Objective
+from pipelines.masks import equipped_objective
+
+_ANOTHER_PROCESS = "Masks are the same in another process, under another hash seed."
+
+
+@dataclass(frozen=True)
+class Check:
+    """The objective, rows and seed that laws are tried on.
+
+    Attributes:
+        corpus: folder of a corpus.
+        objective: entry-point name.
+        preset, scorer, seed: as of ``farspan mask``.
+        assignments: ``KEY=VALUE`` each, over the preset's options.
+        rows: of the corpus, spread over it.
+    """
+
+    corpus: str
+    objective: str
+    preset: str | None = None
+    assignments: Sequence[str] = ()
+    scorer: str | None = None
+    seed: int = 0
+    rows: int = 32
+
+
+def trial(check: Check) -> Trial:
+    """The objective, and rows of the corpus.
+
+    Raises:
+        FarspanError: no such corpus, objective, preset or option, or an objective that cannot work on this corpus.
+    """
+    if check.rows < 1:
+        raise FarspanError(f"--rows {check.rows}: give at least 1")
+    corpus = Corpus(check.corpus)
+    if not len(corpus):
+        raise FarspanError(f"{check.corpus}: holds no sequence to try an objective on; give another corpus")
+
+    def make(options: Mapping[str, Any] | None) -> Objective:
+        if options is not None:
+            return equipped_objective(check.corpus, check.objective, None, options, check.scorer)
+        asked = dict(map(assignment, check.assignments))
+        return equipped_objective(check.corpus, check.objective, check.preset, asked, check.scorer)
+
+    rows = np.unique(np.linspace(0, len(corpus) - 1, check.rows).astype(np.int64))
+    facts = CorpusFacts.of(corpus.manifest)
+    make(None).validate(facts)
+    return Trial(make, corpus.take(rows), facts, check.seed)
+
+
+def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
+    """Each law, in a sentence, and what breaks it.
+
+    Raises:
+        FarspanError: as ``trial``.
+    """
+    tried = trial(check)
+    for law in LAWS:
+        yield " ".join((law.__doc__ or law.__name__).replace("``", "").split()), broken(law, tried)
+    yield _ANOTHER_PROCESS, list(_elsewhere(check, tried))
+
+
+def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
+    """Mask the same rows in another process."""
+    command = [sys.executable, "-P", "-m", "pipelines", "check-objective", check.objective, "--digest"]
+    command += ["--corpus", check.corpus, "--seed", str(check.seed), "--rows", str(check.rows)]
+    command += [part for text in check.assignments for part in ("--set", text)]
+    command += ["--preset", check.preset] if check.preset else []
+    command += ["--scorer", check.scorer] if check.scorer else []
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = done.stderr.strip() or f"status {done.returncode}"
+        yield f"the other process ended with: {said.splitlines()[-1]}"
+        return
+    try:
+        here = digest(tried)
+    except Exception as error:  # whatever an objective's own code raises
+        yield f"{type(error).__name__}: {error}"
+        return
+    if done.stdout.split()[-1:] != [here]:
+        yield "other masks; something like the order of a set, a hash or a global generator decides"

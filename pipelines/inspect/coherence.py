@@ -1,0 +1,86 @@
+"""How related the documents of a sequence are: by their words, and by their vectors where there are some."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import SequenceBatch
+from corpora.schemas.vectors import vector_rows
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows
+from corpora.text.word_ngrams import ngram_hashes, redundancy
+from corpora.tokenizers import Tokenizer, load_tokenizer_of
+
+
+def sample_rows(count: int, sample: int, seed: int = 0) -> np.ndarray:
+    """``(min(count, sample),)`` row numbers, ascending; all where there are no more than ``sample``."""
+    if count <= sample:
+        return np.arange(count)
+    keys = id_keys(make_key(seed, "sample"), [str(row) for row in range(count)])[:, 0]
+    return np.sort(np.argsort(keys, kind="stable")[:sample])
+
+
+def redundancy_of(corpus: Corpus, rows: np.ndarray) -> np.ndarray:
+    """Share of each row's word 5-grams that an earlier part of it has too: ``(rows,)``, 0 where there are none.
+
+    A span that is hidden in such words can be copied from elsewhere in the sequence (BART-LS, section 5, on why linked
+    text trained no better).
+    """
+    batch = corpus.take(rows)
+    tokenizer = load_tokenizer_of(corpus.folder)
+    repeated, total = redundancy(ngram_hashes(_part_texts(batch, tokenizer)), batch.document_starts.compact().offsets)
+    return repeated / np.maximum(total, 1)
+
+
+def _part_texts(batch: SequenceBatch, tokenizer: Tokenizer) -> list[str]:
+    """The text of every part, row after row."""
+    texts = []
+    for row in range(len(batch)):
+        tokens, starts = batch.tokens[row], batch.document_starts[row]
+        texts += [tokenizer.decode(piece) for piece in np.split(tokens, starts[1:])]
+    return texts
+
+
+def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
+    """Mean cosine between the documents of each row, over all pairs: ``(rows,)``, nan for a row of one document.
+
+    Args:
+        vectors: folder of ``farspan.vectors`` with the corpus's documents.
+
+    Raises:
+        FarspanError: a document has no vector there.
+    """
+    batch = corpus.take(rows)
+    ids = pc.unique(batch.document_ids.flatten())
+    found = _vectors(ShardedRows(vectors, "farspan.vectors", verify=True), ids)
+    numbers = Ragged(
+        pc.index_in(batch.document_ids.flatten(), ids).to_numpy(), batch.document_starts.compact().offsets
+    )  # document of each part, as its place in `ids`
+    means = np.full(len(batch), np.nan)
+    for row in range(len(batch)):
+        unit = found[np.unique(numbers[row])]  # (documents, d)
+        if len(unit) > 1:
+            total = float(np.square(unit.sum(axis=0)).sum())  # of all cosines, those with itself included
+            means[row] = (total - len(unit)) / (len(unit) * (len(unit) - 1))
+    return means
+
+
+def _vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
+    """Unit vectors of the documents ``ids``: ``(ids, d)`` float32."""
+    found = np.full((len(ids), rows.manifest.config["dimension"]), np.nan, np.float32)
+    for batch in rows.batches():
+        places = pc.index_in(batch.column("document_id"), ids)
+        known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+        found[places.drop_null().to_numpy()] = vector_rows(batch.column("vector"))[known]
+    missing = np.flatnonzero(np.isnan(found[:, 0]))
+    if len(missing):
+        raise FarspanError(
+            f"{rows.folder}: no vector of document {ids[int(missing[0])].as_py()!r} and {len(missing) - 1} others; "
+            "give --vectors the artefact made from the same documents and split"
+        )
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)

@@ -1,0 +1,132 @@
+"""``farspan stats``: what an artefact holds, in numbers and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from corpora.printing import printable
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import FILE_COUNTS, Manifest, read_manifest
+from pipelines.inspect.distributions import Distribution
+
+_LEFT_OUT = {
+    "documents": "too short",
+    "linked": "without a vector, in no linked sequence, or repeating another",
+    "long": "beyond their source's share",
+    "clusters": "in no cluster, in a small one, or with a first sentence longer than their room",
+}
+
+
+def summary(manifest: Manifest) -> str:
+    """One line on a finished job: what it holds, and what was left out."""
+    if not any(shard.rows for shard in manifest.shards):
+        totals = "EMPTY, no row was written"
+    else:
+        totals = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest.totals.items() if value)
+    if manifest.format == "farspan.corpus":
+        totals += f"; {padding_share(manifest):.2%} of positions are padding"
+    totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())
+    left_out = sum(count["filtered"] for count in manifest.counts.values())
+    if left_out:
+        read = sum(count["read"] for count in manifest.counts.values())
+        why = _LEFT_OUT.get(manifest.config.get("builder", ""), "too short, too long, or in a dropped tail")
+        totals += f"; {left_out:,} of {read:,} documents left out ({why})"
+    if manifest.format == "farspan.masks" and 0 < manifest.totals["sequences"] == manifest.totals["unmasked"]:
+        totals += "; warning: NO row asks for a token, and training refuses such masks; choose options that hide some"
+    if draws := _equal_draws(manifest):
+        totals += f"; all {draws} draws are equal, as the objective draws nothing: one would do"
+    if reason := manifest.config.get("mixture", {}).get("reason"):
+        totals += f"; {reason}"
+    rejected = sum(manifest.rejects.values())
+    return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
+
+
+def _equal_draws(manifest: Manifest) -> int:
+    """Number of draws of a mask set if all are equal, else 0."""
+    draws = manifest.config.get("draws", 1) if manifest.format == "farspan.masks" else 1
+    checksums = [shard.sha256 for shard in manifest.shards]
+    return draws if draws > 1 and checksums[: len(checksums) // draws] * draws == checksums else 0
+
+
+def padding_share(manifest: Manifest) -> float:
+    """Share of a corpus's positions that stay empty when rows are rendered without a mask."""
+    positions = manifest.totals["sequences"] * manifest.config["sequence_length"]
+    return manifest.totals["padding"] / positions if positions else 0.0
+
+
+def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
+    """Numbers of an artefact: totals, shares, and quantiles of its distributions.
+
+    Raises:
+        FarspanError: no finished artefact there.
+    """
+    manifest = read_manifest(LocalFiles(), folder)
+    totals = manifest.totals
+    numbers: dict[str, Any] = {"folder": folder, "format": manifest.format, **totals}
+    if manifest.format == "farspan.corpus":
+        numbers["padding_share"] = padding_share(manifest)
+        numbers["documents_per_sequence"] = totals["parts"] / max(totals["sequences"], 1)
+    numbers |= shares(manifest)
+    numbers["bytes"] = sum(shard.bytes for shard in manifest.shards)
+    for one in found:
+        name = "_".join(filter(None, (one.name.replace(" ", "_"), one.source and f"of_{one.source}")))
+        numbers[name] = {f"p{q}": float(np.percentile(one.values, q)) for q in (5, 50, 95)} if len(one.values) else {}
+        if one.unit in ("share", "cosine") and len(one.values):
+            numbers[name] = {"mean": float(one.values.mean()), **numbers[name]}
+    numbers["counts"] = {source: dict(count) for source, count in manifest.counts.items()}
+    numbers["rejects"] = dict(manifest.rejects)
+    return numbers
+
+
+def shares(manifest: Manifest) -> dict[str, float]:
+    """Skew of clusters (the largest against the mean), and what a neighbour search found of the true neighbours."""
+    totals = manifest.totals
+    found: dict[str, float] = {}
+    if totals.get("clusters") and "max_documents" in totals:
+        found["skew"] = totals["max_documents"] * totals["clusters"] / max(totals["documents"], 1)
+    if totals.get("sampled_neighbours"):
+        found["recall"] = totals["sampled_found"] / totals["sampled_neighbours"]
+        found["recall_of_search"] = totals["sampled_found"] / max(totals["sampled_in_cluster"], 1)
+        found["lost_at_cluster_borders"] = 1 - totals["sampled_in_cluster"] / totals["sampled_neighbours"]
+    return found
+
+
+def print_stats(found: Sequence[Mapping[str, Any]]) -> None:
+    """One table, a column an artefact."""
+    table = Table()
+    table.add_column("")
+    names = [
+        name for name in dict.fromkeys(key for column in found for key in column) if name not in ("folder", "counts")
+    ]
+    for column in found:
+        table.add_column(Text(printable(str(column["folder"]))), justify="right", overflow="fold")
+    for name in names:
+        table.add_row(Text(printable(name.replace("_", " "))), *(_cell(column.get(name)) for column in found))
+    for source in dict.fromkeys(source for column in found for source in column["counts"]):
+        counts = [column["counts"].get(source, {}) for column in found]
+        for title, of_files in (("documents", False), ("files", True)):
+            parts = [
+                {key.replace("_", " "): n for key, n in row.items() if (key in FILE_COUNTS) == of_files}
+                for row in counts
+            ]
+            if any(parts):
+                table.add_row(Text(printable(f"{title} of {source}")), *(_cell(part or None) for part in parts))
+    Console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_number(number)}" for key, number in value.items() if number) or "0"
+    return value if isinstance(value, str) else _number(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if isinstance(value, float) and abs(value) < 10 else f"{value:,.0f}"

@@ -1,0 +1,29 @@
+"""``farspan verify``: the check that fits an artefact's format, or a run's checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.verify.artefact import verify
+from objectives.api.verify import verify_masks
+from trainer.checkpoint.files import checkpoints_in, find_fault
+
+
+def verify_artefact(folder: str, corpus: str | None = None) -> list[str]:
+    """Every problem of an artefact on local disk, or of the checkpoints of a run.
+
+    Args:
+        folder: of the artefact, of a run, or of a checkpoint.
+        corpus: where a mask set's corpus lies, if not where its manifest says.
+
+    Raises:
+        FarspanError: there is nothing to check, or a checkpoint of another version.
+    """
+    if checkpoints := checkpoints_in(Path(folder)):
+        faults = {path: find_fault(path) for path in checkpoints}
+        return [f"{path.name}: {fault}" for path, fault in faults.items() if fault]
+    if read_manifest(LocalFiles(), folder).format == "farspan.masks":
+        return verify_masks(folder, corpus)
+    return verify(folder)

@@ -1,0 +1,1 @@
+"""``farspan embed``, ``cluster`` and ``neighbours``: documents to vectors to neighbours."""

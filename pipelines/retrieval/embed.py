@@ -1,0 +1,275 @@
+"""``farspan embed``: a vector for every document, the first stage of retrieval-linked corpora.
+
+A task is a block of consecutive rows of one documents shard and becomes one shard of vectors. So the texts that share a
+batch of the model are always the same, and so are the bytes on one machine, however many workers there are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.schemas.vectors import vector_column, vectors_schema
+from corpora.storage.manifest import Manifest, Receipt, read_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import shard_name, write_shard
+from corpora.storage.stored_shards import StoredShard, stored_shards
+from corpora.text.word_ngrams import ngram_hashes, sketch
+from pipelines.engine.artefacts import (
+    absolute,
+    artefact_tokenizer,
+    inherit_tokenizer,
+    parent_entry,
+    some_tokens,
+)
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.retrieval.condensing import LONG_DOCUMENTS, condense
+from pipelines.retrieval.encoder import Encoder, EncoderOptions, load_encoder, resolve
+from trainer.scorer.encoder_files import find_encoder
+
+ROWS_PER_BATCH = 1024
+# tokens whose text is in memory at once, save for a longer document
+_CHUNK_TOKENS = 1 << 20
+# what a token costs the encoder, told as bytes to read: the choice of workers is by bytes
+_BYTES_A_TOKEN = 1 << 10
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Options of the job.
+
+    Attributes:
+        documents: folder of a ``farspan.documents`` artefact.
+        output: folder of the vectors.
+        encoder: which model, and how it is used.
+        long_documents: what the encoder sees of a document longer than its limit: its ``principal`` sentences, or the
+            ``first`` tokens.
+        split: ``train`` or ``held-out`` documents.
+        min_document_tokens: shorter documents, in the corpus tokenizer's tokens, have no vector.
+        block: documents a task, rounded up to whole record batches of the documents.
+        compression: None, ``lz4`` or ``zstd``.
+    """
+
+    documents: str
+    output: str
+    encoder: EncoderOptions = field(default_factory=EncoderOptions)
+    long_documents: str = "principal"
+    split: str = "train"
+    min_document_tokens: int = 1
+    block: int = 4096
+    compression: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.long_documents not in LONG_DOCUMENTS:
+            raise FarspanError(f"--long-documents {self.long_documents!r}: give {' or '.join(LONG_DOCUMENTS)}")
+        for option, number in (("min-document-tokens", self.min_document_tokens), ("block", self.block)):
+            if number < 1:
+                raise FarspanError(f"--{option} {number}: give a positive number")
+
+
+def plan(options: Embed) -> Job:
+    """Check the options and lay out the tasks; the encoder's files are found and hashed, its weights not yet loaded.
+
+    Raises:
+        FarspanError: no finished documents there, none of the split or as long as asked, a corpus tokenizer that cannot
+            decode, no such encoder, or one that has no room for text.
+    """
+    documents, output = absolute(options.documents), absolute(options.output)
+    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    tokens = some_tokens(documents, parent, options.split)
+    if options.min_document_tokens > parent.totals["max_tokens"]:
+        raise FarspanError(
+            f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents} has "
+            f"{parent.totals['max_tokens']} tokens; give less"
+        )
+    artefact_tokenizer(documents).decode_with_offsets([])
+    files = find_encoder(options.encoder.name)
+    encoder = resolve(options.encoder, files)
+    if os.path.isdir(encoder.name):
+        encoder = replace(encoder, name=files.folder)
+    batches = -(-options.block // parent.rows_per_batch)  # of documents, a task
+    config = {
+        "builder": "embed",
+        **asdict(encoder),
+        "name": files.name,
+        "fingerprint": files.fingerprint,
+        "dimension": files.dimension,
+        "long_documents": options.long_documents,
+        "split": options.split,
+        "min_document_tokens": options.min_document_tokens,
+        "block": batches * parent.rows_per_batch,
+        "compression": options.compression,
+    }
+    head = Manifest(
+        format="farspan.vectors",
+        config=config,
+        seed=0,
+        rows_per_batch=ROWS_PER_BATCH,
+        tokenizer=parent.tokenizer,
+        parent=parent_entry(output, documents),
+    )
+    work = EmbedBlock(
+        documents,
+        encoder,
+        files.fingerprint,
+        options.long_documents,
+        options.split == "held-out",
+        options.min_document_tokens,
+        options.compression,
+    )
+    stage = Stage("embed", list(_tasks(documents, output, parent, batches)), work, "documents")
+    copy = partial(inherit_tokenizer, documents, parent)
+    return Job(output, head, [stage], copy, _BYTES_A_TOKEN * tokens)
+
+
+def most_documents(options: Embed) -> int:
+    """Vectors that there will be, or more, where short documents have none."""
+    folder = absolute(options.documents)
+    totals = read_manifest(files_for(folder), folder, "farspan.documents").totals
+    held_out = totals["held_out_documents"]
+    return held_out if options.split == "held-out" else totals["documents"] - held_out
+
+
+def _tasks(documents: str, output: str, parent: Manifest, batches: int) -> Iterator[Task]:
+    rows = batches * parent.rows_per_batch
+    count = sum(-(-shard.rows // rows) for shard in parent.shards)
+    index = before = 0
+    for shard in stored_shards(documents, parent):
+        for first in range(0, shard.rows, rows):
+            payload = {
+                "documents": shard,
+                "first_batch": first // parent.rows_per_batch,
+                "batches": batches,
+                "first_row": before + first,
+                "shard": os.path.join(output, "shards", shard_name(index, count)),
+            }
+            yield Task(f"embed-{index:05d}", payload, min(rows, shard.rows - first))
+            index += 1
+        before += shard.rows
+
+
+@dataclass(frozen=True)
+class EmbedBlock:
+    """Embed one block of documents."""
+
+    documents: str
+    encoder: EncoderOptions
+    fingerprint: str
+    long_documents: str
+    held_out: bool
+    min_document_tokens: int
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        encoder = load_encoder(self.encoder)
+        if encoder.files.fingerprint != self.fingerprint:
+            raise FarspanError(
+                f"encoder {encoder.files.folder}: its files are not those that the job was started with; put them "
+                "back, or give --output another folder"
+            )
+        source: StoredShard = task.payload["documents"]
+        target = task.payload["shard"]
+        schema = vectors_schema(encoder.files.dimension)
+        counts: dict[str, dict[str, int]] = {}
+        blocks: list[pa.RecordBatch] = []  # the columns of the schema but the vector
+        ids: list[Ragged] = []  # what the encoder sees
+        long_documents = 0
+        first_row = task.payload["first_row"]
+        record_batches = source.batches(files_for(source.path), task.payload["first_batch"])
+        for batch in islice(record_batches, task.payload["batches"]):
+            rows = self._select(batch, counts)
+            for chunk in _chunks(rows, Ragged.from_arrow(batch.column("tokens")).lengths[rows]):
+                block, seen, longer = self._prepare(batch, chunk, first_row, encoder)
+                blocks.append(block)
+                ids.append(seen)
+                long_documents += int(longer.sum())
+            first_row += len(batch)
+        written = sum(count["written"] for count in counts.values())
+        left_out = task.units - written
+        with write_shard(files_for(target), target, schema, ROWS_PER_BATCH, self.compression) as (writer, info):
+            if written:
+                seen = Ragged.concatenate(ids)
+                table = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
+                vectors = encoder.encode_ids(seen, lambda done: report(left_out + done))
+                half = _half(vectors, table.column("document_id"), encoder)
+                writer.write(pa.record_batch([*table.columns, vector_column(half)], schema=schema))
+        totals = {
+            "documents": written,
+            "tokens": sum(count["tokens"] for count in counts.values()),
+            "long_documents": long_documents,
+            "encoder_tokens": sum(int(part.lengths.sum()) for part in ids),
+        }
+        return Receipt(task.name, tuple(info), totals, counts)
+
+    def _select(self, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
+        """Rows of a batch that get a vector; counts the split's documents by source."""
+        lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+        of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        kept = of_split & (lengths >= self.min_document_tokens)
+        sources = np.asarray(batch.column("source").to_pylist(), object)
+        for source in set(sources[of_split]):
+            of_source = sources == source
+            read, written = int((of_split & of_source).sum()), int((kept & of_source).sum())
+            tokens = int(lengths[kept & of_source].sum())
+            count = counts.setdefault(source, dict.fromkeys(("read", "written", "filtered", "tokens"), 0))
+            for name, number in zip(count, (read, written, read - written, tokens), strict=True):
+                count[name] += number
+        return np.flatnonzero(kept)
+
+    def _prepare(
+        self, batch: pa.RecordBatch, rows: np.ndarray, first_row: int, encoder: Encoder
+    ) -> tuple[pa.RecordBatch, Ragged, np.ndarray]:
+        """Columns of the given rows without their vectors, the encoder's ids, and which documents were too long."""
+        tokens = Ragged.from_arrow(batch.column("tokens"))
+        sentences = Ragged.from_arrow(batch.column("sentence_starts"))
+        tokenizer = artefact_tokenizer(self.documents)
+        decoded = [tokenizer.decode_with_offsets(tokens[row]) for row in rows]
+        texts = [text for text, _ in decoded]
+        # rows of characters at which sentences begin
+        starts = [characters[sentences[row]] for row, (_, characters) in zip(rows, decoded, strict=True)]
+        ids, longer = condense(
+            texts, Ragged.from_rows(starts, np.int64), encoder.tokenizer, encoder.room, self.long_documents
+        )
+        columns = {
+            "document_id": batch.column("document_id").take(pa.array(rows)),
+            "document_row": pa.array(first_row + rows, pa.int64()),
+            "document_tokens": pa.array(tokens.lengths[rows].astype(np.int32)),
+            "shingles": sketch(ngram_hashes(texts)).to_arrow(pa.list_(pa.uint32())),
+        }
+        return pa.RecordBatch.from_pydict(columns), ids, longer
+
+
+def _chunks(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    """Cut ``(n,)`` rows of the given ``(n,)`` lengths where their tokens pass multiples of ``_CHUNK_TOKENS``."""
+    cuts = np.flatnonzero(np.diff(np.cumsum(lengths) // _CHUNK_TOKENS)) + 1
+    return np.split(rows, cuts) if len(rows) else []
+
+
+def _half(vectors: np.ndarray, document_ids: pa.Array, encoder: Encoder) -> np.ndarray:
+    """``(n, d)`` float16.
+
+    Raises:
+        FarspanError: a vector that is not finite, or not in float16; names the document.
+    """
+    with np.errstate(over="ignore"):
+        half = vectors.astype(np.float16)
+    for bad, why in (
+        (~np.isfinite(vectors), "is not finite; use --precision float32, or an encoder whose weights are sound"),
+        (~np.isfinite(half), "is beyond float16, whose largest number is 65504; use --normalize"),
+    ):
+        rows, components = np.nonzero(bad)
+        if len(rows):
+            value = vectors[rows[0], components[0]]
+            raise FarspanError(
+                f"document {document_ids[int(rows[0])].as_py()!r}: encoder {encoder.files.name} gave a vector with "
+                f"{value}, which {why}"
+            )
+    return half

@@ -1,0 +1,215 @@
+"""Texts as vectors: any BERT-like encoder of Hugging Face, Contriever by default.
+
+A text's vector depends on the other texts of a call only through the order of float additions, since its batch decides
+how far it is padded: components agree to 1e-5 of the largest in float32, and vectors to a cosine of 0.999 in the two
+16-bit precisions and of 0.98 in int8, whose scale is one for a batch. The same call on the same machine gives the same
+bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import nn
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+from trainer.scorer.encoder import Framing, described_model, load_framing, load_weights, position_count
+from trainer.scorer.encoder_files import EncoderFiles, find_encoder
+from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
+
+POOLINGS = ("mean", "cls")
+PRECISIONS = ("auto", "float32", "float16", "bfloat16", "int8")
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How texts become vectors; with the encoder's files and the machine, this decides them.
+
+    Attributes:
+        name: folder, or name on the Hugging Face hub.
+        pooling: ``mean`` of the last hidden states of all tokens, or the state of the first (``cls``).
+        normalize: scale every vector to length 1.
+        max_length: most tokens the encoder sees, special ones included; the model's own limit if that is smaller.
+        precision: of the arithmetic: ``float32``, ``float16``, ``bfloat16``, ``int8`` (linear layers, on the processor)
+            or ``auto``: float16 where there is a CUDA device, else float32.
+        threads: of a process, on the processor.
+
+    Raises:
+        FarspanError: an option out of range.
+    """
+
+    name: str = "facebook/contriever"
+    pooling: str = "mean"
+    normalize: bool = False
+    max_length: int = 512
+    precision: str = "auto"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for option, value, choices in (
+            ("pooling", self.pooling, POOLINGS),
+            ("precision", self.precision, PRECISIONS),
+        ):
+            if value not in choices:
+                raise FarspanError(f"--{option} {value!r}: give {', '.join(choices[:-1])} or {choices[-1]}")
+        for option, number in (("max-length", self.max_length), ("threads", self.threads)):
+            if number < 1:
+                raise FarspanError(f"--{option} {number}: give a positive number")
+
+
+@lru_cache(maxsize=1)
+def load_encoder(options: EncoderOptions) -> Encoder:
+    """Load an encoder, once a process. No code of the model's repository runs and nothing is unpickled.
+
+    Raises:
+        FarspanError: no such encoder, weights that cannot be read or do not fit its configuration.
+    """
+    return Encoder(find_encoder(options.name), options)
+
+
+def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
+    """What the options come to: the encoder's own limit, where that is smaller, and this machine's precision.
+
+    No weight is loaded.
+
+    Raises:
+        FarspanError: a configuration of no model, a tokenizer that cannot be loaded, or special tokens that leave no
+            room for text.
+    """
+    from transformers import AutoModel  # slow to import
+
+    described = described_model(files, AutoModel, "model that can be built", "give another")
+    most = min(options.max_length, position_count(described))
+    _room(files, most, load_framing(files))
+    return replace(options, max_length=most, precision=_resolved_precision(options.precision))
+
+
+def _resolved_precision(precision: str) -> str:
+    """What ``auto`` means on this machine."""
+    if precision != "auto":
+        return precision
+    return "float16" if torch.cuda.is_available() else "float32"
+
+
+def _room(files: EncoderFiles, most: int, framing: Framing) -> int:
+    """Text tokens among ``most``, the others being the special ones around a text."""
+    special = len(framing.before) + len(framing.after)
+    if most <= special:
+        raise FarspanError(
+            f"--max-length {most}: the {special} special tokens of encoder {files.name} leave no room for text; give "
+            f"at least {special + 1}"
+        )
+    return most - special
+
+
+class Encoder:
+    """A model, its tokenizer, and how to pool.
+
+    Attributes:
+        files: where it came from.
+        tokenizer: text -> ids, without special tokens.
+        room: text tokens it can see at once.
+    """
+
+    def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
+        self.files, self._options = files, options
+        precision = _resolved_precision(options.precision)
+        on_cuda = torch.cuda.is_available() and precision != "int8"
+        self._device = own_device("cuda" if on_cuda else "cpu")
+        self._batch_tokens = BATCH_TOKENS[self._device.type]
+        from transformers import AutoModel  # slow to import
+
+        model = load_weights(files, AutoModel, unused=("pooler",))
+        most = min(options.max_length, position_count(model))
+        if precision == "int8":
+            _quantize(model)
+        else:
+            model = model.to(getattr(torch, precision))
+        self._model = model.to(self._device)
+        self._framing = load_framing(files)
+        self.tokenizer = self._framing.tokenizer
+        self.room = _room(files, most, self._framing)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """``(n, d)`` float32 vectors of n texts, each cut to its first ``room`` tokens."""
+        return self.encode_ids(self.tokenizer.encode(texts))
+
+    def encode_ids(self, ids: Ragged, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
+        """``(n, d)`` float32 vectors of n texts given as ids, without special tokens, each cut to ``room``.
+
+        A text without any token has the vector of the special tokens alone, or zeros if the encoder has none of those.
+
+        Args:
+            report: called with the number of texts done so far.
+        """
+        vectors = np.zeros((len(ids), self.files.dimension), np.float32)
+        lengths = np.minimum(ids.lengths, self.room) + len(self._framing.before) + len(self._framing.after)
+        done = int((lengths == 0).sum())
+        with pinned_threads(self._options.threads), torch.inference_mode():
+            for rows in batches(lengths, self._batch_tokens):
+                tokens, mask = self._padded(ids, rows, lengths[rows])
+                vectors[rows] = self._run(torch.from_numpy(tokens), torch.from_numpy(mask))
+                done += len(rows)
+                report(done)
+        return vectors
+
+    def _padded(self, ids: Ragged, rows: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens with special ones and padding, and the mask of what is no padding: ``(rows, longest)`` int64."""
+        before, after = self._framing.before, self._framing.after
+        tokens = np.full((len(rows), lengths.max()), self._framing.pad, np.int64)
+        mask = np.zeros_like(tokens)
+        for i, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+            text = ids[row][: length - len(before) - len(after)]
+            tokens[i, :length] = np.concatenate([before, text, after])
+            mask[i, :length] = 1
+        return tokens, mask
+
+    def _run(self, tokens: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+        tokens, mask = tokens.to(self._device), mask.to(self._device)
+        # (rows, longest, d)
+        states = self._model(input_ids=tokens, attention_mask=mask).last_hidden_state.float()
+        if self._options.pooling == "cls":
+            pooled = states[:, 0]
+        else:
+            weights = mask.unsqueeze(-1).float()  # (rows, longest, 1)
+            pooled = (states * weights).sum(1) / weights.sum(1)
+        if self._options.normalize:
+            pooled = nn.functional.normalize(pooled, dim=1)
+        return pooled.cpu().numpy()
+
+
+class _Int8Linear(nn.Module):
+    """A linear layer in oneDNN's 8-bit arithmetic: a scale for each output's weights, and one for a batch of inputs."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()  # (out, in)
+        self._scales = weight.abs().amax(dim=1).clamp_min(1e-12) / 127
+        self._zeros = torch.zeros(len(weight), dtype=torch.int32)
+        self._weight = torch.ops.onednn.qlinear_prepack((weight / self._scales[:, None]).round().to(torch.int8), None)
+        self._bias = None if linear.bias is None else linear.bias.detach().float()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        low, high = (float(bound) for bound in torch.aminmax(inputs))
+        if not math.isfinite(high - low):  # as a float layer would pass it on
+            return inputs.new_full((*inputs.shape[:-1], len(self._scales)), math.nan)
+        scale = max(max(high, 0.0) - min(low, 0.0), 1e-12) / 255
+        zero = round(-min(low, 0.0) / scale)
+        bytes_ = (inputs * (1 / scale)).add_(zero).round_().clamp_(0, 255).to(torch.uint8)
+        weight = (self._weight, self._scales, self._zeros, self._bias)
+        return torch.ops.onednn.qlinear_pointwise(bytes_, scale, zero, *weight, 1.0, 0, torch.float32, "none", [], "")
+
+
+def _quantize(model: nn.Module) -> None:
+    if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+        raise FarspanError("--precision int8: this build of torch has no oneDNN; give float32 or bfloat16")
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(module, name, _Int8Linear(child))

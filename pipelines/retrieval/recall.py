@@ -1,0 +1,97 @@
+"""How many of the true nearest neighbours a search found, on a sample of documents.
+
+The manifest's totals say: of ``sampled_neighbours`` true nearest, ten for each sampled document and sought among all,
+``sampled_in_cluster`` are in the document's own cluster, and ``sampled_found`` of those were found. The first loss is
+that of cluster borders, the second that of the search: its recall is ``sampled_found / sampled_in_cluster``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from corpora.retrieval.best_rows import Neighbours
+from corpora.retrieval.knn import nearest
+from corpora.retrieval.vector_rows import VectorRows
+from corpora.storage.manifest import Receipt
+from pipelines.engine.handed_on import read_array, write_array
+from pipelines.engine.job import Report, Task
+from pipelines.retrieval.cluster_shard import ClusterShard
+
+SAMPLE_DEPTH = 10  # neighbours of a sampled document that are looked for, if the search has as many
+
+
+# what is known of a sampled document: its row in the shard, its cluster, its vector, its neighbours (-1: none)
+def _queries(dimension: int, k: int) -> np.dtype:
+    return np.dtype([("row", "<i4"), ("cluster", "<i8"), ("vector", "<f2", (dimension,)), ("neighbours", "<i4", (k,))])
+
+
+def no_queries(dimension: int, k: int) -> np.ndarray:
+    return np.empty(0, _queries(dimension, k))
+
+
+def sampled_queries(shard: ClusterShard, found: Neighbours, first: int, rows: np.ndarray, k: int) -> np.ndarray:
+    queries = np.empty(len(rows), _queries(shard.vectors.dimension, k))
+    queries["row"] = first + rows
+    queries["cluster"] = shard.cluster_ids[first + rows]
+    queries["vector"] = shard.vectors.floats(first + rows)
+    queries["neighbours"] = -1
+    width = found.rows.shape[1]
+    given = np.arange(width) < found.counts[rows, None]
+    queries["neighbours"][:, :width] = np.where(given, first + found.rows[rows], -1)
+    return queries
+
+
+@dataclass(frozen=True)
+class SampleShard:
+    """The nearest in one shard of every sampled document."""
+
+    queries: tuple[str, ...]
+    dimension: int
+    depth: int
+    threads: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        shard = ClusterShard.read(task.payload["clusters"], self.dimension)
+        sampled = [read_array(path) for path in self.queries]
+        queries = np.concatenate(sampled)
+        homes = np.repeat(np.arange(len(sampled)), [len(part) for part in sampled])
+        own = np.where(homes == task.payload["index"], queries["row"], -1).astype(np.int32)
+        with threadpool_limits(self.threads):
+            found = nearest(shard.vectors, VectorRows.from_array(queries["vector"]), self.depth, own)
+        missing = np.arange(self.depth) >= found.counts[:, None]
+        exact = np.empty(found.rows.shape, [("product", "<f4"), ("row", "<i4"), ("cluster", "<i8")])
+        exact["product"] = np.where(missing, -np.inf, found.products)
+        exact["row"] = np.where(missing, -1, found.rows)
+        exact["cluster"] = shard.cluster_ids[exact["row"]] if len(shard) else -1
+        write_array(task.payload["exact"], exact)
+        return Receipt(task.name)
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Of the true nearest neighbours of the sampled documents: how many are in their cluster, how many were found."""
+
+    queries: tuple[str, ...]
+    exact: tuple[str, ...]
+    depth: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        queries = np.concatenate([read_array(path) for path in self.queries])
+        # (queries, shards * depth), by shard
+        exact = np.concatenate([read_array(path) for path in self.exact], axis=1)
+        order = np.argsort(-exact["product"], axis=1, kind="stable")[:, : self.depth]
+        best = np.take_along_axis(exact, order, axis=1)
+        real = best["row"] >= 0
+        inside = real & (best["cluster"] == queries["cluster"][:, None])
+        # (queries, depth, k) -> (queries, depth)
+        listed = (best["row"][:, :, None] == queries["neighbours"][:, None, :]).any(axis=2)
+        totals = {
+            "sampled_documents": len(queries),
+            "sampled_neighbours": int(real.sum()),
+            "sampled_in_cluster": int(inside.sum()),
+            "sampled_found": int((inside & listed).sum()),
+        }
+        return Receipt(task.name, totals=totals)

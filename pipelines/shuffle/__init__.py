@@ -1,0 +1,1 @@
+"""Documents dealt out to shards: spill, merge, pack."""

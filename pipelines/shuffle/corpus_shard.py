@@ -1,0 +1,128 @@
+"""What all builders of corpora share: how many shards, the stage that packs them, a shard with its receipt, the job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.packing.concatenate import Packing
+from corpora.schemas.sequences import SequenceBatch, corpus_schema
+from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.shards import shard_name, write_shard
+from pipelines.engine.artefacts import inherit_tokenizer, parent_entry
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.shuffle.spill import Bucket
+
+ROWS_PER_BATCH = 64
+SHARD_TOKENS = 16 << 20
+
+
+def check_shards(asked: int) -> None:
+    """Refuse a negative number of shards.
+
+    Raises:
+        FarspanError: it is one.
+    """
+    if asked < 0:
+        raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")
+
+
+def shard_count(asked: int, tokens: int) -> int:
+    """Shards of a corpus of about so many tokens: as many as asked for; where that is 0, ``SHARD_TOKENS`` in each.
+
+    Raises:
+        FarspanError: a negative number.
+    """
+    check_shards(asked)
+    return asked or max(1, -(-tokens // SHARD_TOKENS))
+
+
+def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Report], Receipt]) -> Stage:
+    """The last stage: a task for each bucket, which becomes the shard of the same number."""
+    tasks = [
+        Task(
+            f"pack-{bucket:05d}",
+            {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
+            tokens // shards,
+        )
+        for bucket in range(shards)
+    ]
+    return Stage("pack", tasks, work, "tokens")
+
+
+def corpus_job(
+    output: str,
+    documents: str,
+    parent: Manifest,
+    config: Mapping[str, Any],
+    seed: int,
+    stages: Sequence[Stage],
+    work_bytes: int,
+) -> Job:
+    """The job that makes the corpus ``output`` of the artefact ``documents``, whose manifest is ``parent``.
+
+    Raises:
+        FarspanError: both are one folder.
+    """
+    head = Manifest(
+        format="farspan.corpus",
+        config=config,
+        seed=seed,
+        rows_per_batch=ROWS_PER_BATCH,
+        tokenizer=parent.tokenizer,
+        parent=parent_entry(output, documents),
+    )
+    return Job(output, head, stages, partial(inherit_tokenizer, documents, parent), work_bytes)
+
+
+def write_corpus_shard(
+    task: Task,
+    rows: SequenceBatch,
+    bucket: Bucket,
+    pieces: np.ndarray,
+    packing: Packing,
+    vocab_size: int,
+    compression: str | None,
+) -> Receipt:
+    """Write ``rows`` to the task's ``shard``.
+
+    Args:
+        pieces: ``(parts,)`` the piece of the bucket that each part of the rows is, or is cut from.
+    """
+    path = task.payload["shard"]
+    schema = corpus_schema(vocab_size)
+    with write_shard(files_for(path), path, schema, ROWS_PER_BATCH, compression) as (writer, info):
+        writer.write(rows.to_arrow(schema))
+    lengths, parts = rows.tokens.lengths, rows.document_starts.lengths
+    used = np.zeros(len(bucket), bool)
+    used[pieces] = True
+    # a document with many pieces is read, and written or left out, once
+    first = (bucket.offsets == 0) & (bucket.uses == 0)
+    offsets = rows.document_offsets.compact().values  # (parts,) a use of a document has one part that begins it
+    flat = rows.document_starts.compact().values + np.repeat(rows.tokens.offsets[:-1] - rows.tokens.offsets[0], parts)
+    sizes = np.diff(np.append(flat, lengths.sum()))  # (parts,)
+    counts = {}
+    for source in sorted(set(bucket.sources)):
+        own = bucket.sources == source
+        counts[source] = {
+            "written": int((own & first & used).sum()),
+            "filtered": int((own & first & ~used).sum()),
+            "uses": int((own[pieces] & (offsets == 0)).sum()),
+            "tokens": int(sizes[own[pieces]].sum()),
+        }
+    totals = {
+        "sequences": len(rows),
+        "tokens": int(lengths.sum()),
+        "documents": int((first & used).sum()),
+        "parts": int(parts.sum()),
+        "padding": packing.padding(rows),
+        "max_tokens": int(lengths.max(initial=0)),
+        "max_documents": int(parts.max(initial=0)),
+    }
+    return Receipt(task.name, tuple(info), totals, counts)

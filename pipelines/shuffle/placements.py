@@ -1,0 +1,140 @@
+"""Where the documents of a clustered collection go in a corpus: written by cluster, read by documents shard.
+
+Record batch s of a placements file says what of documents shard s goes where, so that one spill task reads one batch of
+every file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
+from corpora.storage.files import Files
+from corpora.storage.ragged import Ragged
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.handed_on import read_batch, write_batch
+from pipelines.shuffle.spill import Pieces, bucket_of
+
+_SCHEMA = pa.schema(
+    [("document_row", pa.int64()), ("document_hash", pa.uint64()), ("key_high", pa.uint64()), ("key_low", pa.uint64())]
+    + [(name, pa.int32()) for name in ("position", "offset", "size", "use")]
+    + [("cluster", pa.int64())]
+)
+_KEY = make_key(0, "placement")  # of the hash that tells whether a row still is the document that was placed
+
+
+@dataclass(frozen=True)
+class Placed:
+    """p pieces of documents and their places; every array is ``(p,)``.
+
+    Attributes:
+        document_rows: int64, row in the documents artefact.
+        document_ids: strings.
+        keys: ``(p, 2)`` uint64 of the sequence, or of the document where it goes into no sequence of its cluster.
+        positions: int32 in the sequence, -1 for none.
+        offsets, sizes, uses: int32.
+        clusters: int64.
+    """
+
+    document_rows: np.ndarray
+    document_ids: Sequence[str]
+    keys: np.ndarray
+    positions: np.ndarray
+    offsets: np.ndarray
+    sizes: np.ndarray
+    uses: np.ndarray
+    clusters: np.ndarray
+
+
+def join_placed(placed: Sequence[Placed]) -> Placed:
+    """All pieces, in order; none where there is none."""
+    empty = np.empty(0, np.int64)
+    none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
+    parts = [none, *placed]
+    names = [name for part in parts for name in part.document_ids]
+    arrays = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("document_rows", "keys", "positions", "offsets", "sizes", "uses", "clusters")
+    }
+    return Placed(document_ids=names, **arrays)
+
+
+def write_placements(files: Files, path: str, placed: Placed, starts: np.ndarray) -> None:
+    """Write the pieces, batch s those of documents shard s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
+    order = np.argsort(placed.document_rows, kind="stable")
+    edges = np.searchsorted(placed.document_rows[order], starts)
+    hashes = id_keys(_KEY, placed.document_ids)[:, 0]
+    columns = [placed.document_rows, hashes, placed.keys[:, 0], placed.keys[:, 1], placed.positions]
+    columns += [placed.offsets, placed.sizes, placed.uses, placed.clusters]
+    with files.create(path) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), _SCHEMA) as writer:
+        for first, last in pairwise(edges):
+            chosen = order[first:last]
+            arrays = [pa.array(c[chosen], kind) for c, kind in zip(columns, _SCHEMA.types, strict=True)]
+            write_batch(writer, pa.record_batch(arrays, schema=_SCHEMA))
+
+
+@dataclass(frozen=True)
+class ReadPlacements:
+    """A placement of ``pipelines.shuffle.spill``: what the files say of a documents shard.
+
+    Attributes:
+        files: of ``write_placements``.
+        starts: the first row of each documents shard.
+        buckets: to deal the sequences out to, by their keys.
+        held_out: which split counts as read.
+    """
+
+    files: tuple[str, ...]
+    starts: tuple[int, ...]
+    buckets: int
+    held_out: bool
+
+    def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
+        parts = [read_batch(files_for(path), path, index) for path in self.files]
+        table = {name: np.concatenate([part.column(name).to_numpy() for part in parts]) for name in _SCHEMA.names}
+        rows = table["document_row"] - self.starts[index]
+        ids = batch.column("document_id").take(pa.array(rows)).to_pylist()
+        if (id_keys(_KEY, ids)[:, 0] != table["document_hash"]).any():
+            raise FarspanError(
+                f"shard {index} of the documents holds other documents than those that were embedded; "
+                "give --documents the artefact that the vectors were made from"
+            )
+        keys = np.column_stack([table["key_high"], table["key_low"]])
+        kept = np.zeros(len(batch), bool)
+        kept[rows] = True
+        return Pieces(
+            rows=rows,
+            buckets=bucket_of(table["key_high"], self.buckets),
+            keys=keys,
+            positions=table["position"],
+            read=batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out,
+            kept=kept,
+            offsets=table["offset"],
+            sizes=table["size"],
+            uses=table["use"],
+            clusters=table["cluster"],
+        )
+
+
+def use_numbers(parts: Ragged, offsets: np.ndarray) -> np.ndarray:
+    """``(p,)`` int32: how often the document of each part was used before, rows being read one after the other.
+
+    Args:
+        parts: document numbers, a row a sequence.
+        offsets: ``(p,)`` where the part begins in its document; 0 begins a use.
+    """
+    documents = parts.compact().values
+    order = np.argsort(documents, kind="stable")
+    begun = np.cumsum(offsets[order] == 0)
+    first = np.ones(len(order), bool)
+    first[1:] = documents[order][1:] != documents[order][:-1]
+    before = (begun - (offsets[order] == 0))[first]  # uses of all documents before each one's first part
+    uses = np.empty(len(order), np.int32)
+    uses[order] = begun - before[np.cumsum(first) - 1] - 1
+    return uses

@@ -1,0 +1,269 @@
+"""Documents to where they are needed, without a shuffle in memory: deal out, merge, read back.
+
+Stage *spill* asks a placement where the pieces of a documents shard go and writes one file whose record batch b is what
+bucket b gets. Where there are many spills, stage *merge* joins groups of them, so that a bucket is read from a few
+files: n spills and b buckets cost ``n * b / FAN_IN`` small reads in place of ``n * b``, which object stores charge and
+take time for. ``read_bucket`` gathers one bucket, sorted by key.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.errors import FarspanError
+from corpora.packing.assemble import cut_sentences
+from corpora.schemas.documents import documents_schema
+from corpora.schemas.sequences import NO_CLUSTER
+from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import map_shard
+from corpora.storage.stored_shards import StoredShard, stored_shards
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.finalize import WORK
+from pipelines.engine.handed_on import checked_batch, read_batch, write_batch
+from pipelines.engine.job import Report, Stage, Task
+
+FAN_IN = 64
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Where m pieces of a block's n documents go; every array is ``(m,)`` unless stated.
+
+    Attributes:
+        rows: int64, document in the block.
+        buckets: int64.
+        keys: ``(m, 2)`` uint64; a bucket is sorted by key, then by position.
+        positions: int32.
+        offsets, sizes: int32, the piece in its document; None for whole documents.
+        uses: int32, how often the document was used before; None for 0.
+        clusters: int64; None for ``NO_CLUSTER``.
+        read: ``(n,)`` bool, documents that count as read; the others belong to another split.
+        kept: ``(n,)`` bool, documents with a piece; those read and not kept count as filtered.
+    """
+
+    rows: np.ndarray
+    buckets: np.ndarray
+    keys: np.ndarray
+    positions: np.ndarray
+    read: np.ndarray
+    kept: np.ndarray
+    offsets: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+    uses: np.ndarray | None = None
+    clusters: np.ndarray | None = None
+
+
+# the number of a documents shard and its rows as one batch -> what becomes of them
+Placement = Callable[[int, pa.RecordBatch], Pieces]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """p pieces, sorted; every array is ``(p,)``, every ``Ragged`` has p rows.
+
+    Attributes:
+        keys: ``(p, 2)`` uint64.
+        positions, offsets, lengths, uses: int32; ``lengths`` are those of the whole documents.
+        document_ids, sources: strings.
+        clusters: int64.
+        tokens: uint16 or int32.
+        sentence_starts: int32, in the piece.
+    """
+
+    keys: np.ndarray
+    positions: np.ndarray
+    offsets: np.ndarray
+    lengths: np.ndarray
+    uses: np.ndarray
+    clusters: np.ndarray
+    document_ids: pa.Array
+    sources: np.ndarray
+    tokens: Ragged
+    sentence_starts: Ragged
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+def spill_schema(vocab_size: int) -> pa.Schema:
+    """A piece of a document and where it belongs."""
+    documents = documents_schema(vocab_size)
+    return pa.schema(
+        [("key_high", pa.uint64()), ("key_low", pa.uint64()), ("position", pa.int32())]
+        + [("offset", pa.int32()), ("length", pa.int32()), ("use", pa.int32()), ("cluster", pa.int64())]
+        + [documents.field(name) for name in ("document_id", "source", "tokens", "sentence_starts")]
+    )
+
+
+def spill_stages(
+    output: str, documents: str, parent: Manifest, place: Placement, buckets: int, fan_in: int = FAN_IN
+) -> tuple[list[Stage], tuple[str, ...]]:
+    """The stages that deal the shards of ``documents`` out to buckets, and the files to read buckets back from."""
+    count, vocab_size = len(parent.shards), parent.tokenizer["vocab_size"]
+    spills = [os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(count)]
+    tasks = [
+        Task(
+            f"spill-{index:05d}",
+            {"index": index, "shard": shard, "spill": spills[index]},
+            shard.rows,
+        )
+        for index, shard in enumerate(stored_shards(documents, parent))
+    ]
+    stages = [Stage("spill", tasks, Spill(place, buckets, vocab_size), "documents")]
+    if count <= fan_in:
+        return stages, tuple(spills)
+    groups = [spills[first : first + fan_in] for first in range(0, count, fan_in)]
+    merged = [os.path.join(output, WORK, f"merge-{index:05d}.arrow") for index in range(len(groups))]
+    tasks = [
+        Task(f"merge-{index:05d}", {"spills": group, "merged": merged[index]}, len(group))
+        for index, group in enumerate(groups)
+    ]
+    return [*stages, Stage("merge", tasks, Merge(buckets, vocab_size), "files")], tuple(merged)
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Deal the documents of one shard out: record batch b of the file is what bucket b gets of it."""
+
+    place: Placement
+    buckets: int
+    vocab_size: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        shard: StoredShard = task.payload["shard"]
+        spill = task.payload["spill"]
+        batch = _whole(list(shard.batches(files_for(shard.path))), documents_schema(self.vocab_size))
+        pieces = self.place(task.payload["index"], batch)
+        with (
+            files_for(spill).create(spill) as file,
+            pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)) as writer,
+        ):
+            order = np.argsort(pieces.buckets, kind="stable")
+            ends = np.searchsorted(pieces.buckets[order], np.arange(self.buckets), side="right")
+            for start, end in zip([0, *ends[:-1]], ends, strict=True):
+                write_batch(writer, _cut(batch, pieces, order[start:end], self.vocab_size))
+        sources = np.asarray(batch.column("source").to_pylist(), object)
+        counts = {
+            source: {
+                "read": int((pieces.read & (sources == source)).sum()),
+                "filtered": int((pieces.read & ~pieces.kept & (sources == source)).sum()),
+            }
+            for source in set(sources[pieces.read])
+        }
+        return Receipt(task.name, counts=counts)
+
+
+def _whole(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    table = pa.Table.from_batches(batches, schema).combine_chunks()
+    return table.to_batches()[0] if len(table) else pa.RecordBatch.from_pylist([], schema)
+
+
+def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: int) -> pa.RecordBatch:
+    """The ``(c,)`` chosen pieces as rows of a spill."""
+    schema = spill_schema(vocab_size)
+    rows = pieces.rows[chosen]
+    zeros = np.zeros(len(rows), np.int32)
+    tokens, sentences = (Ragged.from_arrow(batch.column(name)) for name in ("tokens", "sentence_starts"))
+    lengths = tokens.lengths[rows]
+    offsets = zeros if pieces.offsets is None else pieces.offsets[chosen]
+    sizes = lengths if pieces.sizes is None else pieces.sizes[chosen]
+    clusters = np.full(len(rows), NO_CLUSTER) if pieces.clusters is None else pieces.clusters[chosen]
+    columns = {
+        "key_high": pieces.keys[chosen, 0],
+        "key_low": pieces.keys[chosen, 1],
+        "position": pieces.positions[chosen],
+        "offset": offsets,
+        "length": lengths,
+        "use": zeros if pieces.uses is None else pieces.uses[chosen],
+        "cluster": clusters,
+    }
+    arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
+    arrays |= {name: batch.column(name).take(pa.array(rows)) for name in ("document_id", "source")}
+    arrays["tokens"] = tokens.cut(rows, offsets, sizes).to_arrow(schema.field("tokens").type)
+    arrays["sentence_starts"] = cut_sentences(sentences, rows, offsets, sizes).to_arrow(pa.list_(pa.int32()))
+    return pa.record_batch([arrays[name] for name in schema.names], schema=schema)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Join spills bucket by bucket; remote ones are brought to local disk whole, each with one read."""
+
+    buckets: int
+    vocab_size: int
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        merged = task.payload["merged"]
+        with ExitStack() as stack:
+            readers: list[tuple[pa.RecordBatchFileReader, str]] = []
+            for index, spill in enumerate(task.payload["spills"]):
+                local = spill
+                if "://" in spill:
+                    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="farspan-merge-"))
+                    with files_for(spill).open(spill) as source:
+                        shutil.copyfileobj(source, copy, 8 << 20)
+                    copy.flush()
+                    local = copy.name
+                readers.append((map_shard(local)[1], spill))
+                report(index)
+            file = stack.enter_context(files_for(merged).create(merged))
+            writer = stack.enter_context(pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)))
+            for bucket in range(self.buckets):
+                batches = [checked_batch(reader, bucket, spill) for reader, spill in readers]
+                write_batch(writer, _whole(batches, spill_schema(self.vocab_size)))
+        return Receipt(task.name)
+
+
+def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
+    """One bucket of all spills, sorted by key and position."""
+    batches = [read_batch(files_for(spill), spill, bucket) for spill in spills]
+    columns = {name: pa.concat_arrays([b.column(name) for b in batches]) for name in batches[0].schema.names}
+    del batches
+    numbers = {
+        name: columns.pop(name).to_numpy()
+        for name in ("key_high", "key_low", "position", "offset", "length", "use", "cluster")
+    }
+    order = np.lexsort((numbers["position"], numbers["key_low"], numbers["key_high"]))
+    return Bucket(
+        keys=np.column_stack([numbers["key_high"], numbers["key_low"]])[order],
+        positions=numbers["position"][order],
+        offsets=numbers["offset"][order],
+        lengths=numbers["length"][order],
+        uses=numbers["use"][order],
+        clusters=numbers["cluster"][order],
+        document_ids=columns["document_id"].take(pa.array(order)),
+        sources=np.asarray(columns["source"].to_pylist(), object)[order],
+        # popped: the unsorted copy goes as soon as the sorted one is there
+        tokens=Ragged.from_arrow(columns.pop("tokens")).take(order),
+        sentence_starts=Ragged.from_arrow(columns.pop("sentence_starts")).take(order),
+    )
+
+
+def first_of_key(keys: np.ndarray) -> np.ndarray:
+    """``(n,)`` bool: which of ``(n, 2)`` sorted keys differ from the one before."""
+    first = np.ones(len(keys), bool)
+    first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    return first
+
+
+def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
+    """``(n,)`` int64: bucket of each ``(n,)`` uint64 key, by its leading 32 bits in equal ranges."""
+    return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
+
+
+def refuse_repeated(bucket: Bucket) -> None:
+    """Raise a ``FarspanError`` where two of a bucket's whole documents have one id, and so one key."""
+    again = ~first_of_key(bucket.keys)
+    if again.any():
+        raise FarspanError(
+            f"document id {bucket.document_ids[int(again.argmax())].as_py()!r} occurs twice; make the documents again, "
+            "from inputs without repetition"
+        )

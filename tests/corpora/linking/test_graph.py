@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpora.errors import FarspanError
+from corpora.linking.graph import Graph
+from corpora.storage.ragged import Ragged
+
+
+@st.composite
+def lists(draw):
+    """Rows of (other document, near-duplicate) for up to 8 documents; some have none."""
+    count = draw(st.integers(0, 8))
+    others = st.integers(0, max(count - 1, 0))
+    row = st.lists(st.tuples(others, st.booleans()), unique_by=lambda edge: edge[0], max_size=count)
+    return [draw(row) for _ in range(count)]
+
+
+def graph_of(rows):
+    """Similarities fall along every row."""
+    neighbours = Ragged.from_rows([[other for other, _ in row] for row in rows], np.int32)
+    similarities = np.concatenate([[1 / (place + 1) for place in range(len(row))] for row in rows] or [[]])
+    near = np.array([near for row in rows for _, near in row], bool)
+    return Graph(neighbours, similarities.astype(np.float32), near)
+
+
+@given(lists())
+def test_pairs_of_near_duplicates_whichever_row_says_so(rows):
+    graph = graph_of(rows)
+    graph.check()
+    said = {(min(row, other), max(row, other)) for row, edges in enumerate(rows) for other, near in edges if near}
+    assert [tuple(pair) for pair in graph.near_duplicate_pairs().tolist()] == sorted(
+        (low, high) for low, high in said if low < high
+    )
+
+
+def test_columns_of_unequal_length_are_refused():
+    graph = graph_of([[(1, False)], [(0, True)]])
+    with pytest.raises(FarspanError, match="2 neighbours have 1 similarities and 2 marks"):
+        Graph(graph.neighbours, graph.similarities[:1], graph.near_duplicates).check()
+    with pytest.raises(FarspanError, match="2 neighbours have 2 similarities and 1 marks"):
+        Graph(graph.neighbours, graph.similarities, graph.near_duplicates[:1]).check()
+
+
+@pytest.mark.parametrize(
+    ("values", "similarities", "message"),
+    [
+        ([2, 0], [0.5, 0.5], r"document 0 of 2 has the neighbours \[2\]"),
+        ([1, -1], [0.5, 0.5], "document 1 of 2"),
+        ([1, 0], [0.5, float("nan")], "document 1 of 2"),
+    ],
+)
+def test_a_row_that_cannot_be_is_named(values, similarities, message):
+    neighbours = Ragged(np.array(values, np.int32), np.array([0, 1, 2]))
+    with pytest.raises(FarspanError, match=message):
+        Graph(neighbours, np.array(similarities, np.float32), np.zeros(2, bool)).check()
+
+
+def test_rising_similarities_are_no_order():
+    neighbours = Ragged(np.array([1, 0], np.int32), np.array([0, 2, 2]))
+    with pytest.raises(FarspanError, match="best first"):
+        Graph(neighbours, np.array([0.5, 0.6], np.float32), np.zeros(2, bool)).check()

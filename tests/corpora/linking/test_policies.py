@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corpora.errors import FarspanError
+from corpora.linking.graph import Graph
+from corpora.linking.policies import Linking, link
+from corpora.packing.concatenate import Packing
+from corpora.storage.ragged import Ragged
+from tests.corpora.linking.plain_linking import NAN, Plain
+
+packings = st.builds(
+    Packing, sequence_length=st.integers(12, 60), room_per_sequence=st.just(2), room_per_document=st.integers(0, 2)
+)
+linkings = st.builds(
+    Linking,
+    policy=st.sampled_from(["nearest", "chain", "path"]),
+    order=st.sampled_from(["seed", "chain", "shuffle"]),
+    max_uses=st.integers(1, 3),
+    min_similarity=st.sampled_from([None, 0.25, 0.5]),
+    min_fill=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Documents to be linked."""
+
+    graph: Graph
+    lengths: np.ndarray
+    keys: np.ndarray
+
+    def link(self, packing: Packing, linking: Linking):
+        return link(self.graph, self.lengths, self.keys, packing, linking)
+
+    def plain(self, packing: Packing, linking: Linking) -> Plain:
+        neighbours, near = self.graph.neighbours, np.flatnonzero(self.graph.near_duplicates)
+        owners = np.repeat(np.arange(len(neighbours)), neighbours.lengths)
+        pairs = {frozenset((int(owners[edge]), int(neighbours.values[edge]))) for edge in near}
+        similarities = Ragged(self.graph.similarities, neighbours.offsets)
+        plain = Plain(
+            [list(zip(neighbours[i].tolist(), similarities[i].tolist(), strict=True)) for i in range(len(neighbours))],
+            {pair for pair in pairs if len(pair) == 2},
+            self.lengths.tolist(),
+            [tuple(key) for key in self.keys.tolist()],
+            packing.capacity,
+            packing.room_per_document,
+        )
+        return plain.walk(linking) if linking.policy == "path" else plain.grow(linking)
+
+    def renumbered(self, order: np.ndarray) -> Cluster:
+        """Document ``order[i]`` becomes number i; equals in a list stand by their new numbers."""
+        number = np.argsort(order)
+        rows = []
+        for document in order:
+            edges = np.arange(*self.graph.neighbours.offsets[document : document + 2])
+            new = number[self.graph.neighbours.values[edges]]
+            rows.append(edges[np.lexsort((new, -self.graph.similarities[edges]))])
+        edges = Ragged.from_rows(rows, np.int64)
+        neighbours = Ragged(number[self.graph.neighbours.values[edges.values]].astype(np.int32), edges.offsets)
+        graph = Graph(neighbours, self.graph.similarities[edges.values], self.graph.near_duplicates[edges.values])
+        return Cluster(graph, self.lengths[order], self.keys[order])
+
+
+@st.composite
+def clusters(draw, max_documents: int = 14) -> Cluster:
+    """Few documents, among them empty and huge ones; few similarities, so that many are equal; lists with the document
+    itself; lists one way and both ways; no, few or only near-duplicates."""
+    n = draw(st.integers(0, max_documents))
+    density, near = draw(st.sampled_from([0, 0.2, 0.5, 1])), draw(st.sampled_from([0, 0.1, 0.4, 1]))
+    longest = draw(st.sampled_from([5, 30, 200]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows = [rng.permutation(np.flatnonzero(rng.random(n) < density)) for _ in range(n)]
+    neighbours = Ragged.from_rows(rows, np.int32)
+    symmetric = rng.integers(0, 6, (n, n)) / 5
+    symmetric = np.maximum(symmetric, symmetric.T) if draw(st.booleans()) else symmetric
+    owners = np.repeat(np.arange(n), neighbours.lengths)
+    similarities = symmetric[owners, neighbours.values].astype(np.float32)
+    by = np.lexsort((-similarities, owners))  # best first
+    graph = Graph(
+        Ragged(neighbours.values[by], neighbours.offsets), similarities[by], rng.random(len(neighbours.values)) < near
+    )
+    return Cluster(graph, rng.integers(0, longest + 1, n), rng.integers(0, 2**64, (n, 2), np.uint64))
+
+
+def cluster_of(rows, lengths, near=()) -> Cluster:
+    """From lists of (neighbour, similarity); near-duplicates as pairs; keys ascend with the numbers."""
+    graph = Graph(
+        Ragged.from_rows([[document for document, _ in row] for row in rows], np.int32),
+        np.array([similarity for row in rows for _, similarity in row], np.float32),
+        np.array([(i, document) in near for i, row in enumerate(rows) for document, _ in row], bool),
+    )
+    return Cluster(graph, np.array(lengths), np.stack([np.arange(len(rows), dtype=np.uint64)] * 2, axis=1))
+
+
+def pieces(linked) -> list[list[tuple[int, int, int, object]]]:
+    """Rows of (document, offset, size, similarity), as the plain ones."""
+    similarities = [NAN if np.isnan(value) else value for value in linked.similarities.tolist()]
+    flat = list(
+        zip(linked.parts.values.tolist(), linked.offsets.tolist(), linked.sizes.tolist(), similarities, strict=True)
+    )
+    edges = linked.parts.offsets.tolist()
+    return [flat[edges[row] : edges[row + 1]] for row in range(len(linked.parts))]
+
+
+@settings(max_examples=500)
+@given(clusters(), packings, linkings)
+def test_sequences_are_those_of_the_plain_policies(cluster, packing, linking):
+    made, plain = cluster.link(packing, linking), cluster.plain(packing, linking)
+    if linking.order == "shuffle":
+        assert [sorted(map(str, row)) for row in pieces(made)] == [sorted(map(str, row)) for row in plain.rows]
+    else:
+        assert pieces(made) == plain.rows
+    used = {document for row in plain.rows for document, *_ in row}
+    assert set(made.repeated.tolist()) == plain.repeated(used)
+    assert {frozenset(pair) for pair in made.refused.tolist()} == plain.refused
+
+
+@given(clusters(), packings, linkings)
+def test_every_document_is_used_whole_or_left_over(cluster, packing, linking):
+    made = cluster.link(packing, linking)
+    covered = [np.zeros(length, int) for length in cluster.lengths]
+    for row in pieces(made):
+        assert row
+        for document, offset, size, _ in row:
+            assert 0 < size <= cluster.lengths[document] - offset
+            covered[document][offset : offset + size] += 1
+    for document, counts in enumerate(covered):
+        assert (counts == made.uses[document]).all()
+        assert [made.uses[document] > 0, document in made.leftovers, document in made.repeated].count(True) == 1
+        assert made.uses[document] <= (1 if linking.policy == "path" else linking.max_uses)
+        assert made.uses[document] == 0 or cluster.lengths[document]
+        if linking.policy == "path":
+            assert made.uses[document] == (cluster.lengths[document] > 0)
+    assert (np.diff(made.leftovers) > 0).all()
+    assert (np.diff(made.repeated) > 0).all()
+
+
+@given(clusters(), packings, linkings)
+def test_sequences_are_full_enough_and_never_overfull(cluster, packing, linking):
+    rows = pieces(cluster.link(packing, linking))
+    filled = [sum(size + packing.room_per_document for _, _, size, _ in row) for row in rows]
+    assert all(positions <= packing.capacity for positions in filled)
+    if linking.policy == "path":  # no room for one more token, but at the end
+        assert all(positions >= packing.capacity - packing.room_per_document for positions in filled[:-1])
+    else:
+        assert all(positions >= linking.min_fill * packing.capacity for positions in filled)
+
+
+@given(clusters(), packings, linkings)
+def test_near_duplicates_are_kept_apart(cluster, packing, linking):
+    made, plain = cluster.link(packing, linking), cluster.plain(packing, linking)
+    assert (made.refused[:, 0] < made.refused[:, 1]).all()
+    for row in pieces(made):
+        documents = [document for document, *_ in row]
+        for place, (document, _, _, similarity) in enumerate(row):
+            if linking.policy != "path":
+                assert not any(plain.near(document, other) for other in documents if other != document)
+            elif similarity is not NAN and linking.order != "shuffle":
+                assert not plain.near(document, documents[place - 1])
+    left = made.leftovers.tolist()
+    assert not any(plain.near(one, other) for one in left for other in left if one != other)
+
+
+@given(clusters(), packings, linkings)
+def test_numbering_does_not_count(cluster, packing, linking):
+    order = np.random.default_rng(len(cluster.lengths)).permutation(len(cluster.lengths))
+    made, other = cluster.link(packing, linking), cluster.renumbered(order).link(packing, linking)
+    assert pieces(made) == [[(order[document], *rest) for document, *rest in row] for row in pieces(other)]
+    assert {frozenset(pair) for pair in made.refused.tolist()} == {frozenset(order[pair]) for pair in other.refused}
+
+
+@given(clusters(), packings, linkings)
+def test_graph_may_be_a_slice(cluster, packing, linking):
+    graph, more = cluster.graph, 3
+    values = [
+        np.concatenate([np.full(more, -7, a.dtype), a, a[:1]]) for a in (graph.neighbours.values, graph.similarities)
+    ]
+    near = np.concatenate([np.ones(more, bool), graph.near_duplicates, np.ones(len(graph.similarities[:1]), bool)])
+    sliced = Graph(Ragged(values[0], graph.neighbours.offsets + more), values[1], near)
+    for array in (sliced.neighbours.values, sliced.similarities, near, cluster.lengths, cluster.keys):
+        array.setflags(write=False)
+    made, whole = replace(cluster, graph=sliced).link(packing, linking), cluster.link(packing, linking)
+    assert pieces(made) == pieces(whole)
+    assert np.array_equal(made.refused, whole.refused)
+
+
+# Six documents. Of the others, 0 is nearest to 1, then 2, then 3; but 1 is nearest to 4, and 4 to 5.
+SIX = [
+    [(1, 0.9), (2, 0.8), (3, 0.7)],
+    [(4, 0.95), (0, 0.9)],
+    [(0, 0.8), (3, 0.6)],
+    [(0, 0.7), (2, 0.6)],
+    [(5, 0.97), (1, 0.95)],
+    [(4, 0.97)],
+]
+THREE_OF_TEN = Packing(sequence_length=33, room_per_sequence=0, room_per_document=1)
+
+
+def documents(linked):
+    return [linked.parts[row].tolist() for row in range(len(linked.parts))]
+
+
+def test_policies_on_six_documents():
+    six = cluster_of(SIX, [10] * 6)
+    made = six.link(THREE_OF_TEN, Linking("nearest", max_uses=1))
+    assert documents(made) == [[0, 1, 2], [4, 5]]  # 3 is alone: too empty
+    assert made.leftovers.tolist() == [3]
+    made = six.link(THREE_OF_TEN, Linking("nearest", max_uses=2))
+    assert documents(made) == [[0, 1, 2], [3, 0, 2], [4, 5, 1]]
+    made = six.link(THREE_OF_TEN, Linking("chain", max_uses=1, min_fill=0))
+    assert documents(made) == [[0, 1, 4], [2, 3], [5]]
+    assert np.array_equal(made.similarities, np.float32([np.nan, 0.9, 0.95, np.nan, 0.6, np.nan]), equal_nan=True)
+    made = six.link(THREE_OF_TEN, Linking("path"))
+    assert documents(made) == [[3, 2, 0], [1, 4, 5]]  # walked from 5, which has one neighbour, fewest
+    assert np.array_equal(made.similarities, np.float32([np.nan, 0.6, 0.8, np.nan, 0.95, 0.97]), equal_nan=True)
+
+
+def test_chain_goes_back_when_a_list_is_spent():
+    rows = [[(1, 0.9), (3, 0.5)], [(2, 0.9)], [], []]
+    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking("chain", order="chain"))
+    assert documents(made) == [[0, 1, 2, 3]]
+    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking("chain", order="seed"))
+    assert documents(made) == [[0, 1, 3, 2]]  # 2 is no neighbour of the seed
+
+
+def test_near_duplicates_meet_in_no_sequence_whoever_knows():
+    rows = [[(1, 0.9), (2, 0.8)], [(2, 0.99)], [], []]  # 1 knows that 2 repeats it; 2 does not
+    made = cluster_of(rows, [10] * 4, near={(1, 2)}).link(THREE_OF_TEN, Linking("nearest", min_fill=0))
+    assert documents(made) == [[0, 1], [2], [3]]
+    assert made.refused.tolist() == [[1, 2]]
+
+
+def test_copies_that_are_not_in_each_others_lists_are_a_family():
+    rows = [[(1, 0.9), (3, 0.8), (4, 0.7)], [(2, 0.99)], [(3, 0.99)], [], []]  # 1, 2, 3: 1 and 3 know of 2 alone
+    five = cluster_of(rows, [10] * 5, near={(1, 2), (2, 3)})
+    made = five.link(THREE_OF_TEN, Linking("nearest"))
+    assert documents(made) == [[0, 1, 4]]
+    assert made.leftovers.tolist() == []
+    assert made.repeated.tolist() == [2, 3]  # 1 stands for them
+    assert made.refused.tolist() == [[1, 2], [1, 3], [2, 3]]  # 2 sought 3 in vain
+
+
+def test_options_that_a_policy_does_not_look_at_are_resolved():
+    assert Linking("path", "seed", 5, min_fill=0.3).resolved == Linking("path", "chain", 1, min_fill=0.0).resolved
+    assert Linking("nearest", "seed", 5, min_fill=0.3).resolved == Linking("nearest", "seed", 5, min_fill=0.3)
+
+
+def test_of_a_family_that_is_left_over_one_is_a_leftover():
+    made = cluster_of([[(1, 0.9)], [], []], [10] * 3, near={(0, 1)}).link(THREE_OF_TEN, Linking("nearest"))
+    assert made.leftovers.tolist() == [0, 2]
+    assert made.repeated.tolist() == [1]
+
+
+def test_long_document_fills_sequences_and_its_rest_is_filled_on():
+    rows = [[(1, 0.9), (2, 0.8)], [(0, 0.9)], [(0, 0.9)]]
+    made = cluster_of(rows, [70, 10, 10]).link(THREE_OF_TEN, Linking("nearest", max_uses=1))
+    assert pieces(made)[0] == [(0, 0, 32, NAN)]
+    assert pieces(made)[1] == [(0, 32, 32, NAN)]
+    assert [piece[:3] for piece in pieces(made)[2]] == [(0, 64, 6), (1, 0, 10), (2, 0, 10)]
+    assert made.uses.tolist() == [1, 1, 1]
+
+
+def test_shuffle_depends_on_the_seed_and_moves_it():
+    n, size = 400, 8
+    groups = np.arange(n) // size
+    rows = [[(int(j), 0.5) for j in np.flatnonzero(groups == groups[i]) if j != i] for i in range(n)]
+    keys = np.random.default_rng(0).integers(0, 2**64, (n, 2), np.uint64)
+    cluster = replace(cluster_of(rows, [10] * n), keys=keys)
+    packing = Packing(size * 11, room_per_sequence=0)
+    plain, shuffled = (documents(cluster.link(packing, Linking(order=order))) for order in ("seed", "shuffle"))
+    assert [sorted(row) for row in shuffled] == [sorted(row) for row in plain]
+    places = np.bincount([row.index(first[0]) for row, first in zip(shuffled, plain, strict=True)], minlength=size)
+    assert places.max() < 20  # 50 sequences, 8 places for the seed: mean 6.25
+    ways = {
+        tuple(np.argsort([first.index(document) for document in row]))
+        for row, first in zip(shuffled, plain, strict=True)
+    }
+    assert len(ways) > 45
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"policy": "tree"}, "--policy 'tree': choose one of nearest, chain, path"),
+        ({"order": "random"}, "--order 'random': choose one of"),
+        ({"max_uses": 0}, "--max-uses 0: must be at least 1"),
+        ({"min_similarity": float("nan")}, "--min-similarity nan"),
+        ({"max_cosine": 1.5}, "--max-cosine 1.5"),
+        ({"max_jaccard": -0.1}, "--max-jaccard -0.1"),
+        ({"min_fill": float("nan")}, "--min-fill nan"),
+        ({"min_fill": 1.1}, "--min-fill 1.1"),
+    ],
+)
+def test_options_are_checked(options, message):
+    with pytest.raises(FarspanError, match=message):
+        Linking(**options)
+
+
+def test_a_damaged_graph_is_refused():
+    with pytest.raises(FarspanError, match=r"document 0 of 2 has the neighbours \[2\]"):
+        cluster_of([[(2, 0.5)], []], [5, 5]).link(THREE_OF_TEN, Linking())
+
+
+def test_columns_of_unequal_length_are_refused():
+    cluster = cluster_of(SIX, [10] * 5)
+    with pytest.raises(FarspanError, match="6 documents have neighbours, 5 have lengths and 6 have keys"):
+        cluster.link(THREE_OF_TEN, Linking())

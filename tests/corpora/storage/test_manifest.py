@@ -1,0 +1,158 @@
+"""Manifests and receipts: what is written is read back, and what nobody wrote is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo, fold, read_manifest, write_manifest
+from corpora.storage.shards import shard_name
+from corpora.storage.strict_json import StructureError
+from tests.artefacts import tokenizer_entry
+
+FILES = LocalFiles()
+TOTALS = dict.fromkeys(("sequences", "documents", "parts", "padding", "max_documents"), 1)
+CONFIG = {"builder": "random", "sequence_length": 128, "room_per_sequence": 2, "room_per_document": 1}
+
+
+def receipt(index):
+    shard = ShardInfo(shard_name(index, 3), index, 10 * index, 100, "0" * 64)
+    counts = {"a": {"read": 3, "written": 2, "rejected": 1}}
+    return Receipt(f"t{index}", (shard,), {"tokens": index, "max_tokens": index}, counts, {"broken_json": 1})
+
+
+def test_the_fold_does_not_depend_on_order():
+    receipts = [Receipt.from_json(receipt(index).to_json()) for index in range(3)]
+    assert fold(receipts) == fold(receipts[::-1])
+    assert fold(receipts)["totals"] == {"tokens": 3, "max_tokens": 2}
+    assert fold(receipts)["counts"]["a"]["read"] == 9
+
+
+def manifest(**changes) -> Manifest:
+    made = fold(receipt(index) for index in range(3))
+    made["totals"] |= TOTALS
+    counts = dict.fromkeys(("read", "written", "filtered", "rejected", "uses", "tokens", "held_out_tokens"), 0)
+    made["counts"]["a"] = counts
+    whole = Manifest("farspan.corpus", CONFIG, 3, 64, tokenizer_entry(), **made)
+    return replace(whole, **changes)
+
+
+def test_manifests_are_read_back(tmp_path):
+    entry = {"path": "../documents", "manifest_sha256": "0" * 64}
+    whole = manifest(parent=entry, files={"tokenizer/tokenizer.json": FileInfo(3, "1" * 64)})
+    write_manifest(FILES, str(tmp_path), whole)
+    assert read_manifest(FILES, str(tmp_path), "farspan.corpus") == whole
+    with pytest.raises(FarspanError, match=r"farspan\.masks"):
+        read_manifest(FILES, str(tmp_path), "farspan.masks")
+
+
+def test_the_version_before_is_read_too(tmp_path):
+    whole = manifest(format_version=1)
+    write_manifest(FILES, str(tmp_path), whole)
+    assert "files" not in json.loads((tmp_path / "manifest.json").read_text())
+    assert read_manifest(FILES, str(tmp_path)) == whole
+
+
+def test_an_unknown_version_is_refused_by_name(tmp_path):
+    write_manifest(FILES, str(tmp_path), manifest(farspan_version="9.1", format_version=7))
+    with pytest.raises(FarspanError, match=r"format_version 7 is unknown .* install the farspan that wrote it: '9\.1'"):
+        read_manifest(FILES, str(tmp_path))
+
+
+def test_what_is_no_manifest_is_refused(tmp_path):
+    path = tmp_path / "manifest.json"
+    with pytest.raises(FarspanError, match="no farspan artefact"):
+        read_manifest(FILES, str(tmp_path))
+    for data in (b"{", b"\xff{}", b"[]", b"null", b"", b"{}", b"[" * 100_000, b'{"format_version": NaN}'):
+        path.write_bytes(data)
+        with pytest.raises(FarspanError, match="not a manifest of farspan"):
+            read_manifest(FILES, str(tmp_path))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(FarspanError, match="not a regular file"):
+        read_manifest(FILES, str(tmp_path))
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(FarspanError, match="not a regular file"):
+        read_manifest(FILES, str(tmp_path))
+
+
+SHARDS = [vars(receipt(index).shards[0]) for index in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shards": [{**SHARDS[0], "name": "../../x"}]}, r"shards\[0\]\.name is"),
+        ({"shards": [{**SHARDS[0], "name": "part-00000-of-00001.arrow/../x"}]}, r"shards\[0\]\.name is"),
+        ({"shards": SHARDS[:2]}, "part-00000-of-00003.arrow' where 'part-00000-of-00002.arrow' is needed"),
+        ({"shards": [SHARDS[1], SHARDS[0], SHARDS[2]]}, "where 'part-00000-of-00003.arrow' is needed"),
+        ({"shards": [{**SHARDS[0], "rows": -1}]}, r"shards\[0\]\.rows is -1"),
+        ({"shards": [{**SHARDS[0], "bytes": 2**63}]}, r"shards\[0\]\.bytes is 9223372036854775808"),
+        ({"shards": [{**SHARDS[0], "sha256": "A" * 64}]}, r"shards\[0\]\.sha256 is"),
+        ({"shards": None}, "shards is null; a list is needed"),
+        ({"rows_per_batch": 0}, "rows_per_batch is 0"),
+        ({"rows_per_batch": True}, "rows_per_batch is true"),
+        ({"tokenizer": {}}, "tokenizer lacks fingerprint, vocab_size, owned_tokens"),
+        ({"tokenizer": {**tokenizer_entry(), "vocab_size": 0}}, r"tokenizer\.vocab_size is 0"),
+        ({"tokenizer": {**tokenizer_entry(), "vocab_size": 2**31}}, r"tokenizer\.vocab_size is 2147483648"),
+        ({"tokenizer": {**tokenizer_entry(), "vocab_size": 1}}, "and vocab_size is 1"),
+        ({"config": {}}, "config lacks"),
+        ({"config": {**CONFIG, "sequence_length": "128"}}, r"config\.sequence_length is \"128\""),
+        ({"totals": {}}, "totals lack sequences, "),
+        ({"totals": {**TOTALS, "max_tokens": -1}}, r"totals\.max_tokens is -1"),
+        ({"counts": {"a": {}}}, r"counts\.a lacks read"),
+        ({"counts": {"a\0": {}}}, "without zero bytes"),
+        ({"parent": {"path": "x"}}, "parent lacks manifest_sha256"),
+        ({"inputs": [{"path": "x", "bytes": "y"}]}, r"inputs\[0\]\.bytes"),
+        ({"files": {"../x": {"bytes": 0, "sha256": "0" * 64}}}, r"'\.\./x', which is no plain path"),
+        ({"files": {"/etc/passwd": {"bytes": 0, "sha256": "0" * 64}}}, "which is no plain path"),
+        ({"files": {"a/../../x": {"bytes": 0, "sha256": "0" * 64}}}, "which is no plain path"),
+        ({"files": {"shards/x": {"bytes": 0, "sha256": "0" * 64}}}, "which has its own place"),
+        ({"format": "farspan.pairs"}, "format 'farspan.pairs' is unknown; known are farspan.documents"),
+        ({"strange": 1}, 'has an unknown key "strange"'),
+        ({"special_tokens": {"<pad>": 1.5}}, r"special_tokens\.<pad> is 1\.5"),
+    ],
+)
+def test_wrong_contents_are_named(tmp_path, changes, message):
+    values = {**json.loads(manifest().to_json()), **changes}
+    (tmp_path / "manifest.json").write_text(json.dumps(values))
+    with pytest.raises(FarspanError, match=message) as caught:
+        read_manifest(FILES, str(tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lacking", json.loads(manifest().to_json()))
+def test_a_manifest_without_a_key_is_refused(tmp_path, lacking):
+    values = json.loads(manifest().to_json())
+    del values[lacking]
+    (tmp_path / "manifest.json").write_text(json.dumps(values))
+    with pytest.raises(FarspanError, match=lacking):
+        read_manifest(FILES, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": "../x"},
+        {"task": None},
+        {"shards": [{}]},
+        {"shards": {}},
+        {"totals": {"tokens": "1"}},
+        {"totals": []},
+        {"counts": {"a": {"guessed": 1}}},
+        {"counts": {"a": 1}},
+        {"rejects": {"a": -1}},
+        {"more": 1},
+    ],
+)
+def test_receipts_that_nobody_wrote_are_refused(changes):
+    values = json.loads(receipt(1).to_json())
+    Receipt.from_json(json.dumps(values).encode())
+    with pytest.raises(StructureError):
+        Receipt.from_json(json.dumps({**values, **changes}).encode())

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles, sweep, temporary_name
+from corpora.storage.shards import map_shard, write_shard
+from tests.artefacts import make_corpus
+
+FILES = LocalFiles()
+SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
+
+
+def rows_of(*sizes):
+    return pa.record_batch([pa.array([list(range(size)) for size in sizes], SCHEMA.field(0).type)], schema=SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("corpus") / "corpus"), shards=3)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+def test_batches_have_a_constant_number_of_rows_however_they_are_written(tmp_path, compression):
+    paths = [str(tmp_path / name) for name in ("one", "many")]
+    with write_shard(FILES, paths[0], SCHEMA, 4, compression) as (writer, info):
+        writer.write(rows_of(*range(11)))
+    with write_shard(FILES, paths[1], SCHEMA, 4, compression) as (writer, _):
+        for size in range(11):
+            writer.write(rows_of(size))
+    reader = map_shard(paths[0])[1]
+    assert [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)] == [4, 4, 3]
+    data = [open(path, "rb").read() for path in paths]
+    assert data[0] == data[1]
+    assert (info[0].rows, info[0].tokens, info[0].bytes) == (11, sum(range(11)), len(data[0]))
+    assert info[0].sha256 == hashlib.sha256(data[0]).hexdigest()
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    with pytest.raises(RuntimeError, match="stop"), write_shard(FILES, str(tmp_path / "s"), SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(1, 2, 3, 4, 5))
+        raise RuntimeError("stop")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sweeping_takes_only_what_killed_writers_left(tmp_path):
+    (tmp_path / "kept.arrow").write_bytes(b"")
+    open(temporary_name(str(tmp_path / "kept.arrow")), "wb").close()
+    sweep(FILES, str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.arrow"]
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-20], lambda d: b"not arrow at all", lambda d: b""])
+def test_a_damaged_shard_is_named(tmp_path, damage):
+    path = tmp_path / "shard.arrow"
+    with write_shard(FILES, str(path), SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(1, 2, 3))
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(FarspanError, match=r"shard\.arrow"):
+        map_shard(str(path))
+
+
+def test_any_row_at_any_time(corpus):
+    reader = Corpus(corpus)
+    rows = np.random.default_rng(0).permutation(len(reader))
+    batch = reader.take(rows)
+    straight = reader.take(np.arange(len(reader)))
+    for place, row in enumerate(rows):
+        assert np.array_equal(batch.tokens[place], straight.tokens[row])
+        assert np.array_equal(batch.tokens[place], reader.tokens(row))
+        assert batch.sequence_id(place) == straight.sequence_id(row)
+        assert batch.document_ids[place] == straight.document_ids[row]
+
+
+def test_a_row_is_a_view_of_the_file(corpus):
+    assert not Corpus(corpus).tokens(3).flags.owndata
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint16])
+def test_gathering_pads_and_cuts(corpus, dtype):
+    reader = Corpus(corpus)
+    rows = np.array([5, 0, 5, len(reader) - 1])
+    out = np.full((4, 60), 9, dtype)
+    lengths = reader.gather_tokens(rows, out)
+    for place, row in enumerate(rows):
+        expected = reader.tokens(row)[:60]
+        assert lengths[place] == len(expected)
+        assert np.array_equal(out[place, : lengths[place]], expected)
+        assert (out[place, lengths[place] :] == 9).all()
+    assert np.array_equal(reader.gather_tokens(rows, out, pad=7), lengths)
+    for place, length in enumerate(lengths):
+        assert np.array_equal(out[place, :length], reader.tokens(rows[place])[:length])
+        assert (out[place, length:] == 7).all()
+
+
+def test_rows_outside_are_refused(corpus):
+    reader = Corpus(corpus)
+    with pytest.raises(IndexError, match=str(len(reader))):
+        reader.take(np.array([len(reader)]))
+    with pytest.raises(IndexError):
+        reader.gather_tokens(np.array([-1]), np.zeros((1, 5), np.int64))
+
+
+def test_a_reader_can_go_to_another_process(corpus):
+    there = pickle.loads(pickle.dumps(Corpus(corpus)))
+    assert np.array_equal(there.tokens(1), Corpus(corpus).tokens(1))
+
+
+def copied(corpus, tmp_path, change) -> tuple[str, str]:
+    """A copy of the corpus with the bytes of its second shard changed; the shard too."""
+    folder = shutil.copytree(corpus, tmp_path / "copy")
+    shard = sorted((folder / "shards").iterdir())[1]
+    shard.write_bytes(change(shard.read_bytes()))
+    return str(folder), str(shard)
+
+
+def test_shards_that_are_missing_or_cut_short_are_named_without_reading(corpus, tmp_path):
+    Corpus(corpus).check_files()
+    folder, shard = copied(corpus, tmp_path, lambda data: data[:-8])
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \([\d,]+ bytes where the manifest says"):
+        Corpus(folder).check_files()
+    os.remove(shard)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard .*No such file"):
+        Corpus(folder).check_files()
+
+
+def test_checksums_are_compared_when_asked_or_at_the_first_touch(corpus, tmp_path):
+    flipped = copied(corpus, tmp_path, lambda data: data[:900] + bytes([data[900] ^ 1]) + data[901:])
+    trusting, careful = Corpus(flipped[0]), Corpus(flipped[0], verify=True)
+    trusting.check_files()
+    trusting.check_shard(0)
+    with pytest.raises(FarspanError, match=rf"{flipped[1]}: .*sha256 \w+ where the manifest says"):
+        trusting.check_shard(1)
+    first, second = np.array([0]), trusting.starts[1:2]
+    careful.take(first)
+    for reader in (careful, pickle.loads(pickle.dumps(careful))):
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.take(second)
+        with pytest.raises(FarspanError, match="sha256"):
+            reader.gather_tokens(second, np.zeros((1, 5), np.int64))
+
+
+def test_a_shard_with_other_columns_is_named(corpus, tmp_path):
+    folder, shard = copied(corpus, tmp_path, lambda data: data.replace(b"document_starts", b"document_ztarts"))
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard \(its columns are not those of farspan.c"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))
+
+
+def test_a_shard_whose_rows_cannot_be_found_is_named(corpus, tmp_path):
+    def without_rows(data: bytes) -> bytes:
+        return data[:1000] + b"\xff" * 3000 + data[4000:]  # all record batches but not the index of them at the end
+
+    folder, shard = copied(corpus, tmp_path, without_rows)
+    with pytest.raises(FarspanError, match=rf"{shard}: not a readable shard"):
+        Corpus(folder).take(np.arange(len(Corpus(folder))))

@@ -1,0 +1,251 @@
+"""Every kind of damage that `verify` promises to find is done to a sound corpus, and found."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import list_files, read_manifest, write_manifest
+from corpora.storage.shards import map_shard, write_shard
+from corpora.verify.artefact import verify
+from tests.artefacts import make_corpus, make_documents
+
+FILES = LocalFiles()
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("sound") / "corpus"))
+
+
+@pytest.fixture
+def corpus(sound, tmp_path):
+    return shutil.copytree(sound, str(tmp_path / "corpus"))
+
+
+def rewrite(folder, change, name="part-00000-of-00002.arrow"):
+    """Change a shard's table and make manifest and checksum agree with it, so that only the meaning is wrong."""
+    path = os.path.join(folder, "shards", name)
+    table = pa.Table.from_batches(_batches(path))
+    schema = table.schema
+    table = change(table)
+    os.remove(path)
+    with write_shard(FILES, path, schema, 8) as (writer, info):
+        for batch in table.cast(schema).to_batches():
+            writer.write(batch)
+    manifest = json.loads(open(os.path.join(folder, "manifest.json")).read())
+    manifest["shards"] = [vars(info[0]) if s["name"] == name else s for s in manifest["shards"]]
+    manifest["totals"]["sequences"] = sum(shard["rows"] for shard in manifest["shards"])
+    open(os.path.join(folder, "manifest.json"), "w").write(json.dumps(manifest))
+
+
+def _batches(path):
+    reader = map_shard(path)[1]
+    return [reader.get_batch(index) for index in range(reader.num_record_batches)]
+
+
+def column(table, name, values):
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+
+
+def test_sound_artefacts_have_no_problems(sound, tmp_path):
+    assert verify(sound) == []
+    assert verify(make_documents(str(tmp_path / "documents"))) == []
+
+
+def copies(folder, version=2):
+    """All other files that an artefact may have, named in its manifest or, in version 1, not."""
+    for name in ("rejects/documents-00000.arrow", "near-duplicates/link-00000.arrow"):
+        with write_shard(FILES, os.path.join(folder, name), pa.schema([("reason", pa.string())]), 8) as (writer, _):
+            writer.write(pa.record_batch([pa.array(["too_long"])], names=["reason"]))
+    np.save(os.path.join(folder, "centroids.npy"), np.ones((2, 3), np.float32))
+    manifest = read_manifest(FILES, folder)
+    listed = list_files(FILES, folder) if version == 2 else {}
+    write_manifest(FILES, folder, replace(manifest, files=listed, format_version=version))
+    return sorted(list_files(FILES, folder))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_other_file_is_looked_at(corpus, version):
+    names = copies(corpus, version)
+    assert len(names) == 5
+    assert verify(corpus) == []
+    for name in names:
+        path = os.path.join(corpus, name)
+        data = open(path, "rb").read()
+        open(path, "wb").write(data[: len(data) // 2])
+        assert any(problem.startswith(name) or "tokenizer" in problem for problem in verify(corpus)), name
+        open(path, "wb").write(data[:-12] + bytes([data[-12] ^ 1]) + data[-11:])
+        if version == 2:
+            assert any(problem.startswith(f"{name}: ") for problem in verify(corpus)), name
+            os.remove(path)
+            assert f"{name}: No such file or directory" in verify(corpus)
+        open(path, "wb").write(data)
+    open(os.path.join(corpus, "rejects", "stranger"), "wb").close()
+    open(os.path.join(corpus, "README.md"), "wb").close()
+    assert [p for p in verify(corpus) if "stranger" in p] == (
+        ["rejects/stranger: not in the manifest"] * (version - 1)
+        or [p for p in verify(corpus) if "rejects/stranger: cannot be read" in p]
+    )
+
+
+def test_a_pipe_in_place_of_a_shard_is_not_waited_for(corpus):
+    path = os.path.join(corpus, "shards", sorted(os.listdir(os.path.join(corpus, "shards")))[0])
+    os.remove(path)
+    os.mkfifo(path)
+    assert "shards/part-00000-of-00002.arrow: a named pipe, not a regular file" in verify(corpus)
+    with pytest.raises(FarspanError, match=rf"{path}: not a readable shard .*not a regular file"):
+        map_shard(path)
+
+
+def test_missing_truncated_flipped_and_foreign_shards(corpus):
+    shards = sorted(os.listdir(os.path.join(corpus, "shards")))
+    first, second = (os.path.join(corpus, "shards", name) for name in shards)
+    data = bytearray(open(first, "rb").read())
+    data[len(data) // 2] ^= 1
+    open(first, "wb").write(data)
+    open(second, "r+b").truncate(1000)
+    open(os.path.join(corpus, "shards", "stranger.arrow"), "wb").close()
+    problems = "\n".join(verify(corpus))
+    assert "part-00000" in problems
+    assert "damaged" in problems
+    assert "truncated" in problems
+    assert "stranger.arrow: not in the manifest" in problems
+    os.remove(first)
+    assert any("missing" in problem for problem in verify(corpus))
+
+
+def test_a_lost_row_breaks_the_sums(corpus):
+    rewrite(corpus, lambda table: table.slice(0, 3))
+    problems = "\n".join(verify(corpus))
+    assert "totals say" in problems
+    assert "hold" in problems
+
+
+def test_a_lost_part_is_a_gap_in_its_document(corpus):
+    def forget(table):
+        rows = table.column("document_offsets").to_pylist()
+        continued = next(i for i, offsets in enumerate(rows) if offsets[0])
+        rows[continued][0] += 1
+        return column(table, "document_offsets", rows)
+
+    rewrite(corpus, forget)
+    assert any("part of document" in problem for problem in verify(corpus))
+
+
+def test_rows_that_break_the_contract(corpus):
+    def break_rows(table):
+        table = column(table, "tokens", [[70] * len(row) for row in table.column("tokens").to_pylist()])
+        starts = table.column("sentence_starts").to_pylist()
+        starts[0] = [0, 5, 5]
+        starts[1] = [1, 2]
+        starts[2] = [0, 100_000]
+        return column(table, "sentence_starts", starts)
+
+    rewrite(corpus, break_rows)
+    problems = [problem for problem in verify(corpus) if "sentence_starts do not ascend" in problem]
+    assert len(problems) == 3
+
+
+def test_ids_twice_and_tokens_outside_of_the_vocabulary(corpus):
+    def break_rows(table):
+        ids = table.column("sequence_id").to_pylist()
+        tokens = table.column("tokens").to_pylist()
+        tokens[1][0] = 60_000
+        return column(column(table, "sequence_id", [ids[0]] * 2 + ids[2:]), "tokens", tokens)
+
+    rewrite(corpus, break_rows)
+    problems = "\n".join(verify(corpus))
+    assert "occurs twice" in problems
+    assert "outside of the vocabulary" in problems
+
+
+def test_special_tokens_are_no_text(corpus):
+    def break_rows(table):
+        tokens = table.column("tokens").to_pylist()
+        tokens[2][1], tokens[2][2], tokens[3][0] = 2, 3, 1  # </s>, <unk>, which a text may hold, and <pad>
+        return column(table, "tokens", tokens)
+
+    rewrite(corpus, break_rows)
+    problems = [problem for problem in verify(corpus) if "stored as text" in problem]
+    assert len(problems) == 1
+    assert "row 2: <eos> (id 2) is stored as text, as are 1 more" in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, None),
+        ({"files": 3}, "counts of 'made' tell 3 files, inputs list 2"),
+        ({"bytes": 29}, "counts of 'made' tell 29 bytes, inputs list 30"),
+        ({"damaged_files": 3}, "tell 3 damaged files of 2"),
+        ({"lost_bytes": 31}, "tell 31 lost bytes of 30"),
+    ],
+)
+def test_counts_of_files_are_checked(tmp_path, change, message):
+    folder = make_documents(str(tmp_path / "documents"))
+    manifest = read_manifest(FILES, folder)
+    inputs = tuple({"path": f"made:{name}", "bytes": size} for name, size in (("a", 10), ("b", 20)))
+    manifest.counts["made"].update({"files": 2, "damaged_files": 2, "bytes": 30, "lost_bytes": 15} | change)
+    write_manifest(FILES, folder, replace(manifest, inputs=inputs))
+    assert [problem for problem in verify(folder) if message is None or message not in problem] == []
+    assert bool(verify(folder)) == (message is not None)
+
+
+def test_a_source_without_counts_of_its_files_is_found(tmp_path):
+    folder = make_documents(str(tmp_path / "documents"))
+    manifest = read_manifest(FILES, folder)
+    manifest.counts["made"].update({"files": 0, "bytes": 0})
+    write_manifest(FILES, folder, replace(manifest, inputs=({"path": "other:a", "bytes": 10},)))
+    assert [problem.partition(" tell ")[2] for problem in verify(folder)] == [
+        "0 files, inputs list 1",
+        "0 bytes, inputs list 10",
+    ]
+
+
+def test_counts_and_tokenizer_are_checked(corpus):
+    manifest = read_manifest(FILES, corpus)
+    manifest.counts["made"]["rejected"] = 5
+    write_manifest(FILES, corpus, manifest)
+    assert "do not reconcile" in "\n".join(verify(corpus))
+    for name, value in (("fingerprint", "another"), ("vocab_size", 4000), ("owned_tokens", {"<eos>": 9})):
+        lying = replace(manifest, tokenizer={**manifest.tokenizer, name: value})
+        write_manifest(FILES, corpus, lying)
+        assert any(p.startswith("tokenizer/: ") and str(value)[-3:-1] in p for p in verify(corpus))
+        with pytest.raises(FarspanError, match="its tokenizer is not that of its manifest"):
+            Corpus(corpus).check_files()
+    write_manifest(FILES, corpus, manifest)
+    shutil.rmtree(os.path.join(corpus, "tokenizer"))
+    assert any(problem.startswith("tokenizer/") for problem in verify(corpus))
+
+
+def test_a_sequence_longer_than_promised(corpus):
+    manifest = read_manifest(FILES, corpus)
+    manifest.config["sequence_length"] = 64
+    write_manifest(FILES, corpus, manifest)
+    assert any("exceed the sequence length" in problem for problem in verify(corpus))
+
+
+def test_documents_whose_manifest_lies_and_ids_that_repeat(tmp_path):
+    documents = make_documents(str(tmp_path / "documents"))
+    manifest = read_manifest(FILES, documents)
+    manifest.totals["tokens"] += 1
+    manifest.totals["held_out_tokens"] = 0
+    write_manifest(FILES, documents, manifest)
+    assert sum("totals say" in problem for problem in verify(documents)) == 2
+    shards = [os.path.join(documents, "shards", shard.name) for shard in manifest.shards]
+    shutil.copy(shards[0], shards[1])
+    manifest = json.loads(open(os.path.join(documents, "manifest.json")).read())
+    manifest["shards"][1] = {**manifest["shards"][0], "name": manifest["shards"][1]["name"]}
+    open(os.path.join(documents, "manifest.json"), "w").write(json.dumps(manifest))
+    assert sum("occurs twice" in problem for problem in verify(documents)) == 40

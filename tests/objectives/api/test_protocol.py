@@ -1,0 +1,86 @@
+"""Finding objectives by name, ours and a third party's."""
+
+import subprocess
+import sys
+
+import pytest
+
+from corpora.errors import FarspanError
+from objectives.api.protocol import CorpusFacts, Objective, load_objective
+from objectives.span import Span
+from tests.factories import OWNED
+from tests.third_party import install_objectives
+
+
+def test_span_is_installed_with_its_presets():
+    objective = load_objective("span", "bart_ls", {"target_length": 512})
+    assert objective == Span(1 / 16, 5, "ascending", True, None, target_length=512, fit="reduce")
+    assert isinstance(objective, Objective)
+    assert load_objective("span") == Span()
+
+
+@pytest.mark.parametrize("null", [None, "null"])
+def test_a_recipe_spells_null_as_a_word(null):
+    assert load_objective("span", "bart_ls", {"separator": null}).separator is None
+    assert load_objective("principal_sentences", "pegasus", {"target_length": null}).target_length is None
+    with pytest.raises(FarspanError, match=r"option sentinel_order is .?null.?; give descending or ascending"):
+        load_objective("span", "t5", {"sentinel_order": null})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("spam",), r"no objective is called 'spam' \(did you mean 'span'\?\); installed: .*span"),
+        (("span", "bart"), r"objective span has no preset 'bart'.*its presets: t5, bart_ls, bart_ls_8k, bart_ls_mixed"),
+        (("span", None, {"densety": 0.1}), r"no option 'densety' \(did you mean 'density'\?\); its options: density, "),
+        (("span", "t5", {"density": 2}), r"option density is 2; give a number between 0 and 1"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_known_ones(arguments, message):
+    with pytest.raises(FarspanError, match=message):
+        load_objective(*arguments)
+
+
+def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead):
+    objective = load_objective("lead_in", "short")
+    assert isinstance(objective, Objective)
+    assert objective.options == {"lead": 2, "whole_words": False}
+    special = objective.validate(CorpusFacts(400, OWNED, 128, 120, 3))
+    assert special["<gap>"] == 400
+    with pytest.raises(FarspanError, match="option lead is 0"):
+        load_objective("lead_in", None, {"lead": 0})
+    with pytest.raises(FarspanError, match="give at most 119"):
+        load_objective("lead_in", None, {"lead": 500}).validate(CorpusFacts(400, OWNED, 128, 120, 3))
+
+
+BROKEN = {
+    "no_module": ("nowhere_at_all:Thing", r"cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+    "no_attribute": ("objectives.span:Nothing", r"cannot be loaded: AttributeError: .*'Nothing'"),
+    "no_class": ("objectives.span:_BART_LS", r"is {.*; it must name a class, or a function that makes an objective"),
+    "no_objective": ("builtins:dict", r"is <class 'dict'>; it must name a class, or a function"),
+    "no_render": ("tests.objectives.broken:NoRender", r"makes NoRender, which lacks render; an objective has name, op"),
+    "no_choose": (
+        "objectives.api.authoring:SpanObjective",
+        r"makes no objective of {}: TypeError: Can't instantiate abst",
+    ),
+    "fails": ("tests.objectives.broken:fails", r"makes no objective of {}: ZeroDivisionError: division by zero$"),
+    "other_name": ("tests.objectives.broken:Sound", r"makes an objective with name 'sound'; its name must be 'other_n"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_package_that_is_broken_is_one_line(tmp_path, monkeypatch, name):
+    target, said = BROKEN[name]
+    install_objectives(tmp_path, "broken-objectives", {name: target})
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        FarspanError, match=rf"^objective {name}: entry point {target} of broken-objectives {said}"
+    ) as told:
+        load_objective(name)
+    assert "\n" not in str(told.value)
+
+
+def test_another_process_finds_it_too(farspan_lead):
+    code = "from objectives.api.protocol import load_objective; print(load_objective('lead_in').options)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'lead': 8, 'whole_words': False}"

@@ -1,0 +1,203 @@
+"""Linked corpora: whole text, kept borders, counted documents, the same bytes whatever runs the job."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.linking.near_duplicates import clusters_of_shard
+from corpora.linking.policies import Linking
+from corpora.packing.concatenate import Packing
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import read_shard
+from corpora.verify.artefact import verify
+from pipelines.corpus.linked import LinkedCorpus, plan
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.shuffle.placements import use_numbers
+from tests.artefacts import all_rows, digests, make_documents
+from tests.killing import run_killed
+from tests.neighbours import make_neighbours, training_documents
+
+PACKING = {"sequence_length": 256}
+
+
+def job(documents, neighbours, output, policy="nearest", leftovers="concatenate", **linking):
+    options = Linking(policy=policy, **linking)
+    return plan(LinkedCorpus(documents, neighbours, output, Packing(**PACKING), options, leftovers, shards=3))
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    documents = make_documents(str(folder / "documents"), shards=3)
+    return documents, make_neighbours(str(folder / "neighbours"), documents)
+
+
+@pytest.fixture(scope="module", params=["nearest", "chain", "path"])
+def built(request, inputs, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp(request.param) / "corpus")
+    run_job(job(*inputs, folder, request.param), Engine(workers=1))
+    return request.param, folder
+
+
+def parts(folder):
+    """(document id, offset, tokens, row, cluster) of every part."""
+    corpus = Corpus(folder)
+    batch = corpus.take(np.arange(len(corpus)))
+    for row in range(len(batch)):
+        tokens, starts = batch.tokens[row].tolist(), batch.document_starts[row].tolist()
+        names, offsets = batch.document_ids[row].as_py(), batch.document_offsets[row].tolist()
+        for name, offset, start, stop in zip(names, offsets, starts, [*starts[1:], len(tokens)], strict=True):
+            yield name, offset, tokens[start:stop], row, int(batch.cluster_ids[row])
+
+
+def test_artefacts_are_sound(inputs, built):
+    assert verify(inputs[1]) == []
+    assert verify(built[1]) == []
+
+
+def test_every_document_appears_with_its_own_text_and_never_too_often(inputs, built):
+    policy, folder = built
+    expected = {row["document_id"]: row["tokens"] for row in training_documents(inputs[0])}
+    uses, seen = Counter(), {}
+    for name, offset, tokens, _, _ in parts(folder):
+        assert tokens == expected[name][offset : offset + len(tokens)]
+        uses[name] += offset == 0
+        seen.setdefault(name, set()).update(range(offset, offset + len(tokens)))
+    assert {name: len(places) for name, places in seen.items()} == {n: len(t) for n, t in expected.items()}
+    assert max(uses.values()) == (1 if policy == "path" else 2)
+    manifest = read_manifest(LocalFiles(), folder)
+    count = manifest.counts["made"]
+    assert count["read"] == count["written"] == manifest.totals["documents"] == len(expected)
+    assert count["uses"] == uses.total()
+    assert count["tokens"] == manifest.totals["tokens"]
+    linked, left = manifest.totals["linked_documents"], manifest.totals["left_over_documents"]
+    assert linked + left == len(expected)
+
+
+def test_rows_keep_to_their_cluster(inputs, built):
+    clusters = {}
+    for shard in read_manifest(LocalFiles(), inputs[1]).shards:
+        for batch in read_shard(LocalFiles(), f"{inputs[1]}/shards/{shard.name}"):
+            pairs = zip(batch.column("document_id").to_pylist(), batch.column("cluster_id").to_pylist(), strict=True)
+            clusters.update(pairs)
+    linked = [part for part in parts(built[1]) if part[4] >= 0]
+    assert linked
+    assert all(clusters[name] == cluster for name, _, _, _, cluster in linked)
+
+
+def test_two_workers_and_few_spills_at_a_time_write_the_same_bytes(inputs, built, tmp_path):
+    policy, folder = built
+    run_job(job(*inputs, str(tmp_path / "two"), policy), Engine(workers=2))
+    assert digests(tmp_path / "two") == digests(folder)
+
+
+@pytest.mark.parametrize("stage", ["link", "spill", "pack"])
+def test_killed_in_a_stage_and_resumed(inputs, tmp_path, stage):
+    again, whole = str(tmp_path / "killed"), str(tmp_path / "whole")
+    run_job(job(*inputs, whole, "chain"), Engine(workers=1))
+    run_killed("tests.pipelines.corpus.test_linked", "job", stage, *inputs, again, "chain")
+    with pytest.raises(FarspanError, match="unfinished"):
+        read_manifest(LocalFiles(), again)
+    run_job(job(*inputs, again, "chain"), Engine(workers=1))
+    assert digests(again) == digests(whole)
+
+
+def test_leftovers_may_stay_out_and_are_counted(inputs, tmp_path):
+    manifest = run_job(job(*inputs, str(tmp_path / "c"), "nearest", "leave-out", min_fill=1.0), Engine(workers=1))
+    count = manifest.counts["made"]
+    assert count["filtered"] == manifest.totals["left_over_documents"] > 0
+    assert count["written"] + count["filtered"] == count["read"]
+    assert verify(str(tmp_path / "c")) == []
+
+
+def test_near_duplicates_are_kept_apart_and_written_down(inputs, tmp_path):
+    documents, _ = inputs
+    near = make_neighbours(str(tmp_path / "near"), documents, jaccard=0.9)
+    manifest = run_job(job(documents, near, str(tmp_path / "c"), "nearest", max_jaccard=0.8), Engine(workers=1))
+    assert manifest.totals["linked_documents"] < manifest.totals["documents"]
+    recorded = [
+        row
+        for path in LocalFiles().walk(str(tmp_path / "c" / "near-duplicates"))
+        for batch in read_shard(LocalFiles(), path)
+        for row in batch.to_pylist()
+    ]
+    assert len(recorded) == manifest.totals["near_duplicate_pairs"] > 0
+    said = [row for row in recorded if row["jaccard"] is not None]
+    assert all(abs(row["jaccard"] - 0.9) < 0.01 and row["similarity"] <= 1.001 for row in said)
+    assert 0 < len(said) < len(recorded)  # others are near-duplicates of near-duplicates
+    together = {}
+    for name, _, _, row, cluster in parts(str(tmp_path / "c")):
+        if cluster >= 0:
+            together.setdefault(row, set()).add(name)
+    for row in recorded:
+        assert not any({row["document_id"], row["near_duplicate"]} <= names for names in together.values())
+
+
+def test_what_repeats_a_used_document_is_left_out_and_counted(inputs, tmp_path):
+    """All neighbours are near-duplicates: each cluster is one family, of which one document is left over."""
+    near = make_neighbours(str(tmp_path / "near"), inputs[0], jaccard=0.9)
+    manifest = run_job(job(inputs[0], near, str(tmp_path / "c")), Engine(workers=1))
+    totals, count = manifest.totals, manifest.counts["made"]
+    clusters = {row["cluster_id"] for row in all_rows(near, "farspan.neighbours")}
+    assert totals["linked_documents"] == totals["links"] == 0
+    assert totals["left_over_documents"] == len(clusters)
+    assert totals["repeated_documents"] == count["filtered"] == count["read"] - len(clusters)
+    assert verify(str(tmp_path / "c")) == []
+
+
+def test_options_without_effect_make_no_other_corpus(inputs, tmp_path):
+    made = [str(tmp_path / name) for name in ("two", "five")]
+    for folder, uses in zip(made, (2, 5), strict=True):
+        run_job(job(*inputs, folder, "path", max_uses=uses, min_fill=uses / 10), Engine(workers=1))
+    first, second = (read_manifest(LocalFiles(), folder) for folder in made)
+    assert first.config == second.config
+    assert first.config["max_uses"] == 1
+    assert digests(made[0]) == digests(made[1])
+
+
+def test_neighbours_of_other_documents_are_refused(inputs, tmp_path):
+    others = make_documents(str(tmp_path / "others"), shards=3, seed=1)
+    with pytest.raises(FarspanError, match="other documents"):
+        job(others, inputs[1], str(tmp_path / "corpus"))
+    # the same when the way to the documents is lost: the rows themselves tell
+    moved = shutil.copytree(inputs[1], tmp_path / "moved" / "far" / "away" / "neighbours")
+    other = make_documents(str(tmp_path / "fewer"), shards=3, documents=37)
+    with pytest.raises(FarspanError, match=r"--documents"):
+        run_job(job(other, str(moved), str(tmp_path / "c2")), Engine(workers=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"leftovers": "burn"}, "--leftovers"), ({"shards": -1}, "--shards"), ({"documents": "nowhere"}, "no farspan")],
+)
+def test_wrong_options_are_refused(inputs, tmp_path, options, message):
+    given = {"documents": inputs[0], "neighbours": inputs[1], "output": str(tmp_path / "c"), **options}
+    with pytest.raises(FarspanError, match=message):
+        plan(LinkedCorpus(packing=Packing(**PACKING), **given))
+
+
+def test_clusters_are_read_across_batches(inputs):
+    shard = read_manifest(LocalFiles(), inputs[1]).shards[0]
+    clusters = list(clusters_of_shard(read_shard(LocalFiles(), f"{inputs[1]}/shards/{shard.name}")))
+    assert len(clusters) == 2
+    assert sum(len(cluster.rows) for cluster in clusters) == shard.rows
+    assert max(len(cluster.rows) for cluster in clusters) > 16  # rows in a record batch
+    for cluster in clusters:
+        values = cluster.neighbours.values
+        assert values.min() >= 0
+        assert values.max() < len(cluster.rows)
+
+
+def test_uses_are_numbered_in_order():
+    parts = Ragged.from_rows([[3, 1], [1, 2], [2], [3], [2]], np.int64)
+    offsets = np.array([0, 0, 0, 0, 7, 0, 0])
+    assert use_numbers(parts, offsets).tolist() == [0, 0, 1, 0, 0, 1, 1]

@@ -1,0 +1,435 @@
+"""Mixtures of sources: shares to the token, text to the token, whatever runs the job."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from dataclasses import fields, replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.packing.mixture import Source, mix
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.verify.artefact import verify
+from pipelines.corpus.long import LongCorpus, plan, plan_documents
+from pipelines.corpus.mixture_recipe import MixtureRecipe, MixtureSource, read_recipe
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.stats import summary
+from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
+from tests.killing import run_killed
+
+SHARDS = 3
+SOURCES = ("books", "news", "talk")
+EPOCHS = {"books": Fraction(5, 2), "news": Fraction(1), "talk": Fraction(1, 3)}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("documents") / "documents")
+    return make_documents(folder, shards=4, documents=45, sources=SOURCES, max_tokens=700)
+
+
+def write_recipe(folder, documents, text="", sequence_length=256, **sources):
+    """A recipe of the given documents; ``sources`` are the lines of their tables."""
+    tables = "".join(f"[sources.{name}]\n{lines}\n" for name, lines in sources.items())
+    path = folder / "recipe.toml"
+    documents = f'documents = "{documents}"\n' if documents else ""
+    path.write_text(f"{documents}sequence_length = {sequence_length}\n{text}\n{tables}")
+    return str(path)
+
+
+def shares_of(documents):
+    """Weights and caps whose mixture is EPOCHS of each source, as lines of a recipe."""
+    counts = read_manifest(LocalFiles(), documents).counts
+    tokens = {
+        name: float(EPOCHS[name] * (counts[name]["tokens"] - counts[name]["held_out_tokens"])) for name in SOURCES
+    }
+    total = sum(tokens.values())
+    return {name: f"weight = {tokens[name] / total!r}\nepochs = 2.5" for name in SOURCES}
+
+
+def job(recipe, output, **options):
+    return plan(LongCorpus(recipe, str(output), shards=SHARDS, **options))
+
+
+def build(recipe, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(job(recipe, output, **options), engine)
+
+
+@pytest.fixture(scope="module")
+def recipe(documents, tmp_path_factory):
+    return write_recipe(tmp_path_factory.mktemp("recipe"), documents, **shares_of(documents))
+
+
+@pytest.fixture(scope="module")
+def reference(recipe, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("reference") / "corpus")
+    build(recipe, folder)
+    return folder
+
+
+def texts(documents, held_out=False):
+    """Document id -> tokens."""
+    return {row["document_id"]: row["tokens"] for row in all_rows(documents) if row["held_out"] == held_out}
+
+
+def parts_of(folder):
+    """Row by row: (document id, offset, tokens) of each part."""
+    corpus = Corpus(folder)
+    everything = corpus.take(np.arange(len(corpus)))
+    for row in range(len(corpus)):
+        tokens, starts = everything.tokens[row].tolist(), everything.document_starts[row].tolist()
+        edges = zip(starts, [*starts[1:], len(tokens)], strict=True)
+        offsets = everything.document_offsets[row].tolist()
+        names = everything.document_ids[row].as_py()
+        yield [(name, offset, tokens[a:b]) for name, offset, (a, b) in zip(names, offsets, edges, strict=True)]
+
+
+def times_read(folder, documents):
+    """Document id -> how often each of its tokens lies in the corpus; every part holds the document's own tokens."""
+    known = texts(documents)
+    times = {}
+    for row in parts_of(folder):
+        for name, offset, tokens in row:
+            assert known[name][offset : offset + len(tokens)] == tokens
+            times.setdefault(name, np.zeros(len(known[name]), int))[offset : offset + len(tokens)] += 1
+    return times
+
+
+def test_every_token_is_read_once_a_pass_and_the_last_pass_reads_beginnings(documents, reference):
+    assert verify(reference) == []
+    times = times_read(reference, documents)
+    shares = read_manifest(LocalFiles(), reference).config["mixture"]["sources"]
+    for source in SOURCES:
+        known = {name: tokens for name, tokens in texts(documents).items() if name.startswith(source)}
+        whole = shares[source]["tokens"] // shares[source]["available"]
+        partly = 0
+        for name, tokens in known.items():
+            more = times.get(name, np.zeros(len(tokens), int)) - whole
+            assert set(more) <= {0, 1}
+            assert (np.diff(more) <= 0).all()
+            partly += 0 < more.sum() < len(tokens)
+        assert partly <= SHARDS
+
+
+def test_proportions_are_the_ones_asked_for_within_one_sequence_a_source_and_shard(documents, reference):
+    manifest = read_manifest(LocalFiles(), reference)
+    asked = manifest.config["mixture"]["sources"]
+    for source in SOURCES:
+        share, count = asked[source], manifest.counts[source]
+        assert share["tokens"] - SHARDS <= count["tokens"] <= share["tokens"]
+        assert share["epochs"] == pytest.approx(float(EPOCHS[source]), rel=1e-3)
+        shared = sum(manifest.counts[name]["tokens"] for name in SOURCES)
+        assert count["tokens"] / shared == pytest.approx(share["weight"], abs=SHARDS * 256 / shared)
+    assert manifest.config["mixture"]["reason"] is None
+    assert manifest.totals["tokens"] == sum(count["tokens"] for count in manifest.counts.values())
+
+
+def test_documents_and_their_uses_are_counted(documents, reference):
+    manifest = read_manifest(LocalFiles(), reference)
+    times = times_read(reference, documents)
+    for source in SOURCES:
+        known = [name for name in texts(documents) if name.startswith(source)]
+        count = manifest.counts[source]
+        assert count["read"] == len(known) == count["written"] + count["filtered"]
+        assert count["written"] == sum(name in times for name in known)
+        assert count["uses"] == sum(int(times[name][0]) for name in known if name in times)
+    assert manifest.counts["books"]["filtered"] == 0
+    assert manifest.counts["talk"]["filtered"] > 0
+
+
+def test_rows_hold_one_source_and_no_text_twice(reference):
+    sources_seen = set()
+    for row in parts_of(reference):
+        names = [name for name, _, _ in row]
+        assert len(set(names)) == len(names)
+        assert len({name.split(":")[0] for name in names}) == 1
+        sources_seen.add(names[0].split(":")[0])
+        if len(row) > 1:
+            assert all(len(tokens) < 253 for _, _, tokens in row)
+    assert sources_seen == set(SOURCES)
+
+
+def test_rows_stand_in_no_order_of_sources(reference):
+    heads = [row[0][0].split(":")[0] for row in parts_of(reference)]
+    changes = sum(a != b for a, b in itertools.pairwise(heads))
+    assert changes > len(heads) / 4
+
+
+def test_short_documents_across_sources(documents, tmp_path):
+    recipe = write_recipe(tmp_path, documents, 'short_documents = "across"', **shares_of(documents))
+    manifest = build(recipe, tmp_path / "corpus")
+    assert verify(str(tmp_path / "corpus")) == []
+    mixed = [row for row in parts_of(str(tmp_path / "corpus")) if len({name.split(":")[0] for name, _, _ in row}) > 1]
+    assert mixed
+    within = read_manifest(LocalFiles(), str(tmp_path / "corpus")).totals["padding"]
+    assert manifest.totals["padding"] == within
+
+
+def test_a_stride_makes_windows_overlap(documents, tmp_path):
+    recipe = write_recipe(tmp_path, documents, "stride = 100\ntemperature = 1", books="", talk="")
+    manifest = build(recipe, tmp_path / "corpus")
+    assert verify(str(tmp_path / "corpus")) == []
+    assert set(manifest.counts) == {"books", "talk"}
+    assert manifest.counts["books"]["uses"] == manifest.counts["books"]["written"] == manifest.counts["books"]["read"]
+    times = times_read(str(tmp_path / "corpus"), documents)
+    assert set(times) == {name for name in texts(documents) if not name.startswith("news")}
+    assert all((seen >= 1).all() for seen in times.values())
+    assert all((seen == 1).all() for seen in times.values() if len(seen) <= 253)
+    longest = max(times.values(), key=len)
+    assert longest[:100].tolist() == [1] * 100
+    assert longest[100] == 2
+    assert longest.max() == 3  # 253 tokens a window, 100 from window to window
+
+
+def test_proportions_are_those_of_what_overlapping_windows_write(tmp_path):
+    """Of long documents windows write more than twice their tokens, of short ones hardly more than these."""
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    tables = {}
+    for name, count, sentences, line in (("long", 30, 60, "weight = 0.7"), ("short", 300, 6, "weight = 0.3")):
+        texts = ["the quick brown fox jumps over lazy dogs. " * (1 + number % sentences) for number in range(count)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+        tables[name] = f'input = "{tmp_path}/{name}.jsonl"\n{line}'
+    recipe = write_recipe(
+        tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"\nstride = 20', sequence_length=64, **tables
+    )
+    read = run_job(plan_documents(LongCorpus(recipe, str(tmp_path / "corpus"))), Engine(workers=1)).counts
+    manifest = build(recipe, tmp_path / "corpus")
+    assert verify(str(tmp_path / "corpus")) == []
+    mixture = manifest.config["mixture"]
+    assert mixture["reason"] is None
+    assert mixture["sources"]["long"]["available"] > 2 * read["long"]["tokens"]
+    assert mixture["sources"]["short"]["available"] < 1.2 * read["short"]["tokens"]
+    for source, weight in (("long", 0.7), ("short", 0.3)):
+        share, written = mixture["sources"][source]["tokens"], manifest.counts[source]["tokens"]
+        assert 0 <= share - written <= SHARDS * 61
+        assert written == pytest.approx(weight * manifest.totals["tokens"], abs=SHARDS * 61)
+
+
+def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path):
+    manifest = build(recipe, tmp_path / "corpus", split="held-out")
+    assert verify(str(tmp_path / "corpus")) == []
+    names = {name for row in parts_of(str(tmp_path / "corpus")) for name, _, _ in row}
+    assert names <= set(texts(documents, held_out=True))
+    available = read_manifest(LocalFiles(), documents).counts["books"]["held_out_tokens"]
+    assert manifest.config["mixture"]["sources"]["books"]["available"] == available
+
+
+def test_a_budget_beyond_the_caps_is_explained(documents, tmp_path):
+    recipe = write_recipe(tmp_path, documents, "tokens = 10_000_000\ntemperature = inf", books="", news="epochs = 3")
+    manifest = build(recipe, tmp_path / "corpus")
+    mixture = manifest.config["mixture"]
+    assert mixture["temperature"] == "inf"
+    assert mixture["reason"] in summary(manifest)
+    assert "documents left out (beyond their source's share)" in summary(manifest)
+    assert "of 10,000,000 tokens: 'books' (weight 0.5) has been read 1 times by then, its cap" in mixture["reason"]
+    assert mixture["sources"]["books"]["epochs"] == 1
+    assert mixture["sources"]["news"]["tokens"] == mixture["sources"]["books"]["tokens"]
+
+
+@pytest.mark.slow
+def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path):
+    build(recipe, tmp_path / "two", Engine(workers=2))
+    build(recipe, tmp_path / "merged", fan_in=2)
+    assert digests(tmp_path / "two") == digests(tmp_path / "merged") == digests(reference)
+    build(recipe, tmp_path / "other", seed=1)
+    assert digests(tmp_path / "other") != digests(reference)
+
+
+def test_killed_half_way_and_resumed(recipe, reference, tmp_path, capfd):
+    output = tmp_path / "killed"
+    run_killed("tests.pipelines.corpus.test_long", "job", "pack", recipe, str(output))
+    assert not (output / "manifest.json").exists()
+    build(recipe, output)
+    assert "resuming: 5 of 7 tasks are done" in capfd.readouterr().err
+    assert digests(output) == digests(reference)
+
+
+def test_documents_are_made_from_the_inputs_of_a_recipe(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "talk").mkdir()
+    for number in range(3):
+        (tmp_path / "talk" / f"{number}.txt").write_text("the quick brown fox jumps over lazy dogs. " * 40)
+    lines = [{"body": f"seven wizards observe strange lights {number}. " * (1 + number)} for number in range(20)]
+    (tmp_path / "news.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    recipe = write_recipe(
+        tmp_path,
+        None,
+        f'tokenizer = "{tmp_path}/tokenizer"\nheld_out = 0.2',
+        sequence_length=64,
+        talk=f'input = "{tmp_path}/talk"\nformat = "text"',
+        news=f'input = "{tmp_path}/news.jsonl"\ntext_field = "body"\nmin_characters = 200',
+    )
+    options = LongCorpus(recipe, str(tmp_path / "corpus"))
+    with pytest.raises(FarspanError, match=r"corpus\.documents: no farspan artefact"):
+        plan(options)
+    made = run_job(plan_documents(options), Engine(workers=1))
+    assert set(made.counts) == {"news", "talk"}
+    assert made.counts["news"]["filtered"] > 0
+    manifest = run_job(plan(options), Engine(workers=1))
+    assert verify(str(tmp_path / "corpus")) == []
+    assert manifest.parent["path"] == "../corpus.documents"
+    for source, count in manifest.counts.items():
+        assert count["tokens"] == made.counts[source]["tokens"] - made.counts[source]["held_out_tokens"]
+    run_job(plan_documents(options), Engine(workers=1))  # finished: nothing to do
+
+
+def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "news.jsonl").write_text(json.dumps({"text": "seven wizards observe strange lights. " * 50}) + "\n")
+    source = f'input = "{tmp_path}/news.jsonl"\nepochs = 2'
+    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', sequence_length=64, news=source)
+    status, out, _ = run("corpus", "long", recipe, "--output", tmp_path / "corpus", "--workers", "1")
+    assert status == 0
+    assert [line.split(":")[0] for line in out.splitlines()] == [f"{tmp_path}/corpus.documents", f"{tmp_path}/corpus"]
+    assert verify(str(tmp_path / "corpus")) == []
+    assert read_manifest(LocalFiles(), str(tmp_path / "corpus")).counts["news"]["uses"] == 2
+
+
+def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
+    assert plan_documents(LongCorpus(recipe, str(tmp_path / "corpus"))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "sources", "message"),
+    [
+        ("strid = 3", {"books": ""}, r"no key 'strid' \(did you mean 'stride'\?\)"),
+        ("", {"books": "wieght = 1"}, r"\[sources\.books\] has no key 'wieght' \(did you mean 'weight'\?\)"),
+        ("", {}, "sources"),
+        ("", {"boks": ""}, r"\[sources\.boks\]: .* has no such source \(did you mean 'books'\?\); it has books, news"),
+        ("", {"books": "weight = 0.7", "news": "weight = 0.7"}, r"sum to 1\.4.*books = 0\.5, news = 0\.5"),
+        ("", {"books": "weight = 0.7", "news": ""}, "'news' has no weight"),
+        ("", {"books": "epochs = -1"}, r"'books': epochs -1\.0"),
+        ("tokens = 0", {"books": ""}, "tokens 0: give a positive budget"),
+        ('tokens = "all"', {"books": ""}, "tokens is 'all'; a value of type int"),
+        ('on_cap = "wait"', {"books": ""}, "on_cap is 'wait'; choose one of 'stop', 'redistribute'"),
+        ('short_documents = "apart"', {"books": ""}, "short_documents is 'apart'"),
+        ("stride = 254", {"books": ""}, r"stride 254: give 0 \(no overlap\) or up to 253"),
+        ("room_per_sequence = 255", {"books": ""}, "sequence_length 256 leaves no room"),
+        ("", {"books": 'preprocess = ["polish"]'}, r"\[sources\.books\] --preprocess polish: unknown"),
+        ("", {"books": 'format = "novel"'}, r"\[sources\.books\] --format novel: unknown"),
+        ("", {"books": 'input = "no/such/file"'}, "sources have inputs.*add tokenizer"),
+        ('tokenizer = "t"', {"books": 'input = "no/such/file"'}, r"books=no/such/file: matches no file"),
+        ('tokenizer = "t"', {"books": 'input = "x"', "news": ""}, r"\[sources\.news\] has no input, others have"),
+        ("= 3", {"books": ""}, "is no TOML"),
+        ('tokenizer = "t"', {"books": ""}, "tokenizer has no effect with documents and no input; drop it"),
+        ('sentences = "spacy"', {"books": ""}, "sentences has no effect"),
+        ("held_out = 0.1", {"books": ""}, "held_out has no effect"),
+        *(
+            ("", {"books": "", "news": line}, rf"\[sources\.news\] {line.split()[0]} has no effect with documents")
+            for line in (
+                "min_tokens = 5",
+                "min_characters = 5",
+                'preprocess = ["squeeze-blank"]',
+                'format = "text"',
+                'text_field = "body"',
+                'id_field = "id"',
+            )
+        ),
+    ],
+)
+def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, sources, message):
+    recipe = write_recipe(tmp_path, documents, text, **sources)
+    with pytest.raises(FarspanError, match=message) as refused:
+        build(recipe, tmp_path / "corpus")
+    assert str(refused.value).startswith(recipe)
+    assert not os.path.exists(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "options", "message"),
+    [
+        ("", "weight = 0.7", {}, r"sum to 1\.4"),
+        ("", "weight = -0.7", {}, r"'news': weight -0\.7"),
+        ("", "epochs = -1", {}, r"'news': epochs -1\.0"),
+        ("tokens = -5", "", {}, "tokens -5: give a positive budget"),
+        ("temperature = 0", "", {}, r"temperature 0\.0: must be above 0"),
+        (
+            "temperature = 2",
+            "weight = 0.5",
+            {},
+            r"temperature 2\.0 and weights \(of news, talk\): give one or the other",
+        ),
+        ('on_cap = "redistribute"', "", {}, "without a budget"),
+        ("", "", {"shards": -1}, "--shards -1"),
+        ("", "", {"split": "held-out"}, "--split held-out, but no document would be held out"),
+        ('documents = "{folder}/corpus"', "", {}, "is the folder of the recipe's documents"),
+    ],
+)
+def test_nothing_is_tokenised_for_a_corpus_that_cannot_be(tmp_path, run, text, line, options, message):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "text.txt").write_text("the quick brown fox")
+    table = f'input = "{tmp_path}/text.txt"\n{line}'
+    text = f'tokenizer = "{tmp_path}/tokenizer"\n' + text.format(folder=tmp_path)
+    recipe = write_recipe(tmp_path, None, text, news=table, talk=table)
+    flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
+    status, _, err = run("corpus", "long", recipe, "--output", tmp_path / "corpus", *flags)
+    assert status == 1
+    assert re.search(message, err)
+    assert not (tmp_path / "corpus").exists()
+    assert not (tmp_path / "corpus.documents").exists()
+
+
+def test_a_source_of_which_everything_was_filtered_says_so(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    (tmp_path / "news.jsonl").write_text('{"text": "the quick brown fox"}\n' * 3 + '{"title": "lazy dogs"}\n')
+    source = f'input = "{tmp_path}/news.jsonl"\nmin_characters = 100'
+    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', news=source)
+    options = LongCorpus(recipe, str(tmp_path / "corpus"))
+    run_job(replace(plan_documents(options), error_budget=1.0), Engine(workers=1))
+    with pytest.raises(FarspanError, match=r"no document of it: of 4 read, 3 were filtered .* and 1 rejected"):
+        plan(options)
+
+
+def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
+    with pytest.raises(FarspanError, match=r"recipe\.toml: cannot be read"):
+        build(str(tmp_path / "recipe.toml"), tmp_path / "corpus")
+    with pytest.raises(FarspanError, match="--shards -1"):
+        plan(LongCorpus(recipe, str(tmp_path / "corpus"), shards=-1))
+    with pytest.raises(FarspanError, match="neither documents nor inputs"):
+        build(write_recipe(tmp_path, None, books=""), tmp_path / "corpus")
+    kept = make_documents(str(tmp_path / "kept"), shards=1, documents=10, held_out=20, sources=("books", "news"))
+    with pytest.raises(FarspanError, match="no held-out document of it"):
+        build(write_recipe(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")
+
+
+EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "long_mixture.toml")
+
+
+def test_the_example_recipe_explains_every_key():
+    with open(EXAMPLE) as file:
+        lines = file.read().split("\n[sources.books3]")
+    for text, kind in zip(lines, (MixtureRecipe, MixtureSource), strict=True):
+        keys = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
+        assert keys == {one.name for one in fields(kind)} - {"sources"}
+
+
+@pytest.mark.parametrize("instead", [{}, {"weight": "# weight", "# temperature": "temperature"}])
+def test_what_the_example_shows_in_comments_can_be_said(tmp_path, instead):
+    with open(EXAMPLE) as file:
+        text = file.read()
+    text = re.sub(r"^# (?!temperature)(\w+ = )", r"\1", text, flags=re.MULTILINE)
+    for before, after in instead.items():
+        text = re.sub(rf"^{before} = ", f"{after} = ", text, flags=re.MULTILINE)
+    (tmp_path / "recipe.toml").write_text(text)
+    recipe = read_recipe(str(tmp_path / "recipe.toml"))
+    assert recipe.tokens == 2_000_000_000
+    assert recipe.sources["stories"].separator == "-----"
+    assert (recipe.temperature is None) == (not instead)
+
+
+def test_the_example_recipe_has_the_published_shares():
+    recipe = read_recipe(EXAMPLE)
+    millions = {"books3": 26_293, "stories": 7_958, "realnews": 6_834, "opensubtitles": 3_839, "mediasum": 974}
+    mixture = mix({name: Source(millions[name] * 10**6, s.weight, s.epochs) for name, s in recipe.sources.items()})
+    assert {name: float(share.epochs) for name, share in mixture.shares.items()} == pytest.approx(
+        dict.fromkeys(millions, 1.0), rel=1e-3
+    )

@@ -1,0 +1,285 @@
+"""The same bytes whatever runs the job, however often it is killed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.packing.concatenate import Packing
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest, write_manifest
+from corpora.verify.artefact import verify
+from pipelines.corpus.random import RandomCorpus, plan
+from pipelines.engine.finalize import finalize
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.stats import summary
+from tests.artefacts import all_rows, digests, make_documents
+from tests.killing import run_killed
+from tests.pipelines.engine.test_lock import locked_elsewhere
+
+SHARDS = 5
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    return make_documents(str(tmp_path_factory.mktemp("documents") / "documents"), shards=4)
+
+
+def job(documents, output, **options):
+    return plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS, **options))
+
+
+def build(documents, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(job(documents, output, **options), engine)
+
+
+@pytest.fixture(scope="module")
+def reference(documents, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("reference") / "corpus")
+    build(documents, folder)
+    return folder
+
+
+def test_the_corpus_is_sound_and_holds_every_training_document_once(documents, reference):
+    assert verify(reference) == []
+    expected = {row["document_id"]: row["tokens"] for row in all_rows(documents) if not row["held_out"]}
+    corpus = Corpus(reference)
+    found = {}
+    everything = corpus.take(np.arange(len(corpus)))
+    for row in range(len(corpus)):
+        tokens, starts = everything.tokens[row].tolist(), everything.document_starts[row].tolist()
+        edges = zip(starts, [*starts[1:], len(tokens)], strict=True)
+        for name, (start, stop) in zip(everything.document_ids[row].as_py(), edges, strict=True):
+            found.setdefault(name, []).extend(tokens[start:stop])
+    assert found == expected
+
+
+def test_the_shuffle_mixes_shards_of_the_input(reference):
+    corpus = Corpus(reference)
+    names = [name for row in range(len(corpus)) for name in corpus.take(np.array([row])).document_ids[0].as_py()]
+    inputs = [name.split(":")[1] for name in dict.fromkeys(names)]
+    changes = sum(a != b for a, b in itertools.pairwise(inputs))
+    assert changes > len(inputs) / 2
+
+
+def test_the_splits_are_disjoint_and_complete(documents, reference, tmp_path):
+    held = build(documents, tmp_path / "held", split="held-out")
+    train = read_manifest(LocalFiles(), reference)
+    parent = read_manifest(LocalFiles(), documents)
+    assert held.totals["documents"] == parent.totals["held_out_documents"]
+    assert train.totals["documents"] + held.totals["documents"] == parent.totals["documents"]
+    assert train.totals["tokens"] + held.totals["tokens"] == parent.totals["tokens"]
+
+
+def test_another_seed_is_another_order(documents, reference, tmp_path):
+    build(documents, tmp_path / "other", seed=1)
+    assert digests(tmp_path / "other") != digests(reference)
+
+
+def test_merged_spills_give_the_same_bytes(documents, reference, tmp_path):
+    planned = job(documents, tmp_path / "merged", fan_in=3)
+    assert {stage.name: len(stage.tasks) for stage in planned.stages} == {"spill": 4, "merge": 2, "pack": SHARDS}
+    run_job(planned, Engine(workers=1))
+    assert digests(tmp_path / "merged") == digests(reference)
+
+
+def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_path):
+    build(documents, tmp_path / "two", Engine(workers=2))
+    assert digests(tmp_path / "two") == digests(reference)
+
+
+def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()"]
+    command += arguments(documents, tmp_path / "corpus", 2)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def job_service(tmp_path_factory):
+    """Beam's own job service, as Flink and Spark speak it, on a free port of the loopback."""
+    port_file = tmp_path_factory.mktemp("service") / "port"
+    command = "apache_beam.runners.portability.local_job_service_main"
+    with open(port_file.with_suffix(".log"), "w") as log:
+        service = subprocess.Popen(
+            [sys.executable, "-m", command, "--port", "0", "--port_file", str(port_file)], stdout=log, stderr=log
+        )
+        for _ in range(600):
+            if port_file.exists() and port_file.read_text():
+                break
+            assert service.poll() is None, port_file.with_suffix(".log").read_text()
+            time.sleep(0.1)
+        yield int(port_file.read_text())
+        service.kill()
+        service.wait()
+
+
+def test_the_portable_runner_writes_the_same_bytes(documents, reference, tmp_path, job_service):
+    flags = (f"--job_endpoint=localhost:{job_service}", "--environment_type=LOOPBACK")
+    build(documents, tmp_path / "portable", Engine("PortableRunner", beam_flags=flags))
+    assert digests(tmp_path / "portable") == digests(reference)
+
+
+def arguments(documents, output, workers):
+    flags = {"documents": documents, "output": output, "sequence-length": 256, "shards": SHARDS, "workers": workers}
+    return ["corpus", "random", *(str(text) for name, value in flags.items() for text in (f"--{name}", value))]
+
+
+def test_killed_half_way_and_resumed(run, documents, reference, tmp_path):
+    """The job is killed when some shards are written; its command finishes it, redoing only the rest."""
+    output = tmp_path / "killed"
+    run_killed("tests.pipelines.corpus.test_random", "job", "pack", documents, str(output))
+    assert not (output / "manifest.json").exists()
+    first = output / "shards" / "part-00000-of-00005.arrow"
+    (output / "shards" / "part-00004-of-00005.arrow.tmp-dead").write_bytes(b"half a shard")
+    written = os.stat(first).st_mtime_ns
+    status, _, err = run(*arguments(documents, output, 1))
+    assert status == 0
+    assert "resuming: 5 of 9 tasks are done" in err
+    assert os.stat(first).st_mtime_ns == written
+    assert digests(output) == digests(reference)
+    assert verify(str(output)) == []
+    assert sorted(os.listdir(output)) == ["manifest.json", "shards", "tokenizer"]
+    assert len(os.listdir(output / "shards")) == SHARDS
+
+
+def test_a_killed_worker_ends_the_job_with_a_message(tmp_path):
+    """Beam alone would wait for ever for a worker that the out-of-memory killer took."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.pipelines.engine.crashing_job", str(tmp_path / "corpus")],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "worker process was killed" in ended.stderr
+    assert "same command again to resume" in ended.stderr
+
+
+def test_a_finished_folder_is_left_alone_and_guarded(documents, reference, tmp_path):
+    before = os.stat(os.path.join(reference, "manifest.json")).st_mtime_ns
+    build(documents, reference)
+    assert os.stat(os.path.join(reference, "manifest.json")).st_mtime_ns == before
+    with pytest.raises(FarspanError, match=r"config\.sequence_length was 256, is 512.*another folder"):
+        run_job(plan(RandomCorpus(documents, reference, Packing(512), shards=SHARDS)), Engine(workers=1))
+    with pytest.raises(FarspanError, match="seed was 0, is 3"):
+        build(documents, reference, seed=3)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.txt").write_text("precious")
+    with pytest.raises(FarspanError, match="not empty"):
+        build(documents, tmp_path / "other")
+
+
+def test_an_unfinished_folder_refuses_another_configuration(documents, tmp_path):
+    output = tmp_path / "corpus"
+    build(documents, output)
+    manifest = json.loads((output / "manifest.json").read_text())
+    (output / "_work").mkdir()
+    (output / "_work" / "job.json").write_text(json.dumps({"head": {**manifest, "seed": 9}, "tasks": []}))
+    (output / "manifest.json").unlink()
+    with pytest.raises(FarspanError, match="seed was 9, is 0"):
+        build(documents, output)
+
+
+def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, reference, tmp_path):
+    output = tmp_path / "corpus"
+    unfinished = job(documents, output)
+    with pytest.raises(FarspanError, match="no job was started"):
+        finalize(str(output))
+    from corpora.storage.files import write_bytes
+    from corpora.storage.manifest import json_bytes
+
+    names = [task.name for stage in unfinished.stages for task in stage.tasks]
+    head = {"head": json.loads(unfinished.head.to_json()), "tasks": names}
+    write_bytes(LocalFiles(), str(output / "_work" / "job.json"), json_bytes(head))
+    unfinished.tokenizer(LocalFiles(), str(output / "tokenizer"))
+    for stage in unfinished.stages:
+        with pytest.raises(FarspanError, match="tasks are not done"):
+            finalize(str(output))
+        for task in stage.tasks:
+            receipt = stage.work(task, lambda done: None)
+            write_bytes(LocalFiles(), str(output / "_work" / f"{task.name}.json"), receipt.to_json())
+    finalize(str(output))
+    assert digests(output) == digests(reference)
+
+
+def test_a_failing_task_is_named_and_finished_ones_are_kept(documents, tmp_path):
+    damaged = shutil.copytree(documents, str(tmp_path / "damaged"))
+    path = os.path.join(damaged, "shards", "part-00002-of-00004.arrow")
+    with open(path, "r+b") as file:
+        file.truncate(100)
+    with pytest.raises(FarspanError, match=r"task spill-00002 failed.*part-00002.*not a readable shard"):
+        build(damaged, tmp_path / "corpus")
+    shutil.copy(os.path.join(documents, "shards", "part-00002-of-00004.arrow"), path)
+    build(damaged, tmp_path / "corpus")
+    assert verify(str(tmp_path / "corpus")) == []
+
+
+def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
+    twice = shutil.copytree(documents, str(tmp_path / "twice"))
+    shards = os.path.join(twice, "shards")
+    shutil.copy(os.path.join(shards, "part-00000-of-00004.arrow"), os.path.join(shards, "part-00001-of-00004.arrow"))
+    manifest = read_manifest(LocalFiles(), twice)
+    first, second, *others = manifest.shards
+    said = replace(manifest, shards=(first, replace(first, name=second.name), *others))
+    write_manifest(LocalFiles(), twice, said)
+    with pytest.raises(FarspanError, match=r"'made:0:.*' occurs twice"):
+        build(twice, tmp_path / "corpus")
+
+
+def test_what_cannot_work_is_refused_before_work_starts(documents, tmp_path):
+    with pytest.raises(FarspanError, match="no farspan artefact"):
+        plan(RandomCorpus(str(tmp_path), str(tmp_path / "corpus"), Packing(256)))
+    with pytest.raises(FarspanError, match="--shards -1"):
+        plan(RandomCorpus(documents, str(tmp_path / "corpus"), Packing(256), shards=-1))
+
+
+def test_two_jobs_never_share_a_folder(documents, tmp_path):
+    with (
+        locked_elsewhere(str(tmp_path / "corpus")),
+        pytest.raises(FarspanError, match="another farspan job works here"),
+    ):
+        build(documents, tmp_path / "corpus")
+    build(documents, tmp_path / "corpus")
+
+
+def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
+    output = tmp_path / "corpus"
+
+    def die(files, folder):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_job(replace(job(documents, output), tokenizer=die), Engine(workers=1))
+    build(documents, output)
+    assert verify(str(output)) == []
+
+
+def test_the_input_is_never_the_output(documents):
+    with pytest.raises(FarspanError, match="is the folder that the job reads"):
+        build(documents, documents)
+
+
+def test_what_was_left_out_is_said(documents, tmp_path):
+    packing = Packing(40, split_documents=False)
+    manifest = run_job(plan(RandomCorpus(documents, str(tmp_path / "corpus"), packing)), Engine(workers=1))
+    count = manifest.counts["made"]
+    assert count["filtered"] > 10
+    assert f"{count['filtered']:,} of {count['read']:,} documents left out" in summary(manifest)

@@ -1,0 +1,156 @@
+"""What ``show`` prints: text in colours, why each span was chosen, and what encoder and decoder see."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from corpora.errors import FarspanError
+from corpora.printing import printable
+from objectives.api.mask_set import MaskSet
+from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.show import Choice, as_seen, show
+from pipelines.masks import Masking, plan
+from tests.artefacts import make_corpus, small_tokenizer
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("corpus") / "corpus"))
+
+
+@pytest.fixture(scope="module")
+def masks(corpus, tmp_path_factory, farspan_lead):
+    folder = str(tmp_path_factory.mktemp("masks") / "masks")
+    run_job(plan(Masking(corpus, folder, "lead_in", options={"lead": 5})), Engine(workers=1))
+    return folder
+
+
+def shown(folder, *arguments, colours=False, **named) -> str:
+    out = StringIO()
+    system = "truecolor" if colours else None
+    console = Console(file=out, soft_wrap=True, highlight=False, force_terminal=colours, color_system=system)
+    show(folder, *arguments, console=console, **named)
+    return out.getvalue()
+
+
+def without_folder(text: str) -> str:
+    """Without the first line, which names it."""
+    return text.partition("\n")[2]
+
+
+def test_every_span_has_its_reason(corpus, masks):
+    text = shown(masks, 3)
+    spans = MaskSet(masks).take(np.array([3]))
+    reasons = text[text.index("\nwhy\n") : text.index("\nsource")].strip().splitlines()[1:]
+    assert len(reasons) == len(spans.span_starts[0])
+    assert reasons[0].startswith("  #1 score ")
+    best = int(np.argmin(spans.span_ranks[0]))
+    start, size = int(spans.span_starts[0][best]), int(spans.span_lengths[0][best])
+    assert f"score {spans.span_scores[0][best]:.4f} [{spans.span_labels[0][best].as_py()}]" in reasons[0]
+    assert f"tokens {start} to {start + size}: " in reasons[0]
+    assert (
+        f"source, {spans.source_lengths[0]} positions, {len(spans.global_positions[0])} with global attention" in text
+    )
+    assert text.count("<gap>") == 2 * len(reasons) - 1  # one a document in the source, and between leads in the target
+
+
+def test_what_is_drawn_is_what_is_stored(corpus, masks):
+    choice = Choice("lead_in", options={"lead": 5})
+    for row in (0, 7):
+        assert without_folder(shown(corpus, row, choice=choice)) == without_folder(shown(masks, row))
+
+
+def test_options_of_stored_masks_are_adjusted(corpus, masks):
+    less, same = Choice(options={"lead": 2}), Choice("lead_in", options={"lead": 2})
+    assert without_folder(shown(masks, 3, choice=less)) == without_folder(shown(corpus, 3, choice=same))
+    assert shown(masks, 3, choice=less) != shown(masks, 3)
+
+
+def test_colours_say_what_happens_to_a_text():
+    tokenizer = small_tokenizer()
+    ids = np.array([400, *tokenizer.encode(["fox jumps"])[0], 401])
+    attending = np.zeros(len(ids), bool)
+    attending[0] = True
+    text = as_seen(ids, tokenizer, {"<gap>": 400, "<eos>": 401}, attending)
+    assert text.plain == "<gap>fox jumps<eos>"
+    styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
+    assert styles["<gap>"] == "bold red"
+    assert styles["<eos>"] == "bold cyan"
+
+
+def test_a_terminal_sees_hidden_text_and_its_legend(corpus):
+    text = shown(corpus, 0, choice=Choice("span", "t5"), colours=True)
+    assert " hidden " in text
+    assert "\x1b[30;43m" in text  # black on yellow
+    assert "\x1b[30;42m" not in text  # nothing that is asked stays visible
+
+
+def test_no_character_of_a_text_commands_the_terminal(corpus, masks):
+    tokenizer = small_tokenizer()
+    ids = tokenizer.encode(["red \x1b[31m\x9b2J \u202eback\r\n\tok"])[0]
+    text = as_seen(ids, tokenizer, {"\x1b[2J": 400}, np.zeros(len(ids), bool))
+    assert text.plain == "red \\x1b[31m\\x9b2J \\u202eback\\r\n\tok"
+    everything = "".join(shown(folder, row) for folder in (corpus, masks) for row in range(6))
+    assert "\\x" in everything  # its random tokens are bytes of every kind
+    assert printable(everything) == everything
+
+
+def test_a_figure_is_the_same_text_in_colour(masks, tmp_path):
+    figure = tmp_path / "row.svg"
+    assert shown(masks, 0, figure=str(figure)) == ""
+    svg = figure.read_text()
+    assert "&lt;gap&gt;" in svg
+    assert "#ffe282" in svg  # the ground of hidden text
+    assert "http" not in svg.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_a_cut_text_has_few_reasons(masks):
+    most = int(MaskSet(masks).take(np.arange(10)).span_starts.lengths.argmax())
+    whole, cut = shown(masks, most), shown(masks, most, width=100)
+    assert whole.count("score") > 3
+    assert cut.count("score") == 3
+    assert f"... and {whole.count('score') - 3} more" in cut
+
+
+@pytest.mark.parametrize(
+    ("folder", "row", "choice", "message"),
+    [
+        ("masks", 0, Choice("span"), "holds masks; show the corpus instead"),
+        ("masks", 0, Choice(options={"whole_words": True}), r"option whole_words .* cannot be changed .*can be: lead"),
+        ("corpus", 0, Choice(options={"lead": 2}), "holds no masks; name what hides: --objective NAME"),
+        ("corpus", 0, Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name what hides"),
+        ("masks", 0, Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
+        ("corpus", 10_000, Choice(), "has rows 0 to"),
+        ("corpus", 0, Choice("spam"), "no objective is called 'spam'"),
+        ("corpus", 0, Choice("span", scorer="model"), "objective span asks no model; leave the flag out"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):
+    with pytest.raises(FarspanError, match=message):
+        shown(request.getfixturevalue(folder), row, choice=choice)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"width": -1}, "--width -1: give how many characters"),
+        ({"figure": "row.png"}, r"--figure row\.png: is drawn as SVG"),
+        ({"corpus_folder": "elsewhere"}, "--corpus elsewhere: .* holds no masks; leave the flag out"),
+    ],
+)
+def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
+    with pytest.raises(FarspanError, match=message):
+        shown(corpus, 0, **named)
+
+
+def test_flags_have_the_meaning_that_the_legend_says():
+    from pipelines.inspect.show import _style
+
+    assert len({_style(flag) for flag in (0, IN_SOURCE | IN_TARGET, VISIBLE | IN_TARGET, 8 | IN_TARGET)}) == 4
+    assert _style(IN_TARGET) == _style(IN_SOURCE | IN_TARGET)

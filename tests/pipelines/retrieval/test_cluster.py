@@ -1,0 +1,189 @@
+"""Vectors to clusters: nothing lost, nothing mixed up, the same bytes however the job ran."""
+
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.schemas.vectors import PARTS_OF_CLUSTER
+from corpora.storage.files import LocalFiles, read_bytes
+from corpora.storage.manifest import read_manifest
+from corpora.verify.artefact import verify
+from pipelines.engine.beam_files import files_for
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.retrieval.cluster import CENTROIDS, Clustering, plan
+from tests.artefacts import make_documents
+from tests.killing import run_killed
+from tests.vectors import copy, make_vectors, table, topic_vectors
+
+OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
+
+
+def job(vectors, output):
+    return plan(Clustering(vectors, output, **OPTIONS))
+
+
+def build(vectors, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(plan(Clustering(str(vectors), str(output), **options)), engine)
+
+
+def digests(folder):
+    centroids = np.load(os.path.join(folder, CENTROIDS), allow_pickle=False)
+    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards], centroids.tobytes()
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vectors")
+    documents = make_documents(str(folder / "documents"), shards=4, documents=100)
+    return make_vectors(str(folder / "vectors"), documents)
+
+
+@pytest.fixture(scope="module")
+def reference(vectors, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference") / "clusters"
+    build(vectors, folder, **OPTIONS)
+    return str(folder)
+
+
+def test_every_document_is_in_one_cluster_with_all_that_was_known_of_it(vectors, reference):
+    assert verify(reference) == []
+    before, after = table(vectors, "farspan.vectors"), table(reference, "farspan.clusters")
+    order = np.argsort(after["document_row"])
+    for name in ("document_id", "document_row", "document_tokens", "shingles"):
+        assert [after[name][row] for row in order] == before[name]
+    assert np.array_equal(after["vector"][order], before["vector"])
+
+
+def test_documents_are_with_the_nearest_centroid(reference):
+    rows = table(reference, "farspan.clusters")
+    centroids = np.load(os.path.join(reference, CENTROIDS), allow_pickle=False)
+    assert centroids.shape == (5, 16)
+    assert centroids.dtype == np.float32
+    products = rows["vector"].astype(np.float64) @ centroids.T
+    chosen = np.array(rows["cluster_id"]) // PARTS_OF_CLUSTER
+    assert (products[np.arange(len(chosen)), chosen] >= products.max(axis=1) - 1e-5).all()
+
+
+def test_no_cluster_is_above_the_cap_and_totals_say_so(reference):
+    numbers = np.array(table(reference, "farspan.clusters")["cluster_id"])
+    ids, sizes = np.unique(numbers, return_counts=True)
+    first_level = np.bincount(numbers // PARTS_OF_CLUSTER)
+    totals = read_manifest(LocalFiles(), reference).totals
+    assert sizes.max() <= 60 < first_level.max()
+    assert totals["documents"] == 320
+    assert totals["clusters"] == len(ids)
+    assert totals["max_documents"] == sizes.max()
+    assert totals["max_first_level"] == first_level.max()
+    assert totals["split_clusters"] == (first_level > 60).sum()
+
+
+@pytest.mark.slow
+def test_two_worker_processes_write_the_same_bytes(vectors, reference, tmp_path):
+    build(vectors, tmp_path / "two", Engine(workers=2), **OPTIONS)
+    assert digests(tmp_path / "two") == digests(reference)
+
+
+def test_killed_in_each_stage_and_resumed(vectors, reference, tmp_path):
+    for stage in ("sample", "train", "assign", "gather"):
+        run_killed("tests.pipelines.retrieval.test_cluster", "job", stage, vectors, str(tmp_path / "clusters"))
+    build(vectors, tmp_path / "clusters", **OPTIONS)
+    assert digests(tmp_path / "clusters") == digests(reference)
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_on_an_object_store(vectors, reference, store, bucket):
+    copy(vectors, f"{bucket}/vectors")
+    build(f"{bucket}/vectors", f"{bucket}/clusters", Engine(workers=1, beam_flags=store.flags), **OPTIONS)
+    copy(reference, f"{bucket}/expected")
+    files = files_for(bucket)
+    for path in files.walk(f"{bucket}/expected"):
+        if not path.endswith("manifest.json"):
+            assert read_bytes(files, path.replace("expected", "clusters")) == read_bytes(files, path)
+    assert len(files.walk(f"{bucket}/clusters")) == len(files.walk(f"{bucket}/expected"))
+
+
+def test_another_seed_is_another_start(vectors, reference, tmp_path):
+    build(vectors, tmp_path / "other", seed=1, **OPTIONS)
+    assert digests(tmp_path / "other") != digests(reference)
+
+
+def test_tasks_take_whole_shards_up_to_their_size(vectors, tmp_path):
+    def tasks(size):
+        stages = {stage.name: stage for stage in plan(Clustering(vectors, str(tmp_path), task_documents=size)).stages}
+        assert [task.units for task in stages["sample"].tasks] == [task.units for task in stages["assign"].tasks]
+        return [task.units for task in stages["assign"].tasks]
+
+    assert tasks(1) == [80] * 4
+    assert tasks(160) == [160] * 2
+    assert tasks(319) == [240, 80]
+    assert tasks(10**6) == [320]
+
+
+@pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 1, 1), (100, 2, 2), (100, 0, 1)])
+def test_few_documents_have_few_clusters(tmp_path, count, wanted, clusters):
+    vectors = make_vectors(str(tmp_path / "vectors"), count)
+    totals = build(vectors, tmp_path / "clusters", centroids=wanted).totals
+    assert totals["clusters"] == clusters
+    assert totals["documents"] == count
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_equal_vectors_are_split_by_order(tmp_path):
+    """K-means leaves clusters empty there, and cannot split what it fills."""
+    vectors = make_vectors(str(tmp_path / "vectors"), 200, 4, vectors=np.ones((200, 4), np.float16))
+    totals = build(vectors, tmp_path / "clusters", centroids=5, max_documents=50).totals
+    assert totals["documents"] == 200
+    assert totals["max_documents"] <= 50
+    assert verify(str(tmp_path / "clusters")) == []
+
+
+def test_compressed_vectors_and_clusters(vectors, reference, tmp_path):
+    build(vectors, tmp_path / "small", compression="zstd", **OPTIONS)
+    assert verify(str(tmp_path / "small")) == []
+    small, plain = (table(folder, "farspan.clusters") for folder in (tmp_path / "small", reference))
+    assert small["cluster_id"] == plain["cluster_id"]
+    assert small["document_row"] == plain["document_row"]
+
+
+def test_a_vector_that_is_no_number_is_named(tmp_path):
+    values = topic_vectors(90)
+    values[47, 3] = np.nan
+    vectors = make_vectors(str(tmp_path / "vectors"), 90, vectors=values)
+    with pytest.raises(FarspanError, match=r"part-00001-of-00003.*document 'made:1:47' holds NaN"):
+        build(vectors, tmp_path / "clusters")
+
+
+def test_vectors_of_another_dimension_are_refused(tmp_path):
+    vectors = make_vectors(str(tmp_path / "vectors"), 90)
+    manifest = os.path.join(vectors, "manifest.json")
+    with open(manifest) as file:
+        values = json.load(file)
+    values["config"]["dimension"] = 8
+    with open(manifest, "w") as file:
+        json.dump(values, file)
+    with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
+        build(vectors, tmp_path / "clusters")
+    problems = "\n".join(verify(vectors))
+    assert re.search(r"part-00000-of-00003.*column 'vector' is fixed_size_list<.*>\[16\], not .*\[8\]", problems)
+
+
+def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
+    with pytest.raises(FarspanError, match="holds no vector"):
+        plan(Clustering(make_vectors(str(tmp_path / "none"), 0), str(tmp_path / "clusters")))
+    with pytest.raises(FarspanError, match="no farspan artefact"):
+        plan(Clustering(str(tmp_path), str(tmp_path / "clusters")))
+    least = {"centroids": -1, "iterations": 0, "sample": 999, "max_documents": 1, "task_documents": 0, "threads": 0}
+    for name, value in least.items():
+        with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least"):
+            Clustering(vectors, str(tmp_path / "clusters"), **{name: value})
+    with pytest.raises(FarspanError, match=r"--centroids 9: .* 320 vectors to learn from .* give at most 8, or leave"):
+        plan(Clustering(vectors, str(tmp_path / "clusters"), centroids=9))
+    with pytest.raises(FarspanError, match=r"--centroids 26: .* 1,000 vectors .* give at most 25,"):
+        Clustering(vectors, str(tmp_path / "clusters"), centroids=26, sample=1000).clusters(5000)
+    with pytest.raises(FarspanError, match="is the folder that the job reads"):
+        plan(Clustering(vectors, vectors))

@@ -1,0 +1,327 @@
+"""A vector for every document of the split, the same bytes whatever runs the job and however often it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from transformers import BertModel
+
+from corpora.errors import FarspanError
+from corpora.schemas.documents import HeldOut, documents_schema, tokenize_documents
+from corpora.schemas.vectors import vector_rows
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
+from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows, read_shard, shard_name, write_shard
+from corpora.text.sentences import load_splitter
+from corpora.text.word_ngrams import ngram_hashes, sketch
+from corpora.verify.artefact import verify
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.retrieval.condensing import condense
+from pipelines.retrieval.embed import Embed, plan
+from pipelines.retrieval.encoder import EncoderOptions, load_encoder
+from tests.artefacts import digests, make_documents, small_tokenizer, tokenizer_entry
+from tests.killing import run_killed
+from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
+from trainer.scorer.encoder_files import find_encoder
+
+BLOCK = 16  # the documents' rows per batch
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    return make_documents(str(tmp_path_factory.mktemp("documents") / "documents"), shards=2)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return make_encoder(str(tmp_path_factory.mktemp("encoder") / "tiny"), positions=32)
+
+
+def job(documents, output, encoder, normalize=False, **options):
+    return plan(Embed(documents, str(output), EncoderOptions(encoder, normalize=normalize), block=BLOCK, **options))
+
+
+def build(documents, output, encoder, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
+    return run_job(job(documents, output, encoder, **options), engine)
+
+
+@pytest.fixture(scope="module")
+def reference(documents, encoder, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("reference") / "vectors")
+    build(documents, folder, encoder)
+    return folder
+
+
+def rows(folder, format):
+    artefact = ShardedRows(str(folder), format)
+    for shard in range(len(artefact.manifest.shards)):
+        yield from list(read_shard(LocalFiles(), artefact.path(shard)))
+
+
+def documents_of(texts, folder, source="test", held_out=0.0):
+    """A documents artefact in one shard, with the sentences that the default splitter finds."""
+    tokenizer = small_tokenizer()
+    ids = [f"{source}:{row}" for row in range(len(texts))]
+    batch = tokenize_documents(ids, texts, source, tokenizer, load_splitter("nupunkt"), HeldOut(held_out, 0))
+    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
+    held = batch.column("held_out").to_numpy(zero_copy_only=False)
+    schema = documents_schema(tokenizer.vocab_size)
+    with write_shard(LocalFiles(), os.path.join(folder, "shards", shard_name(0, 1)), schema, 16) as (writer, info):
+        writer.write(batch)
+    totals = {
+        "documents": len(texts),
+        "held_out_documents": int(held.sum()),
+        "tokens": int(lengths.sum()),
+        "held_out_tokens": int(lengths[held].sum()),
+        "max_tokens": int(lengths.max(initial=0)),
+    }
+    tokenizer.save(os.path.join(folder, "tokenizer"))
+    head = Manifest(
+        "farspan.documents",
+        {},
+        0,
+        16,
+        tokenizer_entry(),
+        **fold([Receipt("0", tuple(info), totals)]),
+        files=list_files(LocalFiles(), folder),
+    )
+    write_manifest(LocalFiles(), folder, head)
+    return folder
+
+
+def test_rows_are_the_split_s_documents_in_order(documents, reference):
+    expected = [
+        (row["document_id"], number, len(row["tokens"]))
+        for number, row in enumerate(row for batch in rows(documents, "farspan.documents") for row in batch.to_pylist())
+        if not row["held_out"]
+    ]
+    found = [
+        tuple(row[name] for name in ("document_id", "document_row", "document_tokens"))
+        for batch in rows(reference, "farspan.vectors")
+        for row in batch.select(["document_id", "document_row", "document_tokens"]).to_pylist()
+    ]
+    assert found == expected
+    manifest = read_manifest(LocalFiles(), reference)
+    assert len(manifest.shards) == 2 * 3  # 40 rows in blocks of 16
+    assert manifest.totals["documents"] == len(expected)
+    assert manifest.totals["tokens"] == sum(tokens for *_, tokens in expected)
+    count = manifest.counts["made"]
+    assert (count["read"], count["written"], count["filtered"]) == (len(expected), len(expected), 0)
+    assert count["tokens"] == manifest.totals["tokens"]
+
+
+def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, reference):
+    model, tokenizer = load_encoder(EncoderOptions(encoder)), small_tokenizer()
+    vectors, texts, starts = [], [], []
+    for batch in rows(documents, "farspan.documents"):
+        for row in batch.filter(pa.compute.invert(batch.column("held_out"))).to_pylist():
+            text, characters = tokenizer.decode_with_offsets(row["tokens"])
+            texts.append(text)
+            starts.append(characters[row["sentence_starts"]])
+    batches = list(rows(reference, "farspan.vectors"))
+    vectors = np.concatenate([vector_rows(batch.column("vector")) for batch in batches])
+    shown, longer = condense(texts, Ragged.from_rows(starts, np.int64), model.tokenizer, model.room, "principal")
+    expected = model.encode_ids(shown)
+    np.testing.assert_allclose(vectors, expected, atol=2e-3 * np.abs(expected).max())
+    sketches = [sketch for batch in batches for sketch in batch.column("shingles").to_pylist()]
+    expected_sketches = sketch(ngram_hashes(texts))
+    assert sketches == [expected_sketches[row].tolist() for row in range(len(texts))]
+    totals = read_manifest(LocalFiles(), reference).totals
+    assert totals["long_documents"] == longer.sum() > 10
+    assert totals["encoder_tokens"] == shown.lengths.sum()
+
+
+def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
+    config = read_manifest(LocalFiles(), reference).config
+    assert config["fingerprint"] == find_encoder(encoder).fingerprint
+    del config["fingerprint"]
+    assert config == {
+        "builder": "embed",
+        "name": "tiny",
+        "dimension": 32,
+        "pooling": "mean",
+        "normalize": False,
+        "max_length": 32,
+        "precision": "float32",
+        "threads": 1,
+        "long_documents": "principal",
+        "split": "train",
+        "min_document_tokens": 1,
+        "block": BLOCK,
+        "compression": None,
+    }
+
+
+def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
+    for block, length in ((1, 32), (BLOCK - 1, 512), (BLOCK, 33)):
+        started = plan(Embed(documents, reference, EncoderOptions(encoder, max_length=length), block=block))
+        run_job(started, Engine(workers=1))  # finished
+    with pytest.raises(FarspanError, match=r"config\.block was 16, is 32; config\.max_length was 32, is 31"):
+        run_job(plan(Embed(documents, reference, EncoderOptions(encoder, max_length=31), block=BLOCK + 1)), Engine())
+
+
+@pytest.mark.slow
+def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference, tmp_path):
+    build(documents, tmp_path / "two", encoder, Engine(workers=2))
+    assert digests(tmp_path / "two") == digests(reference)
+
+
+def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, capfd):
+    output = tmp_path / "killed"
+    run_killed("tests.pipelines.retrieval.test_embed", "job", "embed", documents, str(output), encoder)
+    assert not (output / "manifest.json").exists()
+    first = output / "shards" / shard_name(0, 6)
+    (output / "shards" / f"{shard_name(4, 6)}.tmp-dead").write_bytes(b"half a shard")
+    written = os.stat(first).st_mtime_ns
+    build(documents, output, encoder)
+    assert "resuming: 1 of 6 tasks are done" in capfd.readouterr().err
+    assert os.stat(first).st_mtime_ns == written
+    assert digests(output) == digests(reference)
+    assert sorted(os.listdir(output)) == ["manifest.json", "shards", "tokenizer"]
+    assert verify(str(output)) == []
+
+
+def test_the_splits_are_disjoint_and_complete(documents, encoder, reference, tmp_path):
+    held = build(documents, tmp_path / "held", encoder, split="held-out")
+    parent = read_manifest(LocalFiles(), documents)
+    assert held.totals["documents"] == parent.totals["held_out_documents"]
+    assert held.totals["tokens"] + read_manifest(LocalFiles(), reference).totals["tokens"] == parent.totals["tokens"]
+
+
+def test_short_documents_are_left_out_and_counted(documents, encoder, tmp_path):
+    manifest = build(documents, tmp_path / "long", encoder, min_document_tokens=60)
+    count = manifest.counts["made"]
+    assert count["filtered"] > 5
+    assert count["read"] == count["written"] + count["filtered"]
+    lengths = [n for batch in rows(tmp_path / "long", "farspan.vectors") for n in batch.column(2).to_pylist()]
+    assert len(lengths) == count["written"] == manifest.totals["documents"]
+    assert min(lengths) >= 60
+
+
+def test_a_document_may_be_longer_than_what_is_decoded_at_once(documents, encoder, reference, tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.retrieval.embed._CHUNK_TOKENS", 50)
+    build(documents, tmp_path / "chunks", encoder)
+    assert digests(tmp_path / "chunks") == digests(reference)
+
+
+def test_what_the_encoder_sees_of_a_long_document(encoder, tmp_path):
+    text = (
+        "Some wizard. " + "Night and night and then some night. " * 2 + "The quick brown fox jumps over the dog. " * 6
+    )
+    documents = documents_of([text, "The fox."], str(tmp_path / "documents"))
+    model = load_encoder(EncoderOptions(encoder))
+    seen = {}
+    for policy in ("principal", "first"):
+        manifest = build(documents, tmp_path / policy, encoder, long_documents=policy)
+        assert manifest.totals["long_documents"] == 1
+        (batch,) = rows(tmp_path / policy, "farspan.vectors")
+        seen[policy] = vector_rows(batch.column("vector")).astype(np.float32)
+    beginning = model.tokenizer.encode([text])[0][: model.room]
+    expected = model.encode_ids(Ragged.from_rows([beginning], np.int32))[0]
+    np.testing.assert_allclose(seen["first"][0], expected, atol=1e-3)
+    foxes = model.encode(["The quick brown fox jumps over the dog. " * 3])[0]
+    np.testing.assert_allclose(seen["principal"][0], foxes, atol=1e-3)
+    assert np.abs(seen["first"][0] - foxes).max() > 1e-2
+    np.testing.assert_array_equal(seen["first"][1], seen["principal"][1])
+
+
+def test_an_encoder_of_another_size_is_another_job(documents, encoder, reference, tmp_path):
+    other = make_encoder(str(tmp_path / "tiny"), dimension=16, positions=32)
+    with pytest.raises(FarspanError, match=r"config\.dimension was 32, is 16; config\.fingerprint was"):
+        build(documents, reference, other)
+    build(documents, reference, encoder)  # as before: finished
+
+
+def test_an_encoder_that_changes_under_the_job(documents, encoder, tmp_path):
+    mine = shutil.copytree(encoder, str(tmp_path / "mine"))
+    started = job(documents, tmp_path / "vectors", mine)
+    make_encoder(mine, positions=32, seed=1)
+    with pytest.raises(FarspanError, match="its files are not those that the job was started with"):
+        run_job(started, Engine(workers=1))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            float("nan"),
+            r"document 'made:0:1': encoder bad gave a vector with nan, which is not finite; use --precision",
+        ),
+        (1e6, r"document 'made:0:1': encoder bad gave a vector with \S+, which is beyond float16.*--normalize"),
+    ],
+)
+def test_vectors_that_are_no_numbers_or_too_large(documents, encoder, tmp_path, value, message):
+    bad = shutil.copytree(encoder, str(tmp_path / "bad"))
+    model = BertModel.from_pretrained(bad)
+    model.encoder.layer[-1].output.LayerNorm.bias.data.fill_(value)
+    model.save_pretrained(bad)
+    with pytest.raises(FarspanError, match=message):
+        build(documents, tmp_path / "vectors", bad)
+    if value == 1e6:
+        build(documents, tmp_path / "unit", bad, normalize=True)
+        for batch in rows(tmp_path / "unit", "farspan.vectors"):
+            lengths = np.linalg.norm(vector_rows(batch.column("vector")).astype(np.float64), axis=1)
+            np.testing.assert_allclose(lengths, 1, atol=2e-3)
+
+
+def test_texts_without_any_word_have_vectors(encoder, tmp_path):
+    texts = ["日本語。" * 40, "   ", "\ufffd", "!!!"]
+    manifest = build(documents_of(texts, str(tmp_path / "documents")), tmp_path / "vectors", encoder)
+    assert manifest.totals["documents"] == 4
+    (batch,) = rows(tmp_path / "vectors", "farspan.vectors")
+    assert np.isfinite(vector_rows(batch.column("vector"))).all()
+
+
+def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_path):
+    output = str(tmp_path / "vectors")
+
+    def refused(message, documents=documents, encoder=encoder, **options):
+        with pytest.raises(FarspanError, match=message):
+            plan(Embed(documents, output, EncoderOptions(encoder), **options))
+        assert not os.path.exists(output)
+
+    refused("no farspan artefact", documents=str(tmp_path))
+    refused("holds no document", documents=documents_of([], str(tmp_path / "none")))
+    refused("no train documents", documents=documents_of(WORDS, str(tmp_path / "all held out"), held_out=0.999999))
+    refused("no held-out documents", documents=documents_of(WORDS, str(tmp_path / "all train")), split="held-out")
+    refused("--long-documents 'last': give principal or first", long_documents="last")
+    refused("--block 0: give a positive number", block=0)
+    refused("--min-document-tokens 0", min_document_tokens=0)
+    refused("the longest document of .* has 1", min_document_tokens=10_000)
+    with pytest.raises(FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny .* give at least 3"):
+        plan(Embed(documents, output, EncoderOptions(encoder, max_length=2)))
+    refused("no such folder", encoder=str(tmp_path / "nothing"))
+    refused("has no config.json", encoder=documents)
+
+
+def test_a_corpus_tokenizer_that_cannot_decode(documents, encoder, tmp_path):
+    broken = shutil.copytree(documents, str(tmp_path / "broken"))
+    path = os.path.join(broken, "tokenizer", "tokenizer.json")
+    with open(path) as file:
+        settings = json.load(file)
+    with open(path, "w") as file:
+        json.dump(settings | {"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}, file)
+    with pytest.raises(FarspanError, match="decoder 'BPEDecoder' is not supported"):
+        plan(Embed(broken, str(tmp_path / "vectors"), EncoderOptions(encoder)))
+
+
+def test_the_real_encoder_brings_like_documents_together(tmp_path):
+    topics = {
+        "music": ["Bach wrote many fugues for the organ.", "The composer's fugues are played on the organ in church."],
+        "space": ["The probe orbits Saturn and its rings.", "Saturn's rings were photographed by a space probe."],
+        "food": ["Bread is baked from flour and yeast.", "The baker kneads flour, water and yeast into bread."],
+    }
+    texts = [text for pair in topics.values() for text in pair]
+    documents = documents_of(texts, str(tmp_path / "documents"))
+    build(documents, tmp_path / "vectors", mini_lm_folder(), normalize=True)
+    (batch,) = rows(tmp_path / "vectors", "farspan.vectors")
+    vectors = vector_rows(batch.column("vector")).astype(np.float32)
+    similar = vectors @ vectors.T - 2 * np.eye(6)
+    assert similar.argmax(axis=1).tolist() == [1, 0, 3, 2, 5, 4]

@@ -1,0 +1,316 @@
+"""Vectors are those of the model, whatever else is in the call."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+
+from corpora.errors import FarspanError
+from corpora.storage.ragged import Ragged
+from pipelines.retrieval.encoder import Encoder, EncoderOptions, resolve
+from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
+from trainer.scorer.encoder_files import find_encoder
+
+TEXTS = [
+    "Berlin is the capital and largest city of Germany.",
+    "A zebra is an animal with stripes that lives in Africa; it is related to the horse.",
+    "Photosynthesis turns light into chemical energy. " * 12,
+    "",
+    "The [SEP] token and the [MASK] token are text here.",
+    "日本語のテキスト",
+]
+
+
+def random_texts(count, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS[:-1], rng.integers(0, 40))) for _ in range(count)]
+
+
+def encoder(folder, **options):
+    return Encoder(find_encoder(folder), EncoderOptions(folder, **options))
+
+
+def cosines(a, b):
+    return (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_encoder(str(tmp_path_factory.mktemp("encoder") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def mini_lm():
+    return mini_lm_folder()
+
+
+def plain(folder, texts, max_length=512, pooling="mean"):
+    """One text at a time, straight through transformers."""
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    vectors = []
+    for text in texts:
+        inputs = tokenizer(text, split_special_tokens=True, truncation=True, max_length=max_length, return_tensors="pt")
+        with torch.inference_mode():
+            states = model(**inputs).last_hidden_state[0]
+        vectors.append((states.mean(0) if pooling == "mean" else states[0]).numpy())
+    return np.array(vectors)
+
+
+def test_a_real_encoder_gives_its_own_vectors(mini_lm):
+    found = encoder(mini_lm).encode(TEXTS)
+    assert found.shape == (len(TEXTS), 384)
+    assert found.dtype == np.float32
+    expected = plain(mini_lm, TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_a_real_encoder_finds_what_is_alike(mini_lm):
+    texts = ["The capital of France is Paris.", "Paris is France's main city.", "He fried two eggs for breakfast."]
+    unit = encoder(mini_lm, normalize=True).encode(texts)
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-6)
+    assert unit[0] @ unit[1] > 0.8
+    assert unit[0] @ unit[2] < 0.2
+
+
+@pytest.mark.parametrize(("precision", "least"), [("int8", 0.97), ("bfloat16", 0.999)])
+def test_cheaper_arithmetic_gives_nearly_the_same_vectors(mini_lm, precision, least):
+    cheap = encoder(mini_lm, precision=precision)
+    assert cosines(cheap.encode(TEXTS), encoder(mini_lm).encode(TEXTS)).min() > least
+    assert cheap.encode(TEXTS).tobytes() == cheap.encode(TEXTS).tobytes()
+
+
+def test_contriever_s_architecture(tmp_path):
+    """BERT-base, from a folder as the published encoder's: weights, no head, vocab.txt and tokenizer.json."""
+    folder = str(tmp_path / "base")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        BertModel(BertConfig()).save_pretrained(folder)
+    make_encoder(str(tmp_path / "tiny"))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tmp_path / "tiny" / name, folder)
+    texts = ["the quick brown fox jumps over the lazy dog", "some wizard"]
+    vectors = encoder(folder).encode(texts)
+    assert vectors.shape == (2, 768)
+    expected = plain(folder, texts)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_pooling(tiny, pooling):
+    texts = random_texts(20)
+    found = encoder(tiny, pooling=pooling).encode(texts)
+    np.testing.assert_allclose(found, plain(tiny, texts, 64, pooling), atol=1e-5)
+
+
+def test_a_vector_does_not_depend_on_the_other_texts(tiny):
+    texts = random_texts(300)
+    model = encoder(tiny)
+    model._batch_tokens = 512  # several batches
+    together = model.encode(texts)
+    alone = np.concatenate([model.encode([text]) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5 * np.abs(alone).max())
+    order = np.random.default_rng(1).permutation(len(texts))
+    shuffled = model.encode([texts[row] for row in order])
+    np.testing.assert_allclose(shuffled, together[order], atol=1e-5 * np.abs(alone).max())
+
+
+def test_the_same_call_gives_the_same_bits(tiny):
+    texts = random_texts(200)
+    before = torch.get_num_threads()
+    first = encoder(tiny, threads=2).encode(texts)
+    torch.set_num_threads(1)
+    assert encoder(tiny, threads=2).encode(texts).tobytes() == first.tobytes()
+    torch.set_num_threads(before)
+
+
+def test_the_limit_is_the_model_s_or_the_user_s(tiny):
+    long = ["the fox " * 100]
+    assert encoder(tiny).room == 62
+    np.testing.assert_allclose(encoder(tiny).encode(long), plain(tiny, long, 64), atol=1e-5)
+    assert encoder(tiny, max_length=9).room == 7
+    np.testing.assert_allclose(encoder(tiny, max_length=9).encode(long), plain(tiny, long, 9), atol=1e-5)
+    with pytest.raises(
+        FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny leave no room .* at least 3"
+    ):
+        encoder(tiny, max_length=2)
+    for asked, comes_to in ((3, 3), (64, 64), (512, 64)):
+        assert resolve(EncoderOptions(tiny, max_length=asked), find_encoder(tiny)).max_length == comes_to
+
+
+def test_a_configuration_of_no_model_is_refused_before_weights_are_read(tiny, tmp_path):
+    broken = shutil.copytree(tiny, str(tmp_path / "broken"))
+    path = os.path.join(broken, "config.json")
+    with open(path) as file:
+        config = json.load(file)
+    with open(path, "w") as file:
+        json.dump(config | {"hidden_act": "wave"}, file)
+    with pytest.raises(FarspanError, match=r"config\.json describes no model that can be built"):
+        resolve(EncoderOptions(broken), find_encoder(broken))
+
+
+def test_roberta_counts_positions_behind_padding(tmp_path):
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = make_encoder(str(tmp_path / "encoder"))
+    config = RobertaConfig(
+        vocab_size=word_piece().get_vocab_size(),
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=40,
+        pad_token_id=0,
+    )
+    RobertaModel(config).save_pretrained(folder)
+    model = encoder(folder)
+    assert model.room == 40 - 1 - 2
+    assert resolve(EncoderOptions(folder), find_encoder(folder)).max_length == 40 - 1
+    assert np.isfinite(model.encode(["the fox " * 100])).all()
+
+
+def test_texts_without_tokens(tiny, tmp_path):
+    assert encoder(tiny).encode([]).shape == (0, 32)
+    np.testing.assert_allclose(encoder(tiny).encode_ids(Ragged.from_rows([[]], np.int32)), plain(tiny, [""]), atol=1e-5)
+    bare = shutil.copytree(tiny, str(tmp_path / "bare"))  # without special tokens
+    path = os.path.join(bare, "tokenizer.json")
+    with open(path) as file:
+        settings = json.load(file)
+    with open(path, "w") as file:
+        json.dump(settings | {"post_processor": None}, file)
+    vectors = encoder(bare).encode(["", "the fox"])
+    assert not vectors[0].any()
+    assert vectors[1].any()
+
+
+def test_progress_is_told(tiny):
+    done = []
+    model = encoder(tiny)
+    model._batch_tokens = 100
+    model.encode_ids(model.tokenizer.encode(random_texts(50)), done.append)
+    assert done == sorted(done)
+    assert len(done) > 5
+    assert done[-1] == 50
+
+
+def test_options_out_of_range():
+    with pytest.raises(FarspanError, match="--pooling 'max': give mean or cls"):
+        EncoderOptions(pooling="max")
+    with pytest.raises(FarspanError, match="--precision 'int4': give auto"):
+        EncoderOptions(precision="int4")
+    with pytest.raises(FarspanError, match="--threads 0: give a positive number"):
+        EncoderOptions(threads=0)
+    with pytest.raises(FarspanError, match="--max-length -1"):
+        EncoderOptions(max_length=-1)
+
+
+def test_what_is_no_encoder_is_refused(tiny, tmp_path):
+    with pytest.raises(FarspanError, match="no such folder; give the folder of a BERT-like encoder"):
+        find_encoder(str(tmp_path / "nothing"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FarspanError, match=r"has no config.json and no tokenizer and no weights"):
+        find_encoder(str(tmp_path / "empty"))
+    lame = shutil.copytree(tiny, tmp_path / "lame")
+    (lame / "model.safetensors").rename(lame / "model.bak")
+    with pytest.raises(FarspanError, match="has no weights"):
+        find_encoder(str(lame))
+    with pytest.raises(FarspanError, match="describes no encoder known here"):
+        other = shutil.copytree(tiny, tmp_path / "other")
+        (other / "config.json").write_text('{"model_type": "perceptron"}')
+        find_encoder(str(other))
+    with pytest.raises(FarspanError, match="a model with a decoder"):
+        both = shutil.copytree(tiny, tmp_path / "both")
+        (both / "config.json").write_text('{"model_type": "bart"}')
+        find_encoder(str(both))
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch):
+    import huggingface_hub
+
+    def refuse(name, **options):
+        raise huggingface_hub.errors.LocalEntryNotFoundError("no route to the hub")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
+    with pytest.raises(
+        FarspanError, match=r"'facebook/contriever' is no folder.*no route.*hf download facebook/contri"
+    ):
+        find_encoder("facebook/contriever")
+
+
+@pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
+def test_a_name_on_the_hub_is_downloaded(tiny, tmp_path, monkeypatch, weights):
+    """Safetensors if the repository has them, else PyTorch's file."""
+    import fnmatch
+
+    import huggingface_hub
+
+    published = shutil.copytree(tiny, tmp_path / "published")
+    if weights == "pytorch_model.bin":
+        torch.save(BertModel.from_pretrained(published).state_dict(), published / weights)
+        (published / "model.safetensors").unlink()
+    (published / "code.py").write_text("raise SystemExit")
+    local = tmp_path / "local"
+
+    def download(name, allow_patterns):
+        assert name == "some/encoder"
+        local.mkdir(exist_ok=True)
+        for file in os.listdir(published):
+            if any(fnmatch.fnmatch(file, pattern) for pattern in allow_patterns):
+                shutil.copy(published / file, local)
+        return str(local)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    found = Encoder(find_encoder("some/encoder"), EncoderOptions("some/encoder"))
+    assert found.files.name == "some/encoder"
+    assert weights in os.listdir(local)
+    assert "code.py" not in os.listdir(local)
+    assert found.encode(["the fox"]).tobytes() == encoder(tiny).encode(["the fox"]).tobytes()
+
+
+def test_the_fingerprint_follows_the_files(tiny, tmp_path):
+    copy = shutil.copytree(tiny, tmp_path / "copy")
+    (copy / "README.md").write_text("words about it")
+    assert find_encoder(str(copy)).fingerprint == find_encoder(tiny).fingerprint
+    make_encoder(str(copy), seed=1)
+    assert find_encoder(str(copy)).fingerprint != find_encoder(tiny).fingerprint
+
+
+def test_nothing_in_a_weights_file_is_executed(tiny, tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "executed"),)
+
+    hostile = shutil.copytree(tiny, tmp_path / "hostile")
+    (hostile / "model.safetensors").unlink()
+    torch.save({"embeddings": Attack()}, hostile / "pytorch_model.bin")
+    with pytest.raises(FarspanError, match="weights cannot be loaded"):
+        encoder(str(hostile))
+    assert not (tmp_path / "executed").exists()
+
+
+def test_no_code_of_a_model_folder_runs(tiny, tmp_path):
+    hostile = shutil.copytree(tiny, tmp_path / "hostile")
+    config = json.loads((hostile / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "code.Model", "AutoConfig": "code.Config", "AutoTokenizer": "code.Tokenizer"}
+    (hostile / "config.json").write_text(json.dumps(config))
+    (hostile / "code.py").write_text(f"import os; os.mkdir({str(tmp_path / 'executed')!r})")
+    assert encoder(str(hostile)).encode(["the fox"]).tobytes() == encoder(tiny).encode(["the fox"]).tobytes()
+    config["model_type"] = "unknown"
+    (hostile / "config.json").write_text(json.dumps(config))
+    with pytest.raises(FarspanError, match="describes no encoder known here"):
+        encoder(str(hostile))
+    assert not (tmp_path / "executed").exists()
+
+
+def test_weights_of_another_model_are_refused(tiny, tmp_path):
+    """They would be filled up with random numbers."""
+    deeper = shutil.copytree(tiny, tmp_path / "deeper")
+    config = json.loads((deeper / "config.json").read_text())
+    (deeper / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with pytest.raises(FarspanError, match=r"the weights lack 16 parameters.*encoder\.layer\.2"):
+        encoder(str(deeper))

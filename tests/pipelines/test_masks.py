@@ -1,0 +1,235 @@
+"""Mask sets from the command line and in process: the same masks, aligned with their corpus, for anyone's objective."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from corpora.storage.files import LocalFiles
+from corpora.storage.manifest import read_manifest
+from corpora.storage.shards import shard_name
+from objectives.api.mask_set import MaskSet
+from objectives.api.protocol import draw_key, load_objective, mask_key
+from objectives.api.verify import verify_masks
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.inspect.show import Choice, show
+from pipelines.inspect.stats import summary
+from pipelines.masks import Masking, plan
+from tests.artefacts import digests, make_corpus
+from tests.third_party import install_farspan_lead
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return make_corpus(str(tmp_path_factory.mktemp("corpus") / "corpus"), shards=3, documents=60)
+
+
+def build(corpus, output, engine=Engine(workers=1), preset="bart_ls_mixed", **options):  # noqa: B008 (frozen)
+    return run_job(plan(Masking(corpus, str(output), "span", preset, **options)), engine)
+
+
+@pytest.fixture(scope="module")
+def masks(corpus, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("masks") / "masks")
+    build(corpus, folder)
+    return folder
+
+
+def test_masks_are_sound_and_equal_those_drawn_in_process(corpus, masks):
+    assert verify_masks(masks) == []
+    stored, rows = MaskSet(masks), Corpus(corpus)
+    order = np.random.default_rng(0).permutation(len(rows))
+    objective = load_objective("span", "bart_ls_mixed")
+    drawn = objective.mask(rows.take(order), mask_key(0, objective))
+    found = stored.take(order)
+    for column in ("span_starts", "span_lengths", "span_flags"):
+        for row in range(len(order)):
+            assert np.array_equal(getattr(found, column)[row], getattr(drawn, column)[row])
+    assert np.array_equal(found.source_lengths, drawn.source_lengths)
+    assert stored.objective.options == objective.options
+
+
+def test_two_workers_write_the_same_bytes(corpus, masks, tmp_path):
+    build(corpus, tmp_path / "masks", Engine(workers=2))
+    assert digests(tmp_path / "masks") == digests(masks)
+
+
+def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):
+    """The first is what one draw stores, and all are what epochs draw on the fly."""
+    folder = str(tmp_path / "masks")
+    build(corpus, folder, Engine(workers=2), draws=3)
+    manifest = read_manifest(LocalFiles(), folder)
+    assert [shard.name for shard in manifest.shards] == [shard_name(number, 9) for number in range(9)]
+    assert [shard.sha256 for shard in manifest.shards[:3]] == [shard.sha256 for shard in MaskSet(masks).manifest.shards]
+    assert verify_masks(folder) == []
+    stored, rows = MaskSet(folder), Corpus(corpus)
+    order = np.arange(len(rows))[::-1]
+    objective = load_objective("span", "bart_ls_mixed")
+    for draw in range(3):
+        drawn = objective.mask(rows.take(order), draw_key(mask_key(0, objective), draw))
+        assert stored.masks(rows.take(order), order, draw).to_arrow().equals(drawn.to_arrow())
+    shard = os.path.join(folder, "shards", shard_name(4, 9))
+    shutil.copyfile(os.path.join(folder, "shards", shard_name(5, 9)), shard)
+    assert any(shard_name(4, 9) in problem for problem in verify_masks(folder))
+
+
+def test_a_job_of_several_draws_is_resumed(corpus, tmp_path):
+    whole, halved = str(tmp_path / "whole"), str(tmp_path / "halved")
+    build(corpus, whole, draws=2)
+    job = plan(Masking(corpus, halved, "span", "bart_ls_mixed", draws=2))
+    (stage,) = job.stages
+    failing = replace(stage, work=StopsAt(stage.work, "mask-00004"))
+    with pytest.raises(FarspanError, match="mask-00004"):
+        run_job(replace(job, stages=[failing]), Engine(workers=1))
+    run_job(job, Engine(workers=1))
+    assert digests(halved) == digests(whole)
+
+
+class StopsAt:
+    """Work that fails at one of its tasks."""
+
+    def __init__(self, work, task):
+        self.work, self.task = work, task
+
+    def __call__(self, task, report):
+        if task.name == self.task:
+            raise FarspanError("stopped")
+        return self.work(task, report)
+
+
+def test_draws_that_are_all_equal_are_told(corpus, tmp_path):
+    """An objective without random choices has nothing to draw."""
+    for objective, said in (("principal_sentences", True), ("span", False)):
+        job = plan(Masking(corpus, str(tmp_path / objective), objective, draws=2))
+        line = summary(run_job(job, Engine(workers=1)))
+        assert ("all 2 draws are equal" in line) == said
+
+
+@pytest.mark.parametrize("draws", [0, -1, 50_000])
+def test_draws_that_cannot_be_are_refused(corpus, tmp_path, draws):
+    with pytest.raises(FarspanError, match=rf"--draws {draws}: give 1 to 33,333, as the corpus has 3 shards"):
+        plan(Masking(corpus, str(tmp_path / "masks"), "span", draws=draws))
+
+
+def test_draws_of_a_manifest_that_cannot_be_are_told(masks, tmp_path):
+    for draws in (0, "2", 7, True):
+        damaged = shutil.copytree(masks, str(tmp_path / f"masks-{draws}"))
+        path = os.path.join(damaged, "manifest.json")
+        values = json.load(open(path))
+        values["config"]["draws"] = draws
+        json.dump(values, open(path, "w"))
+        with pytest.raises(FarspanError, match=r"manifest.json.*draws"):
+            MaskSet(damaged)
+
+
+def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
+    folder = str(tmp_path / "masks")
+    build(corpus, folder, draws=2)
+    seen = []
+    for draw in range(2):
+        for artefact, choice in (
+            (folder, Choice(draw=draw)),
+            (corpus, Choice("span", "bart_ls_mixed", draw=draw)),
+        ):
+            console = Console(file=io.StringIO(), width=10_000)
+            show(artefact, 1, choice=choice, console=console)
+            seen.append(console.file.getvalue().partition("tokens asked")[2])
+    assert seen[0] == seen[1] != seen[2] == seen[3]
+    with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
+        show(folder, 1, choice=Choice(draw=2))
+    with pytest.raises(FarspanError, match="--draw -1: give 0"):
+        show(corpus, 1, choice=Choice("span", draw=-1))
+
+
+def test_seed_and_options_make_other_masks(corpus, masks, tmp_path):
+    build(corpus, tmp_path / "seed", seed=1)
+    build(corpus, tmp_path / "t5", preset="t5")
+    assert len({tuple(digests(folder)) for folder in (masks, tmp_path / "seed", tmp_path / "t5")}) == 3
+    assert verify_masks(str(tmp_path / "t5")) == []
+
+
+def test_the_manifest_says_how_to_render(corpus, masks):
+    manifest = read_manifest(LocalFiles(), masks)
+    tokenizer = read_manifest(LocalFiles(), corpus).tokenizer
+    assert manifest.special_tokens["<sentinel-0>"] >= tokenizer["vocab_size"]
+    assert manifest.special_tokens["<eos>"] == tokenizer["owned_tokens"]["<eos>"]
+    assert manifest.totals["sequences"] == len(Corpus(corpus))
+    rows = MaskSet(masks).take(np.arange(len(Corpus(corpus))))
+    assert manifest.totals["max_target_length"] == rows.target_lengths.max()
+    assert os.path.normpath(os.path.join(masks, manifest.parent["path"])) == corpus
+
+
+def test_masks_of_another_corpus_are_found_out(masks, tmp_path):
+    other = make_corpus(str(tmp_path / "other"), shards=3, documents=60, seed=1)
+    assert "but of the one that lay at" in verify_masks(masks, other)[0]
+
+
+def test_damage_is_found(masks, corpus, tmp_path):
+    damaged = shutil.copytree(masks, str(tmp_path / "masks"))
+    path = os.path.join(damaged, "shards", "part-00001-of-00003.arrow")
+    data = bytearray(open(path, "rb").read())
+    data[len(data) // 2] ^= 4
+    open(path, "wb").write(data)
+    assert any("part-00001" in problem and "damaged" in problem for problem in verify_masks(damaged, corpus))
+
+
+@pytest.mark.parametrize(
+    ("objective", "preset", "options", "message"),
+    [
+        ("spam", None, {}, "did you mean 'span'"),
+        ("span", "bart_sl", {}, "did you mean 'bart_ls'"),
+        ("span", None, {"densty": 0.1}, "did you mean 'density'"),
+        ("span", None, {"density": 2.0}, "density"),
+        ("span", "bart_ls", {"sentinels": 1}, "sentinel"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_work_starts(corpus, tmp_path, objective, preset, options, message):
+    with pytest.raises(FarspanError, match=message):
+        plan(Masking(corpus, str(tmp_path / "masks"), objective, preset, options))
+    assert not (tmp_path / "masks").exists()
+
+
+def test_someone_elses_objective_runs_through_the_command_line(corpus, tmp_path):
+    """Two worker processes find the objective by its entry point, and verify renders it with its own code."""
+    output = str(tmp_path / "masks")
+    installed = install_farspan_lead(tmp_path / "site")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*installed, os.environ.get("PYTHONPATH", "")])}
+
+    def farspan(*arguments):
+        command = [sys.executable, "-c", "from pipelines.cli import main; main()", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    made = farspan("mask", "lead_in", "--corpus", corpus, "--set", "lead=3", "--output", output, "--workers", "2")
+    assert made.returncode == 0, made.stderr
+    checked = farspan("verify", output)
+    assert checked.stdout.strip().endswith("sound"), checked.stdout + checked.stderr
+    shown = farspan("show", output)
+    assert "<gap>" in shown.stdout, shown.stderr
+    assert json.load(open(os.path.join(output, "manifest.json")))["config"]["options"] == {
+        "lead": 3,
+        "whole_words": False,
+    }
+    refused = farspan("mask", "lead_in", "--corpus", corpus, "--set", "lead=0", "--output", str(tmp_path / "none"))
+    assert refused.returncode == 1
+    assert "lead_in: option lead is 0" in refused.stderr
+
+
+def test_masks_that_hide_nothing_are_told_so(tmp_path):
+    said, corpus = [], make_corpus(str(tmp_path / "corpus"), room_per_document=2)
+    for chance in (1e-9, 0.5):
+        options = {"mlm_probability": chance, "treatments": [1.0, 0.0, 0.0]}
+        masking = Masking(corpus, str(tmp_path / str(chance)), "cross_document", options=options)
+        said.append("warning: NO row asks for a token" in summary(run_job(plan(masking), Engine(workers=1))))
+    assert said == [True, False]

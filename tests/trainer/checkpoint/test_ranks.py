@@ -1,0 +1,195 @@
+"""Checkpoints that several ranks write together, and any number of them, in any mode, goes on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import torch._dynamo  # in every fork otherwise, where optimisers first need it
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+import trainer.checkpoint.checkpoints
+from corpora.errors import FarspanError
+from tests.trainer.distributed_ranks import on_ranks
+from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
+from trainer.checkpoint.files import newest_first
+from trainer.checkpoint.state import load_tensors, optimizer_tensors, shards_of
+from trainer.optim.optimizer import OptimizerConfig, build_optimizer
+from trainer.parallel.distributed import Ranks
+
+
+class Run:
+    """A model shared in ``mode``, its optimiser, and the checkpoints of ``directory``."""
+
+    def __init__(self, ranks, directory, kind="adamw", mode="fsdp", asynchronous=True):
+        torch.manual_seed(0)
+        # 3 outputs: on 4 ranks, one has nothing of the last layer
+        model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
+        if kind == "adafactor":  # sharded, its first steps are slow
+            model = model[:1]
+        if mode == "ddp":
+            model = DistributedDataParallel(model)
+        elif mode in ("fsdp", "hybrid"):
+            shape = (ranks.size,) if mode == "fsdp" else (2, ranks.size // 2)
+            names = ("shard",) if mode == "fsdp" else ("copy", "shard")
+            mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
+            for layer in model:
+                fully_shard(layer, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+        self.model, self.said = model, []
+        self.optimizer = build_optimizer(model, OptimizerConfig(name=kind, learning_rate=0.1))
+        config = CheckpointConfig(asynchronous=asynchronous, keep=2)
+        self.checkpoints = Checkpoints(Path(directory), config, ranks, {"seed": 1}, None, self.said.append)
+
+    def restore(self):
+        return self.checkpoints.restore(self.model, self.optimizer)
+
+    def update(self, number):
+        torch.manual_seed(number)
+        self.model(torch.randn(3, 5)).square().mean().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def save(self, step):
+        return self.checkpoints.save(step, 10 * step, self.model, self.optimizer)
+
+    def state(self):
+        """Every tensor, whole, as nested lists."""
+        bare = self.model.module if isinstance(self.model, DistributedDataParallel) else self.model
+        tensors = bare.state_dict() | optimizer_tensors(self.model, self.optimizer)
+        return {
+            name: (value.full_tensor() if isinstance(value, DTensor) else value).tolist()
+            for name, value in tensors.items()
+        }
+
+
+def write(ranks, directory, written):
+    """Checkpoints of updates 1 and 2, written while training goes on to 3; the state after 2 by mode and kind."""
+    found = {}
+    for mode, kind in written:
+        run = Run(ranks, f"{directory}/{mode}-{kind}", kind, mode)
+        with run.checkpoints:
+            assert run.restore() is None
+            for number in (1, 2):
+                run.update(number)
+                run.save(number)
+            found[mode, kind] = run.state()
+            run.update(3)
+    return found
+
+
+def go_on(ranks, directory, written, mode):
+    """What ranks that go on in ``mode`` find in each of ``written``."""
+    found = {}
+    for name in written:
+        run = Run(ranks, f"{directory}/{'-'.join(name)}", name[1], mode)
+        with run.checkpoints:
+            assert run.restore() == 2
+            found[name] = run.state()
+    return found
+
+
+def test_any_number_of_ranks_in_any_mode_goes_on_from_any(tmp_path):
+    of_two = [("fsdp", "adamw"), ("ddp", "adamw"), ("fsdp", "adafactor")]
+    written = on_ranks(2, write, tmp_path, of_two)[0] | on_ranks(4, write, tmp_path, [("hybrid", "adamw")])[0]
+    for (mode, kind), state in written.items():
+        folder = tmp_path / f"{mode}-{kind}/step-00000002/model"
+        assert sum(bool(shards_of(folder, rank)) for rank in range(4)) == (4 if mode == "hybrid" else 2)
+        weights = {name: value.tolist() for name, value in load_tensors(folder).items()}
+        assert weights.items() <= state.items()
+    assert go_on(Ranks.alone(), tmp_path, written, "alone") == written
+    assert on_ranks(3, go_on, tmp_path, written, "fsdp")[2] == written
+    of_ddp = on_ranks(2, go_on, tmp_path, of_two[:1], "ddp")[1]
+    assert of_ddp == {name: written[name] for name in of_two[:1]}
+
+
+def bytes_held(ranks, directory, modes):
+    """Bytes that this rank copies for a checkpoint, and those of all weights and their Adam state."""
+    found = {}
+    for mode in modes:
+        run, held = Run(ranks, f"{directory}/{mode}", "adamw", mode), []
+        copied = trainer.checkpoint.checkpoints.copied
+
+        def counted(tensors, copied=copied, held=held):
+            copies = copied(tensors)
+            local = [value.to_local() if isinstance(value, DTensor) else value for value in copies.values()]
+            held.append(sum(value.nbytes for value in local))
+            return copies
+
+        trainer.checkpoint.checkpoints.copied = counted
+        with run.checkpoints:
+            run.restore()
+            run.update(1)
+            run.save(1)
+        trainer.checkpoint.checkpoints.copied = copied
+        whole = sum(parameter.numel() for parameter in run.model.parameters())
+        found[mode] = sum(held), 4 * (3 * whole + len(list(run.model.parameters())))
+    return found
+
+
+def test_every_rank_copies_its_share_of_the_state_for_a_checkpoint(tmp_path):
+    by_rank = on_ranks(4, bytes_held, tmp_path, ["ddp", "fsdp", "hybrid"])
+    for mode in ("ddp", "fsdp", "hybrid"):
+        held, (whole, *_) = [of[mode][0] for of in by_rank], [of[mode][1] for of in by_rank]
+        # of the last layer's 3 rows, one of 4 ranks has none; the steps of fsdp's Adam are whole on every rank
+        assert sum(held) == whole, mode
+        assert max(held) < whole / 2, mode
+
+
+def refused(call):
+    try:
+        call()
+    except FarspanError as error:
+        return str(error)
+    return None
+
+
+def fail(ranks, directory):
+    """The message of each fault, as this rank has it."""
+    said = {}
+    run = Run(ranks, f"{directory}/run", asynchronous=False)
+    run.restore()
+    run.update(0)
+    said["two"] = refused(Run(ranks, f"{directory}/run").restore)
+    for step in (1, 2):
+        run.save(step)
+    weight = run.model[0].weight
+    before = weight.to_local().clone()
+    with torch.no_grad():
+        if ranks.rank == 1:
+            weight.to_local()[0, 0] = torch.nan
+        said["nan"] = refused(lambda: run.save(3))
+        weight.to_local().copy_(before)
+    whole = trainer.checkpoint.checkpoints.file_facts
+    if ranks.rank == 1:
+        trainer.checkpoint.checkpoints.file_facts = lambda _: (_ for _ in ()).throw(OSError("no space left"))
+    said["full"] = refused(lambda: run.save(3))
+    trainer.checkpoint.checkpoints.file_facts = whole
+    run.checkpoints.finish()
+    if ranks.first:
+        shards_of(Path(f"{directory}/run/step-00000002/optimizer"), 1)[0].write_bytes(b"")
+    again = Run(ranks, f"{directory}/run")
+    with again.checkpoints:
+        assert again.restore() == 1
+    said["damaged"] = again.said
+    said["apart"] = refused(Run(ranks, f"{directory}/of-{ranks.rank}").restore)
+    return said
+
+
+def test_a_fault_on_one_rank_is_an_error_on_all(tmp_path):
+    first, second = on_ranks(2, fail, tmp_path)
+    (damaged,) = first.pop("damaged")
+    assert "step-00000002 is damaged (shard-00002-" in damaged
+    assert second.pop("damaged") == []
+    assert "ranks [1] do not see what rank 0 writes" in first.pop("apart")
+    assert "ranks [1] do not see what rank 0 writes" in second.pop("apart")
+    assert first == second
+    assert "is in use by process" in first["two"]
+    assert "after step 3, model 0.weight holds values that are not finite" in first["nan"]
+    assert "step 3 could not be written" in first["full"]
+    assert "no space left" in first["full"]
+    assert [path.name for path in newest_first(tmp_path / "run")] == ["step-00000002", "step-00000001"]

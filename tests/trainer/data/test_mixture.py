@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from objectives.api.special_tokens import SpecialTokens
+from tests.trainer.toy import SPECIAL, ToySource
+from trainer.data.mixture import Mixture, Part, one_vocabulary
+
+WITH_MASK = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, ["<mask>"], sentinels=3)
+
+
+class Other(ToySource):
+    """With a table of its own; each source ends with its last token, ``<mask>`` here, in place of text."""
+
+    def __init__(self, size: int = 7, special: SpecialTokens = WITH_MASK, **facts: object) -> None:
+        super().__init__(size, fingerprint=f"other {sorted(special.ids.items())}")
+        self.special = special
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def examples(self, indices: np.ndarray):
+        examples = super().examples(indices)
+        examples.source_ids[np.arange(len(indices)), examples.source_lengths - 1] = self.special["<mask>"]
+        return examples
+
+    def with_special(self, special: SpecialTokens) -> Other:
+        return Other(self.size, special, **self.facts)
+
+
+def both(*weights: float) -> Mixture:
+    first, second = weights or (1.0, 1.0)
+    return Mixture([Part("toy", ToySourceThatMoves(20), first), Part("other", Other(7), second)])
+
+
+class ToySourceThatMoves(ToySource):
+    def with_special(self, special: SpecialTokens) -> ToySourceThatMoves:
+        moved = ToySourceThatMoves(self.size, self.encoder_only, self.fingerprint)
+        moved.special = special
+        return moved
+
+
+def test_rows_stand_in_the_order_asked_for_and_are_those_of_their_sources():
+    mixture = both()
+    assert len(mixture) == 27
+    rows = np.array([25, 3, 20, 19, 3, 26, 0])
+    together = mixture.examples(rows)
+    for place, row in enumerate(rows):
+        part = mixture.parts[int(row >= 20)].source
+        alone = part.examples(np.array([row - 20 * (row >= 20)]))
+        for side in ("source", "target"):
+            length = getattr(alone, f"{side}_lengths")[0]
+            assert getattr(together, f"{side}_lengths")[place] == length
+            ids = getattr(together, f"{side}_ids")[place]
+            assert ids[:length].tolist() == getattr(alone, f"{side}_ids")[0, :length].tolist()
+            assert (ids[length:] == SPECIAL["<pad>"]).all()
+        assert together.sequence_ids[place].tolist() == alone.sequence_ids[0].tolist()
+
+
+def test_one_table_for_all_and_each_renders_with_it():
+    mixture = both()
+    assert mixture.special.ids == {**SPECIAL.ids, "<mask>": 25, "<sentinel-1>": 26, "<sentinel-2>": 27}
+    assert mixture.special.vocab_size == 28
+    assert {part.source.special.vocab_size for part in mixture.parts} == {28}
+    examples = mixture.examples(np.array([20, 26]))
+    assert (examples.source_ids == 25).sum(1).tolist() == [1, 1]
+    assert mixture.with_special(mixture.special).fingerprint == mixture.fingerprint
+
+
+def test_a_mixture_of_one_is_the_source():
+    source = ToySource(9)
+    mixture = Mixture.of(source)
+    assert Mixture.of(mixture) is mixture
+    assert len(mixture) == 9
+    assert mixture.special is SPECIAL or mixture.special == SPECIAL
+    rows = mixture.sequences(np.arange(9), seed=1).indices
+    assert sorted(rows) == list(range(9))
+    assert np.array_equal(mixture.examples(rows).source_ids, source.examples(rows).source_ids)
+
+
+def test_samples_follow_weights_and_epochs():
+    mixture = both(3.0, 1.0)
+    rows, epochs = mixture.sequences(np.arange(80), seed=5)
+    assert (rows >= 20).sum() == 20
+    assert all(sorted(rows[rows < 20][epoch : epoch + 20]) == list(range(20)) for epoch in (0, 20, 40))
+    assert sorted(rows[rows >= 20][:7] - 20) == list(range(7))
+    assert epochs[rows < 20].tolist() == [0] * 20 + [1] * 20 + [2] * 20
+    assert epochs[rows >= 20].tolist() == [0] * 7 + [1] * 7 + [2] * 6
+    again = mixture.sequences(np.array([77, 2]), seed=5)
+    assert again.indices.tolist() == rows[[77, 2]].tolist()
+    assert again.epochs.tolist() == epochs[[77, 2]].tolist()
+
+
+class Counting(ToySourceThatMoves):
+    """Knows of epochs: the first token of a row is its epoch."""
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None):
+        examples = super().examples(indices)
+        examples.source_ids[:, 0] = 0 if epochs is None else epochs
+        return examples
+
+    def with_special(self, special: SpecialTokens) -> Counting:
+        return Counting(self.size, self.encoder_only, self.fingerprint)
+
+
+def test_a_source_is_told_the_epochs_if_it_takes_them():
+    mixture = Mixture([Part("counting", Counting(20)), Part("other", Other(7))])
+    rows, epochs = np.array([25, 3, 3, 20, 1]), np.array([9, 4, 5, 9, 6])
+    examples = mixture.examples(rows, epochs)
+    assert examples.source_ids[[1, 2, 4], 0].tolist() == [4, 5, 6]
+    assert np.array_equal(examples.source_ids[[0, 3]], mixture.examples(rows).source_ids[[0, 3]])
+    assert Mixture.of(Counting(20)).examples(rows[1:3], epochs[1:3]).source_ids[:, 0].tolist() == [4, 5]
+    assert mixture.examples(rows).source_ids[[1, 2, 4], 0].tolist() == [0, 0, 0]
+
+
+def test_the_fingerprint_tells_names_weights_and_sources():
+    found = {
+        both().fingerprint,
+        both(1.0, 2.0).fingerprint,
+        Mixture([Part("toy", ToySource(20))]).fingerprint,
+        Mixture([Part("renamed", ToySource(20))]).fingerprint,
+        Mixture([Part("toy", ToySource(20, fingerprint="changed"))]).fingerprint,
+    }
+    assert len(found) == 5
+    assert both().fingerprint == both().fingerprint
+
+
+def test_origins_name_the_source():
+    assert both().origins(np.array([26, 4])) == ["other: sequence 6", "toy: sequence 4"]
+
+
+def test_what_does_not_go_together_is_refused():
+    toy = Part("toy", ToySource())
+    with pytest.raises(
+        FarspanError, match=r"source 'toy' asks for a target text, source 'mlm' for masked tokens in pl"
+    ):
+        Mixture([toy, Part("mlm", ToySource(encoder_only=True))])
+    with pytest.raises(
+        FarspanError, match=r"'toy' holds ids of the tokenizer with fingerprint toy tokenizer, source 'x'"
+    ):
+        Mixture([toy, Part("x", Other(tokenizer_fingerprint="another"))])
+    with pytest.raises(FarspanError, match=r"source 'none' of the data holds no sequence"):
+        Mixture([toy, Part("none", ToySource(0))])
+    with pytest.raises(FarspanError, match=r"special token <eos> has id 2 for one objective, the tokenizer's 3"):
+        Mixture([toy, Part("x", Other(special=replace(WITH_MASK, ids={**WITH_MASK.ids, "<eos>": 3})))])
+
+
+def test_stages_share_one_vocabulary():
+    one, other = one_vocabulary([Mixture.of(ToySourceThatMoves()), Mixture.of(Other())])
+    assert one.special == other.special
+    assert one.special.vocab_size == 28
+    same = Mixture.of(ToySource())
+    assert one_vocabulary([same, same]) == [same, same]
+    with pytest.raises(FarspanError, match="make both corpora with one tokenizer"):
+        one_vocabulary([same, Mixture.of(Other(tokenizer_fingerprint="another"))])
+
+
+def test_batches_ask_no_source_whether_it_knows_of_epochs(monkeypatch):
+    mixture = both()
+    monkeypatch.setattr("inspect.signature", None)
+    assert len(mixture.examples(np.array([0, 25]), np.array([1, 2])).source_ids) == 2

@@ -1,0 +1,77 @@
+"""Print the memory of a recipe's step, measured in a process of its own and by formula, as JSON.
+
+Beside the peak, what the forward pass of a micro-batch leaves behind for the backward pass.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+
+from trainer.memory.estimate import Setting, step_memory
+from trainer.model.build import build_model
+from trainer.model.joint import JointModel
+from trainer.optim.optimizer import build_optimizer
+from trainer.parallel.wrapping import apply_activation_checkpointing
+from trainer.recipe import Recipe, load_recipe
+from trainer.run.dry_run import largest_batch
+from trainer.run.joint import asking_generator
+
+
+def status(field: str) -> int:
+    """Bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) << 10
+
+
+def run(recipe: Recipe, vocab_size: int) -> int:
+    """Two steps, of which the first makes the optimiser's state; what the last forward pass left behind."""
+    model = build_model(recipe.model, vocab_size, seed=0)
+    (stage,) = recipe.all_stages
+    batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
+    if recipe.generator:
+        generator = build_model(recipe.generator.model, vocab_size, seed=1)
+        model, batch = JointModel(model, generator, recipe.generator.weight), asking_generator(batch)
+    model.train()
+    apply_activation_checkpointing(model, recipe.run.activation_checkpointing)
+    optimizer = build_optimizer(model, recipe.optimizer)
+    precision = torch.autocast("cpu", torch.bfloat16) if recipe.run.precision == "bf16" else nullcontext()
+    for _ in range(2):
+        for _ in range(stage.batch_size // stage.micro_batch_size):
+            before = status("RssAnon")
+            with precision:
+                loss = model(**batch.inputs).minimised
+            kept = status("RssAnon") - before
+            loss.backward()
+            del loss
+        optimizer.step()
+        optimizer.zero_grad()
+    return kept
+
+
+def main(name: str, vocab_size: int, *changes: str) -> None:
+    small = ["model.width=32", "data.source_length=256", "data.source_multiple=1", "data.target_length=64"]
+    run(load_recipe("tiny", small), 100)  # loads all code
+    gc.collect()
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
+    recipe = load_recipe(name, changes)
+    kept = run(recipe, vocab_size)
+    estimate = step_memory(recipe, vocab_size, Setting(device="cpu"))
+    print(
+        json.dumps(
+            {
+                "peak": [status("VmHWM") - before, estimate.total],
+                "activations": [kept, estimate.activations],
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

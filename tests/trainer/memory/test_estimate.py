@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from corpora.errors import FarspanError
+from tests.trainer.toy import ToySource, toy_recipe
+from trainer.__main__ import main
+from trainer.data.curriculum import StageConfig
+from trainer.memory.estimate import Setting, cures, largest_micro_batch, memory_rows, step_memory
+from trainer.model.build import build_model
+from trainer.optim.optimizer import OptimizerConfig, build_optimizer
+from trainer.recipe import load_recipe
+from trainer.run.train import train
+from trainer.scorer.config import GeneratorConfig
+
+VOCAB = 50_265 + 256
+GIB = 2**30
+PEAK = Path(__file__).with_name("peak_of_step.py")
+
+
+def numbers_of(recipe, vocab_size: int) -> int:
+    return sum(parameter.numel() for parameter in build_model(recipe.model, vocab_size, seed=0).parameters())
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "adafactor"])
+def test_state_is_what_the_optimiser_makes(name):
+    recipe = toy_recipe("unused")
+    recipe = replace(recipe, optimizer=replace(recipe.optimizer, name=name))
+    model = build_model(recipe.model, 30, seed=0)
+    optimizer = build_optimizer(model, OptimizerConfig(name=name))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    made = sum(x.nbytes for state in optimizer.state.values() for x in state.values() if x.dim())
+    assert step_memory(recipe, 30).optimizer == made
+    assert step_memory(recipe, 30).gradients == 4 * numbers_of(recipe, 30)
+
+
+def test_shards_divide_what_copies_do_not():
+    recipe = load_recipe("bart_ls_base")
+    copies, shards, both = (
+        step_memory(recipe, VOCAB, Setting(mode=mode, world_size=16, local_size=8))
+        for mode in ("ddp", "fsdp", "hybrid")
+    )
+    assert copies == step_memory(recipe, VOCAB, Setting())
+    assert shards.optimizer == copies.optimizer // 16
+    assert both.optimizer == copies.optimizer // 8
+    assert shards.weights < copies.weights
+    # Batches of 256 on 16 devices are several micro-batches: gradients wait for the last of them.
+    assert shards.gradients == copies.gradients
+    single = step_memory(recipe, VOCAB, Setting(mode="fsdp", world_size=16, micro_batch_size=16))
+    assert single.gradients < copies.gradients
+    # Unless they are reduced after each.
+    each = step_memory(recipe, VOCAB, Setting(mode="fsdp", reduce="micro_batch", world_size=16))
+    assert each.gradients == single.gradients
+    assert replace(each, gradients=0) == replace(shards, gradients=0)
+
+
+def test_published_shape_keeps_what_was_counted_by_hand():
+    """BART-LS large, 16,384 and 1,024 positions, all in bfloat16 without dropout: about 8.1 GiB a sequence."""
+    recipe = load_recipe("bart_ls_large")
+    recipe = replace(recipe, model=replace(recipe.model, dropout=0.0))
+    settings = [Setting(mode="fsdp", world_size=8, checkpointing=mode) for mode in ("none", "layer")]
+    whole, again = (step_memory(recipe, VOCAB, setting).activations / GIB for setting in settings)
+    assert whole == pytest.approx(8.1, rel=0.1)
+    # Inputs of 12 + 12 layers and of the norms below them, the encoder's output and the decoder's.
+    states = 12 * 16_384 + 12 * 1_024 + 16_384 + 1_024 + 16_384 + 1_024
+    assert again == pytest.approx(states * 1_024 * 2 / GIB, rel=0.01)
+
+
+def test_the_longest_stage_decides():
+    recipe = load_recipe("tiny")
+    short = replace(recipe.data, source_length=512)
+    run = replace(recipe.run, steps=20)
+    staged = replace(recipe, run=run, stages=(StageConfig(steps=10, data=short), StageConfig(steps=10)))
+    assert step_memory(staged, VOCAB) == step_memory(recipe, VOCAB)
+    assert step_memory(replace(recipe, data=short), VOCAB).total < step_memory(recipe, VOCAB).total
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "layer"])
+def test_the_largest_micro_batch_is_the_last_that_fits(checkpointing):
+    recipe, setting = load_recipe("bart_ls_large"), Setting(checkpointing=checkpointing)
+    found = largest_micro_batch(recipe, VOCAB, 40 * GIB, setting)
+    needs = [step_memory(recipe, VOCAB, replace(setting, micro_batch_size=size)).total for size in (found, found + 1)]
+    assert needs[0] <= 40 * GIB < needs[1]
+    assert largest_micro_batch(recipe, VOCAB, GIB, setting) == 0
+    assert largest_micro_batch(recipe, VOCAB, 10**6 * GIB, setting) == recipe.run.batch_size
+
+
+def test_cures_fit_and_change_something():
+    recipe = load_recipe("bart_ls_large", ["run.activation_checkpointing=none", "run.micro_batch_size=8"])
+    found = cures(recipe, VOCAB, 24 * GIB, Setting(world_size=4))
+    assert ["run.activation_checkpointing=layer"] in found
+    for changes in found:
+        changed = load_recipe(
+            "bart_ls_large", ["run.activation_checkpointing=none", "run.micro_batch_size=8", *changes]
+        )
+        assert changed != recipe
+        assert step_memory(changed, VOCAB, Setting(world_size=4)).total <= 24 * GIB
+    assert cures(recipe, VOCAB, GIB, Setting(world_size=1)) == []
+
+
+def test_a_cure_may_be_that_gradients_are_reduced_at_once():
+    """With the recipe's own micro-batch nothing else is left where all is sharded and computed again."""
+    recipe = load_recipe("bart_ls_large", ["parallel.mode=fsdp"])
+    setting = Setting(world_size=8)
+    least = step_memory(recipe, VOCAB, setting).total - 1
+    assert cures(recipe, VOCAB, least, setting) == [["parallel.reduce=micro_batch"]]
+
+
+def test_a_generator_is_counted_too():
+    """Its weights, gradients and state are its own; both forward passes come before the way back."""
+    alone, joint = load_recipe("bart_ls_base"), load_recipe("bart_ls_joint")
+    generator = load_recipe("bart_ls_generator", ["model.dropout=0.0"])  # as beside the model
+    for setting in (Setting(), Setting(mode="fsdp", world_size=8)):
+        model, beside, both = (step_memory(recipe, VOCAB, setting) for recipe in (alone, generator, joint))
+        for part in ("gradients", "optimizer"):
+            assert getattr(both, part) == getattr(model, part) + getattr(beside, part)
+        assert model.weights < both.weights <= model.weights + beside.weights
+        # asked about a third of its source, where alone it is asked about a quarter
+        head = (16_384 // 3 - 16_384 // 4) * 768 * 4 * 2
+        assert both.activations == model.activations + beside.activations + head
+        assert both.working == max(model.working, beside.working)
+
+
+def test_the_generator_of_a_run_has_its_sizes(tmp_path):
+    recipe = toy_recipe(tmp_path)
+    train(replace(recipe, model=replace(recipe.model, decoder=None)), source=ToySource(encoder_only=True), until=1)
+    beside = replace(recipe, generator=GeneratorConfig(mode="joint", initial=str(tmp_path)))
+    drawn = GeneratorConfig(mode="joint", model=replace(recipe.model, decoder=None))
+    assert step_memory(beside, VOCAB) == step_memory(replace(recipe, generator=drawn), VOCAB)
+    missing = GeneratorConfig(mode="joint", initial=str(tmp_path / "none"))
+    with pytest.raises(FarspanError, match="no readable checkpoint"):
+        step_memory(replace(recipe, generator=missing), VOCAB)
+
+
+def test_rows_of_a_table():
+    rows = list(memory_rows(load_recipe("bart_ls_base"), VOCAB, world_sizes=(1, 4)))
+    assert [(setting.world_size, setting.mode, setting.checkpointing) for setting, _ in rows] == [
+        (size, mode, checkpointing)
+        for size, mode in ((1, "ddp"), (4, "ddp"), (4, "fsdp"))
+        for checkpointing in ("none", "selective", "layer")
+    ]
+    for none, selective, layer in zip(*(rows[start::3] for start in range(3)), strict=True):
+        assert none[1].activations > selective[1].activations > layer[1].activations
+
+
+def measured(*arguments: str) -> dict[str, tuple[int, int]]:
+    """Bytes at the ``peak`` of a step and of its ``activations``, each measured and by formula."""
+    # What is freed goes back to the system at once, so that the peak is of what is in use.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16)}
+    command = [sys.executable, "-m", "tests.trainer.peak_of_step", *arguments]
+    done = subprocess.run(
+        command, env=environment, cwd=PEAK.parents[2], capture_output=True, text=True, timeout=1500, check=False
+    )
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+SMALL = ["model.width=256", "model.heads.count=4", "model.feed_forward.width=1024", "data.source_length=2048",
+         "data.target_length=256", "data.target_multiple=64", "run.micro_batch_size=1", "run.batch_size=2"]  # fmt: skip
+GENERATOR = ["generator.model.width=256", "generator.model.heads.count=4", "generator.model.feed_forward.width=1024"]
+linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="asks Linux for the peak")
+
+
+@linux
+@pytest.mark.parametrize("checkpointing", [pytest.param("none", marks=pytest.mark.slow), "layer"])
+def test_the_estimate_is_what_is_measured(checkpointing):
+    """Nothing is missing from what is kept: the loss, whose logits are computed again, leaves none behind."""
+    found = measured("tiny", "4000", *SMALL, f"run.activation_checkpointing={checkpointing}")
+    peak, estimate = found["peak"]
+    assert estimate == pytest.approx(peak, rel=0.12)
+    kept, estimate = found["activations"]
+    assert estimate == pytest.approx(kept, rel=0.05)
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "layer"])
+@pytest.mark.parametrize("recipe", ["tiny", "tiny_longt5_tglobal", "tiny_pegasus_x", "tiny_led", "tiny_joint"])
+def test_estimates_are_measured_peaks(recipe, checkpointing, precision):
+    changes = [f"run.activation_checkpointing={checkpointing}", f"run.precision={precision}"]
+    changes += GENERATOR if recipe == "tiny_joint" else []
+    peak, estimate = measured(recipe, "4000", *SMALL, *changes)["peak"]
+    assert estimate == pytest.approx(peak, rel=0.2)
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["layer", "none"])
+def test_a_step_of_bart_ls_base_is_as_large_as_said(mode):
+    """The published shape fits a machine without an accelerator."""
+    changes = [f"run.activation_checkpointing={mode}", "run.precision=fp32", "run.batch_size=1"]
+    peak, estimate = measured("bart_ls_base", str(VOCAB), *changes)["peak"]
+    assert peak < (5 if mode == "layer" else 14) * GIB
+    assert estimate == pytest.approx(peak, rel=0.2)
+
+
+@pytest.mark.parametrize("rows", [0, -5])
+def test_no_token_rows_are_no_estimate(rows, capsys):
+    assert main(["tiny", "--estimate", str(rows)]) == 1
+    assert f"--estimate is {rows}; give the rows" in capsys.readouterr().err
+
+
+def test_a_table_of_a_recipe_on_the_command_line(capsys):
+    assert main(["tiny", "--estimate", "8000"]) == 0
+    title, head, *rows = capsys.readouterr().out.splitlines()
+    assert "8,000 token rows" in title
+    assert head.split()[-1] == "total"
+    assert [row.split()[:3] for row in rows] == [
+        [size, mode, checkpointing]
+        for size, mode in (("1", "ddp"), ("8", "ddp"), ("8", "fsdp"))
+        for checkpointing in ("none", "selective", "layer")
+    ]
+    for row in rows:
+        *parts, total = map(float, row.split()[3:])
+        assert total == pytest.approx(sum(parts), abs=0.04)

@@ -1,0 +1,115 @@
+"""Which way is taken, and that a plan is made once a batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.trainer.model.backends.emulation import loop
+from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded
+from trainer.model.attention import HeadsConfig
+from trainer.model.build import build_model
+from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.context import Context, make_context
+from trainer.model.kernels import choose, flex, varlen
+from trainer.model.kernels.choose import attend_across, attend_within, fused, plan_within
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.window import Window
+from trainer.model.pooled import Pooling
+from trainer.model.positions import Learned
+
+REAL = right_padded([10, 3], 10)
+
+
+def test_a_cpu_takes_the_patterns_own_way():
+    q, k, v = torch.randn(3, 2, 10, HEADS, WIDTH, dtype=torch.bfloat16)
+    context = make_context(REAL)
+    assert not fused(q, 0.0)
+    assert torch.equal(attend_within(Block(4), q, k, v, context), Block(4).attend(q, k, v, context))
+    assert attend_across(q, k, v, Context(), Context(REAL)) is None
+
+
+def test_all_layers_share_the_plan_of_a_batch():
+    q = torch.randn(2, 10, HEADS, WIDTH)
+    segments = cut(REAL, 0)
+    plan = plan_within(Block(4), q, make_context(REAL, segments))
+    assert plan is not None
+    assert plan_within(Block(4), q, make_context(REAL, segments)) is plan
+    assert plan_within(Block(8), q, make_context(REAL, segments)) is not plan
+    assert plan_within(Block(4), q, make_context(REAL, segments.clone())) is not plan
+    assert plan_within(Block(4), q, make_context(REAL.clone(), segments)) is not plan
+
+
+def test_whole_rows_and_relative_positions_need_no_plan():
+    q = torch.randn(2, 10, HEADS, WIDTH)
+    assert plan_within(Block(4), q, make_context()) is None
+    assert plan_within(Block(4), q, make_context(REAL)._replace(biases=(torch.zeros(HEADS, 4, 4),))) is None
+
+
+def model_of(pattern):
+    pooling = Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)
+    own_tokens = pattern.extra_tokens > 0
+    config = ModelConfig(
+        width=16,
+        heads=HeadsConfig(count=2),
+        feed_forward=FeedForwardConfig(width=8),
+        encoder=EncoderConfig(
+            layers=2, positions=Learned(32), attention=pattern, pooling=None if own_tokens else pooling
+        ),
+        decoder=DecoderConfig(layers=2, positions=Learned(8), cross_attends_globals=own_tokens),
+        dropout=0.0,
+        init_std=0.3,
+    )
+    return build_model(config, 20, seed=0)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    "pattern", [Full(), Block(4), Overlap(4), Staggered(size=4, global_tokens=2)], ids=lambda pattern: pattern.pattern
+)
+def test_a_model_learns_the_same_from_groups_as_from_masks(pattern, packed, monkeypatch):
+    model = model_of(pattern)
+    real = right_padded([10, 3, 0], 10)
+    batch = {
+        "source_ids": torch.arange(30).view(3, 10) % 20,
+        "decoder_ids": torch.arange(12).view(3, 4),
+        "labels": torch.arange(12).view(3, 4) + 1,
+        "source_real": real,
+        "segment_ids": cut(real, 3) if packed else None,
+    }
+
+    def learned():
+        loss = model(**batch).minimised
+        return loss, *torch.autograd.grad(loss, list(model.parameters()))
+
+    expected = learned()
+    calls = []
+
+    def kernel(*tensors, **options):
+        calls.append(1)
+        return loop(*tensors, **options)
+
+    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(varlen, "varlen_attn", kernel)
+    got = learned()
+    assert len(calls) == 2 + (not pattern.extra_tokens) + 2  # encoder layers, a pooled one, cross-attention
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("width", [8, 16])
+def test_windows_take_masks_where_heads_are_wide_enough(monkeypatch, width):
+    q, k, v = torch.randn(3, 2, 10, HEADS, width)
+    expected = Window(4).attend(q, k, v, make_context(REAL))
+    taken = []
+    original = flex.attend
+    monkeypatch.setattr(choose, "fused", lambda q, dropout: True)
+    monkeypatch.setattr(flex, "attend", lambda *given: taken.append(given[0]) or original(*given))
+    with torch.no_grad():
+        got = attend_within(Window(4), q, k, v, make_context(REAL))
+    assert taken == ([Window(4)] if width == 16 else [])  # FlexAttention refuses heads below 16
+    torch.testing.assert_close(got[REAL], expected[REAL], atol=1e-5, rtol=0)

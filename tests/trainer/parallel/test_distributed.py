@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from corpora.errors import FarspanError
+from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
+from trainer.parallel import distributed
+from trainer.parallel.distributed import PATIENCE, Ranks, _device, explained
+
+
+def test_one_process_needs_no_backend():
+    ranks = Ranks.alone()
+    assert (ranks.rank, ranks.size, ranks.first, ranks.device.type) == (0, 1, True, "cpu")
+    assert ranks.sum(2, 0.5) == (2, 0.5)
+    assert ranks.gather(["a"]) == [["a"]]
+    assert ranks.sum_on_device(torch.tensor(3.0)).item() == 3.0
+    ranks.barrier()
+    ranks.close()
+    assert Ranks.from_environment("cpu", {}) == ranks
+
+
+def _agree(ranks: Ranks) -> object:
+    ranks.barrier()
+    summed = ranks.sum(ranks.rank + 1, 0.1 * ranks.rank, 2**30 + 1)
+    on_device = ranks.sum_on_device(torch.tensor([float(ranks.rank)])).tolist()
+    return summed, on_device, ranks.gather({"rank": ranks.rank, "ids": ["é" * ranks.rank]}), ranks.first
+
+
+def test_ranks_agree_on_sums_and_values():
+    found = on_ranks(3, _agree)
+    assert found[0][0] == (6, pytest.approx(0.3), 3 * 2**30 + 3)  # tokens of a step are counted to the last one
+    assert [part[:3] for part in found] == [found[0][:3]] * 3
+    assert found[0][1] == [3.0]
+    assert found[0][2] == [{"rank": rank, "ids": ["é" * rank]} for rank in range(3)]
+    assert [part[3] for part in found] == [True, False, False]
+
+
+def test_a_process_that_nobody_joins_says_so(monkeypatch):
+    monkeypatch.setattr(distributed, "_BEGINNING", timedelta(seconds=1))
+    environment = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    environment["MASTER_PORT"] = str(free_port())
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(FarspanError, match=r"rank 0 of 2 found no others at 127.0.0.1:\d+ .*start all 2 processes"):
+        Ranks.from_environment("cpu")
+
+
+def _patience(ranks: Ranks) -> list[timedelta]:
+    groups = (dist.group.WORLD, ranks.control)
+    return [group._get_backend(torch.device("cpu")).options._timeout for group in groups]
+
+
+def test_ranks_wait_for_one_that_compiles_longer_than_for_one_that_never_came():
+    assert on_ranks(2, _patience) == [[PATIENCE] * 2] * 2
+
+
+def _lose(ranks: Ranks) -> str:
+    ranks.barrier()
+    if ranks.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        with explained(ranks):
+            while True:
+                ranks.sum(1.0)
+                time.sleep(0.01)
+    except FarspanError as error:
+        return str(error)
+
+
+def test_a_killed_rank_is_noticed_by_all_others_within_seconds():
+    begin = time.monotonic()
+    processes, results = start_ranks(3, _lose)
+    said = sorted(results.get() for _ in range(2))
+    assert time.monotonic() - begin < 120  # long before anything times out
+    for process in processes:
+        process.join(5)
+        process.kill()
+    for rank, (number, message, _) in zip((0, 2), said, strict=True):
+        assert number == rank
+        assert message.startswith(f"rank {rank} of 3 lost another process of the run")
+
+
+def test_errors_of_other_kinds_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="out of memory"), explained(Ranks.alone()):
+        raise RuntimeError("out of memory")
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two'"),
+        ({"WORLD_SIZE": "0", "RANK": "0"}, "WORLD_SIZE is 0 and RANK 0; start with torchrun, or set both"),
+        ({"RANK": "1"}, "WORLD_SIZE is not set and RANK 1; start with torchrun, or set both"),
+        ({"WORLD_SIZE": "2"}, "RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT are not set; start with torchrun"),
+        (
+            {"WORLD_SIZE": "2", "RANK": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "x", "MASTER_PORT": "1"},
+            "RANK is 2 with WORLD_SIZE 2",
+        ),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_refused(environment, said):
+    with pytest.raises(FarspanError, match=said):
+        Ranks.from_environment("cpu", environment)
+
+
+def test_each_process_of_a_machine_takes_its_own_device(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [_device(name, 1) for name in ("auto", "cuda", "cpu")] == [torch.device("cuda", 1)] * 2 + [
+        torch.device("cpu")
+    ]
+    with pytest.raises(FarspanError, match="process 2 of this machine finds 2 CUDA devices"):
+        _device("cuda", 2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(FarspanError, match="finds no CUDA device"):
+        Ranks.from_environment("cuda", {})

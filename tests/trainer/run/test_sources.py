@@ -1,0 +1,300 @@
+"""Data sections opened: alone, in mixtures, in stages."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import fields, replace
+from functools import partial
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from corpora.errors import FarspanError
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from pipelines.masks import Masking, plan
+from tests.artefacts import make_corpus
+from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
+from tests.trainer.toy import toy_recipe
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.curriculum import Stage
+from trainer.data.loader import Loader
+from trainer.data.prefetch import LoadingConfig, prefetched
+from trainer.model.positions import Learned
+from trainer.recipe import EvaluationConfig
+from trainer.run.sources import open_source, open_stages
+from trainer.run.train import train
+
+
+@pytest.fixture
+def folders(tmp_path) -> tuple[str, str]:
+    return make_folders(tmp_path)
+
+
+def test_sections_open_what_they_name(folders):
+    data = DataConfig(corpus=folders[0], source_length=128, target_length=64)
+    read = open_source(replace(data, masks=folders[1]))
+    drawn = open_source(replace(data, objective=SPAN))
+    rows = np.arange(9)
+    np.testing.assert_array_equal(read.examples(rows).target_ids, drawn.examples(rows).target_ids)
+
+
+def test_wrong_sections_are_refused(folders):
+    corpus, masks = folders
+    data = DataConfig(corpus=corpus, masks=masks, source_length=128, target_length=64)
+    with pytest.raises(FarspanError, match=r"^data: corpus is not set"):
+        open_source(replace(data, corpus=""))
+    with pytest.raises(FarspanError, match=r"set one of them"):
+        open_source(replace(data, masks=None))
+    with pytest.raises(FarspanError, match=r"its longest target has \d+ positions, data.target_length is 4"):
+        open_source(replace(data, target_length=4))
+    with pytest.raises(FarspanError, match=r"has no option 'densty' \(did you mean 'density'"):
+        open_source(replace(data, masks=None, objective=ObjectiveConfig(name="span", options={"densty": 1})))
+    manifest = Path(corpus) / "manifest.json"
+    manifest.write_text(manifest.read_text() + "\n")
+    with pytest.raises(
+        FarspanError,
+        match=f"its masks are not those of the corpus {corpus}, which has changed since; run `farspan mask` on",
+    ):
+        open_source(data)
+
+
+def test_stored_masks_with_other_options_are_those_drawn_with_them(tmp_path, farspan_lead):
+    corpus, masks = make_corpus(str(tmp_path / "corpus")), str(tmp_path / "masks")
+    run_job(plan(Masking(corpus, masks, "lead_in", options={"lead": 6})), Engine(workers=1))
+    data = DataConfig(corpus=corpus, source_length=256, target_length=256)
+    stored = open_source(replace(data, masks=masks))
+    adjusted = open_source(replace(data, masks=masks, masks_options={"lead": 2}))
+    drawn = open_source(replace(data, objective=ObjectiveConfig(name="lead_in", options={"lead": 2})))
+    rows = np.arange(len(stored))[::-3]
+    for field in fields(adjusted.examples(rows)):
+        one, other = (getattr(source.examples(rows), field.name) for source in (adjusted, drawn))
+        np.testing.assert_array_equal(one, other)
+    assert adjusted.examples(rows).target_ids.shape[1] < stored.examples(rows).target_ids.shape[1]
+    assert adjusted.fingerprint != stored.fingerprint
+    with pytest.raises(FarspanError, match="option whole_words of objective lead_in cannot be changed on stored masks"):
+        open_source(replace(data, masks=masks, masks_options={"whole_words": True}))
+
+
+def test_an_objective_that_reads_text_gets_the_corpus_tokenizer(tmp_path, farspan_lead):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    words = ObjectiveConfig(name="lead_in", preset="words")
+    data = DataConfig(corpus=corpus, source_length=256, target_length=256, objective=words)
+    assert open_source(data).examples(np.arange(3)).target_lengths.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"objective": replace(SPAN, scorer="model")}, r"objective\.scorer is 'model', but objective span asks"),
+        ({"objective": SPAN, "masks_options": {"density": 0.1}}, r"give them as objective\.options"),
+        ({"objective": replace(SPAN, scorer="model"), "masks": "MASKS"}, r"holds masks that are chosen already"),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(folders, section, message):
+    if "masks" in section:
+        section = {**section, "masks": folders[1]}
+    with pytest.raises(FarspanError, match=message):
+        open_source(DataConfig(corpus=folders[0], source_length=128, target_length=64, **section))
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+def test_runs_on_read_and_on_drawn_masks_are_the_same_run(tmp_path, draws):
+    """From the folders that a recipe names, held-out ones included; of 9 rows, four epochs are begun."""
+    losses = []
+    folders = make_folders(tmp_path, draws)
+    drawn = replace(SPAN, redraw=draws > 1)
+    for name, section in (("read", {"masks": folders[1]}), ("drawn", {"objective": drawn})):
+        recipe = toy_recipe(tmp_path / name, steps=6, seed=SEED, batch_size=5, micro_batch_size=5)
+        recipe = replace(
+            recipe,
+            model=replace(
+                recipe.model,
+                encoder=replace(recipe.model.encoder, positions=Learned(128)),
+                decoder=replace(recipe.model.decoder, positions=Learned(64)),
+            ),
+            data=DataConfig(corpus=folders[0], source_length=128, target_length=64, **section),
+            evaluation=EvaluationConfig(corpus=folders[0], masks=section.get("masks"), every=2),
+        )
+        assert train(recipe, console=Console(file=StringIO())).finished
+        records = [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        losses.append([record.get("loss", record.get("held_out_loss")) for record in records])
+    assert len(losses[0]) == 6 + 3
+    assert losses[0] == losses[1]
+
+
+def test_a_run_is_resumed_exactly_across_epochs(tmp_path):
+    """Straight, and stopped within the second of four epochs and gone on with in another process."""
+    corpus, _ = make_folders(tmp_path)
+    losses = []
+    for name in ("straight", "resumed"):
+        recipe = toy_recipe(tmp_path / name, steps=7, seed=SEED, batch_size=5, micro_batch_size=5)
+        encoder = replace(recipe.model.encoder, positions=Learned(128))
+        decoder = replace(recipe.model.decoder, positions=Learned(64))
+        data = DataConfig(corpus=corpus, source_length=128, target_length=64, objective=SPAN)
+        recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder), data=data)
+        if name == "resumed":
+            train(recipe, until=3, console=Console(file=StringIO()))
+            with pytest.raises(FarspanError, match="fingerprint"):
+                fixed = replace(recipe, data=replace(data, objective=replace(SPAN, redraw=False)))
+                train(fixed, console=Console(file=StringIO()))
+            recipe = replace(recipe, loading=LoadingConfig(processes=1))
+        assert train(recipe, console=Console(file=StringIO())).finished
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        losses.append([record["loss"] for record in map(json.loads, lines) if "loss" in record])
+    assert len(losses[0]) == 7
+    assert losses[0] == losses[1]
+
+
+def test_masks_drawn_by_default_are_those_that_the_command_stores_by_default(artefacts):
+    """Whatever the seed of the run."""
+    corpus, masks = str(artefacts / "corpus"), str(artefacts / "defaults")
+    run_job(plan(Masking(corpus, masks, "span")), Engine(workers=1))
+    data = DataConfig(corpus=corpus, source_length=256, target_length=256)
+    drawn = open_source(replace(data, objective=ObjectiveConfig(name="span")))
+    stored = open_source(replace(data, masks=masks))
+    rows = np.arange(len(drawn))
+    for field in fields(stored.examples(rows)):
+        one, other = (getattr(source.examples(rows), field.name) for source in (stored, drawn))
+        np.testing.assert_array_equal(one, other)
+
+
+MIXED = (
+    SourceConfig(name="spans", corpus="", objective=replace(SPAN, seed=0), weight=2.0),
+    SourceConfig(name="sentences", corpus="", objective=ObjectiveConfig(name="principal_sentences", preset="pegasus")),
+)
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory) -> Path:
+    """A corpus, and a mask set of it for each objective of ``MIXED``."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    corpus = make_corpus(str(folder / "corpus"))
+    for source in MIXED:
+        asked = source.objective
+        masking = Masking(
+            corpus, str(folder / source.name), asked.name, preset=asked.preset, options=asked.options, draws=2
+        )
+        run_job(plan(masking), Engine(workers=1))
+    return folder
+
+
+def mixed(folder: Path, stored: tuple[str, ...] = ()) -> DataConfig:
+    sources = [
+        replace(source, corpus=str(folder / "corpus"), masks=str(folder / source.name), objective=None)
+        if source.name in stored
+        else replace(source, corpus=str(folder / "corpus"))
+        for source in MIXED
+    ]
+    return DataConfig(mixture=tuple(sources), source_length=256, target_length=256)
+
+
+def test_a_mixture_is_the_same_with_masks_read_and_drawn(artefacts):
+    loaders = []
+    for stored in ((), ("spans",), ("spans", "sentences")):
+        stages = stages_of(mixed(artefacts, stored))
+        loaders.append(Loader(stages, open_stages(stages), SEED))
+    for step in range(3):
+        batches = [loader.step(step) for loader in loaders]
+        for others in batches[1:]:
+            for one, other in zip(batches[0], others, strict=True):
+                for name, tensor in one.inputs.items():
+                    assert tensor is None or torch.equal(tensor, other.inputs[name])
+    names = {origin.split(": ")[0] for origin in loaders[0].origins(0, np.arange(4))}
+    assert names == {"spans", "sentences"}
+    assert loaders[0].origins(0, np.arange(4))[0].endswith(tuple(f"row {row}" for row in range(40)))
+    table = loaders[0].mixtures[0].special.ids
+    assert {"<sentinel-0>", "<sent-mask>"} <= table.keys()
+    assert len(set(table.values())) == len(table)
+
+
+def test_parts_of_a_mixture_render_their_own_with_the_ids_of_all(artefacts):
+    mixture = open_source(mixed(artefacts))
+    rows = np.arange(5)
+    for part, config in zip(mixture.parts, MIXED, strict=True):
+        data = DataConfig(
+            corpus=str(artefacts / "corpus"), objective=config.objective, source_length=256, target_length=256
+        )
+        alone = open_source(data)
+        names = np.full(mixture.special.vocab_size, -1)
+        names[list(mixture.special.ids.values())] = [alone.special.ids.get(name, -2) for name in mixture.special.ids]
+        names[: alone.tokenizer_size] = np.arange(alone.tokenizer_size)
+        assert np.array_equal(names[part.source.examples(rows).source_ids], alone.examples(rows).source_ids)
+        assert np.array_equal(names[part.source.examples(rows).target_ids], alone.examples(rows).target_ids)
+
+
+def test_stages_with_the_same_data_share_it_and_all_share_a_table(artefacts):
+    one, other = mixed(artefacts), replace(mixed(artefacts), mixture=mixed(artefacts).mixture[1:])
+    opened = open_stages(stages_of(one, other, one))
+    assert opened[0] is opened[2]
+    assert opened[0].special == opened[1].special
+    alone = open_source(other)
+    assert alone.special != opened[1].special
+    assert alone.with_special(opened[1].special).fingerprint == opened[1].fingerprint
+    with pytest.raises(FarspanError, match=r"needs special tokens <sent-mask>, which the model does not know"):
+        spans = replace(one, mixture=one.mixture[:1])
+        alone.with_special(open_source(spans).special)
+
+
+@pytest.mark.parametrize("name", ["corpus", "spans"])
+def test_damage_is_found_before_it_is_used(artefacts, tmp_path, name):
+    folder = shutil.copytree(artefacts, tmp_path / "copy")
+    data = mixed(folder, ("spans",))
+    open_source(data, verify=True)
+    shard = sorted((folder / name / "shards").iterdir())[0]
+    sound = shard.read_bytes()
+
+    def write(changed: bytes) -> None:
+        shard.unlink()  # what is mapped stays
+        shard.write_bytes(changed)
+
+    middle = len(sound) // 2
+    write(sound[:middle] + bytes([sound[middle] ^ 1]) + sound[middle + 1 :])
+    with pytest.raises(FarspanError, match=rf"{shard}: .*sha256"):
+        open_source(data, verify=True)
+    write(sound[:-1])
+    with pytest.raises(FarspanError, match=rf"source 'spans' of data.mixture: {shard}: .* bytes where the manifest"):
+        open_source(data)
+    shard.unlink()
+    with pytest.raises(FarspanError, match=rf"{shard}: .*No such file"):
+        open_source(data)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (ObjectiveConfig(name="principal_sentences"), r"holds masks of objective span, the recipe asks for principal"),
+        (ObjectiveConfig(name="span", options={"density": 0.3}), r"with density 0.15, the recipe asks for 0.3; give"),
+    ],
+)
+def test_a_recipe_gets_masks_of_the_objective_that_it_names(folders, asked, message):
+    data = DataConfig(corpus=folders[0], masks=folders[1], source_length=128, target_length=64)
+    for agreed in (SPAN, ObjectiveConfig(name="span")):
+        assert open_source(replace(data, objective=agreed)).fingerprint == open_source(data).fingerprint
+    with pytest.raises(FarspanError, match=message):
+        open_source(replace(data, objective=asked))
+
+
+def test_rows_longer_than_the_batch_are_found_when_masks_are_drawn(folders):
+    data = DataConfig(corpus=folders[0], objective=SPAN, source_length=32, target_length=64)
+    with pytest.raises(FarspanError, match=r"sequence \w{32}: its source has \d+ positions, data.source_length is 32"):
+        open_source(data)
+
+
+def test_processes_open_the_corpora_anew_and_make_the_same_batches(artefacts):
+    stages = stages_of(mixed(artefacts, ("spans",)))
+    here = open_mixed(stages)
+    loading = LoadingConfig(processes=1)
+    with prefetched(here, loading, 10, reopen=partial(open_mixed, stages)) as batches:
+        for step in (0, 1):
+            for one, other in zip(here.step(step), batches.step(step), strict=True):
+                assert all(x is None or torch.equal(x, other.inputs[name]) for name, x in one.inputs.items())
+
+
+def open_mixed(stages: list[Stage]) -> Loader:
+    return Loader(stages, open_stages(stages, verify=True), SEED)

@@ -1,0 +1,1 @@
+"""Checkpoints: state, files, the lock of a run's folder, and trained models."""

@@ -1,0 +1,185 @@
+"""What a checkpoint is on disk, and whether it is still what was written.
+
+``step-00000030/`` holds ``model/`` and ``optimizer/``, safetensors files of which each process wrote its share, and,
+written last, ``checkpoint.json`` with the bytes and sha256 of every file, the step, the identity of the run (what has
+to be equal for the run to be continued), and the vocabulary (what the model's ids mean to those who use it without its
+data).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from hashlib import file_digest
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from corpora.errors import FarspanError
+from corpora.storage.files import LocalFiles, read_bytes
+from corpora.storage.strict_json import Natural, Sha256, StructureError, decode, parse_json
+
+FORMAT, VERSION = "farspan.checkpoint", 2
+MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
+
+
+class DamagedError(Exception):
+    """A file of a checkpoint is not as it was written."""
+
+
+class Facts(TypedDict):
+    """The entry of a file in a manifest."""
+
+    bytes: Natural
+    sha256: Sha256
+
+
+class _Later(TypedDict, total=False):
+    vocabulary: Mapping[str, Any] | None
+
+
+class _Manifest(_Later):
+    step: Natural
+    samples: Natural
+    identity: Mapping[str, Any]
+    files: Mapping[Annotated[str, re.compile(rf"({MODEL}|{OPTIMIZER})/[\w-][\w.-]*")], Facts]
+
+
+def newest_first(directory: Path) -> list[Path]:
+    """The checkpoints in a directory, whole or not."""
+    return sorted(
+        (path for path in directory.glob("step-*") if path.name[5:].isdigit()), key=step_of, reverse=True
+    )  # fmt: skip
+
+
+def checkpoints_in(path: Path) -> list[Path]:
+    """Of a run's directory or a folder of checkpoints, the newest first; of a checkpoint, itself; else none."""
+    if (path / MANIFEST).is_file():
+        return [path]
+    return newest_first(path / "checkpoints") or newest_first(path)
+
+
+def step_of(path: Path) -> int:
+    """The step that a checkpoint's folder is named after."""
+    return int(path.name[5:])
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The ``checkpoint.json`` of a checkpoint.
+
+    Raises:
+        DamagedError: there is none, or it cannot be read.
+        FarspanError: a format or version that this farspan does not know.
+    """
+    try:
+        manifest = parse_json(read_bytes(LocalFiles(), str(path / MANIFEST)))
+        found = manifest["format"], manifest["format_version"]
+    except (OSError, StructureError, KeyError, TypeError) as error:
+        raise DamagedError(f"{MANIFEST}: {error}") from None
+    if found != (FORMAT, VERSION):
+        raise FarspanError(
+            f"{path}: format {found[0]!r} version {found[1]!r}; this farspan reads {FORMAT!r} version {VERSION}; use "
+            "the farspan that wrote it"
+        )
+    try:
+        return {**decode(_Manifest, manifest)}
+    except StructureError as error:
+        raise DamagedError(f"{MANIFEST}: {error}") from None
+
+
+def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
+    """What is wrong with a checkpoint's files, or None.
+
+    Args:
+        path: its folder.
+        part, parts: look only at every ``parts``-th file from number ``part`` on, as several processes share the work.
+
+    Raises:
+        FarspanError: a format or version that this farspan does not know.
+    """
+    try:
+        manifest = read_manifest(path)
+        if manifest["step"] != step_of(path):
+            raise DamagedError(f"{MANIFEST} is that of step {manifest['step']}")
+        for folder in (MODEL, OPTIMIZER):
+            check_nothing_else(path, folder, manifest["files"])
+        for name, facts in islice(manifest["files"].items(), part, None, parts):
+            check_file(path / name, facts)
+    except DamagedError as error:
+        return str(error)
+    return None
+
+
+def file_facts(file: Path) -> dict[str, Any]:
+    """Bytes and sha256 of a file, as a manifest holds them."""
+    with file.open("rb") as opened:
+        return {"bytes": file.stat().st_size, "sha256": file_digest(opened, "sha256").hexdigest()}
+
+
+def check_file(file: Path, facts: Mapping[str, Any]) -> None:
+    """Compare a file with its ``bytes`` and ``sha256`` in the manifest.
+
+    Raises:
+        DamagedError: it is missing or another.
+    """
+    if not file.is_file():
+        raise DamagedError(f"{file.name} is missing")
+    if file.stat().st_size != facts["bytes"]:
+        raise DamagedError(f"{file.name} has {file.stat().st_size} bytes, not {facts['bytes']}")
+    if file_facts(file)["sha256"] != facts["sha256"]:
+        raise DamagedError(f"{file.name} has another sha256 than was written")
+
+
+def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> None:
+    """Whether only ``files`` of the manifest would be read in a folder of checkpoint ``path``.
+
+    Raises:
+        DamagedError: another file with tensors lies there.
+    """
+    others = sorted({f"{folder}/{file.name}" for file in (path / folder).glob("*.safetensors")} - files.keys())
+    if others:
+        raise DamagedError(f"{others[0]} is no file of it")
+
+
+def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:
+    """Compare a checkpoint's identity with that of the run that wants to go on from it.
+
+    Raises:
+        FarspanError: they differ; every value that does is shown, theirs and ours.
+    """
+    theirs, ours = _flat(read_manifest(path)["identity"]), _flat(json.loads(json.dumps(identity)))
+    changed = [name for name in sorted(theirs | ours) if theirs.get(name) != ours.get(name)]
+    if changed:
+        lines = [f"  {name}: checkpoint {theirs.get(name)!r}, now {ours.get(name)!r}" for name in changed]
+        raise FarspanError(
+            f"{path} belongs to another run:\n" + "\n".join(lines) + "\n"
+            "restore these values to continue it, or set run.directory to a new folder"
+        )
+
+
+def outdated(directory: Path, step: int, keep: int, keep_every: int | None) -> list[Path]:
+    """The checkpoints that may go once that of ``step`` is whole: it stays, and so do ``keep - 1`` before it.
+
+    Later ones stay too. They can only be damaged, for a run goes on from its newest whole one; it replaces them when it
+    gets there.
+    """
+    before = [path for path in newest_first(directory) if step_of(path) < step]
+    return [path for path in before[keep - 1 :] if keep_every is None or step_of(path) % keep_every]
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

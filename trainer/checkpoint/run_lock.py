@@ -1,0 +1,85 @@
+"""Whose turn it is in a run's directory: a lock where the file system has locks, and a number that every start raises.
+
+The lock keeps a second process out. Where there are no locks (some network file systems), the number tells the first
+process at its next checkpoint that a second one has taken the run over.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from corpora.errors import FarspanError
+from corpora.storage.files import LocalFiles, read_bytes, write_bytes
+from corpora.storage.strict_json import StructureError, parse_json
+
+_RECORD, _LOCK = "run.json", "run.lock"
+
+
+class Claim:
+    """A directory held by this process until ``release``, or until the process ends, however it ends.
+
+    Attributes:
+        start: how many processes have begun or gone on with the run, this one included; 0 before ``begin``.
+
+    Raises:
+        FarspanError: another process holds it, or nothing can be written there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self.start = directory, 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock: BinaryIO = (directory / _LOCK).open("ab")
+        except OSError as error:
+            raise FarspanError(
+                f"the run's directory cannot be written to ({error}); set run.directory to a folder that can be"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            holder = read_record(directory)
+            raise FarspanError(
+                f"{directory} is in use by process {holder.get('process', '?')} on {holder.get('host', '?')}; stop it "
+                "first, or set run.directory to a new folder"
+            ) from None
+        except OSError:
+            pass  # no locks here
+
+    def begin(self) -> int:
+        """Raise the number: from now on, an older process that thinks itself alone stops at its next checkpoint."""
+        self.start = read_record(self._directory).get("start", 0) + 1
+        record = {"start": self.start, "process": os.getpid(), "host": socket.gethostname()}
+        write_bytes(LocalFiles(), str(self._directory / _RECORD), json.dumps(record).encode())
+        return self.start
+
+    def require_newest(self) -> None:
+        """Check that no process began after this one.
+
+        Raises:
+            FarspanError: one did.
+        """
+        newest = read_record(self._directory)
+        if newest.get("start") != self.start:
+            raise FarspanError(
+                f"{self._directory} was taken over by process {newest.get('process', '?')} on "
+                f"{newest.get('host', '?')}, which began later; this process stops and leaves everything to that one"
+            )
+
+    def release(self) -> None:
+        """Let the next process in."""
+        self._lock.close()
+
+
+def read_record(directory: Path) -> dict[str, Any]:
+    """What the newest start wrote; empty where nothing or nothing readable is written."""
+    try:
+        record = parse_json(read_bytes(LocalFiles(), str(directory / _RECORD)))
+    except (OSError, StructureError):
+        return {}
+    return record if isinstance(record, dict) and type(record.get("start")) is int else {}

@@ -1,0 +1,162 @@
+"""The model of a finished or interrupted run, used without the run: its configuration, its vocabulary, its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from corpora.errors import FarspanError
+from corpora.settings import parse
+from corpora.storage.strict_json import StructureError, decode
+from objectives.api.examples import Examples
+from objectives.api.special_tokens import BEGIN, END, SpecialTokens
+from trainer.checkpoint.files import (
+    MANIFEST,
+    MODEL,
+    DamagedError,
+    check_file,
+    check_nothing_else,
+    checkpoints_in,
+    read_manifest,
+)
+from trainer.checkpoint.state import Tensors, load_tensors
+from trainer.model.config import ModelConfig
+from trainer.model.joint import GENERATOR
+
+
+class _Vocabulary(TypedDict):
+    tokenizer_fingerprint: str
+    special_tokens: Mapping[str, Annotated[int, range(2**31)]]
+    frame: tuple[str, ...]
+    size: Annotated[int, range(1, 2**31)]
+
+
+class _OfGenerator(_Vocabulary):
+    model: Mapping[str, Any]
+
+
+class _WithGenerator(_Vocabulary, total=False):
+    generator: _OfGenerator
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What a checkpoint says of its model; the weights are not read yet.
+
+    Attributes:
+        path: the checkpoint's folder.
+        config: of the model.
+        tokenizer_fingerprint: of the tokenizer whose ids it knows.
+        special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where texts stood between them.
+        weights_files: name -> bytes and sha256 of the files that the weights lie in.
+        generator: the masked language model that was trained beside it; None without joint training.
+        is_generator: whether this is one, whose weights lie among those of the model that it was trained beside.
+    """
+
+    path: Path
+    config: ModelConfig
+    tokenizer_fingerprint: str
+    special: SpecialTokens
+    weights_files: Mapping[str, Mapping[str, Any]]
+    generator: TrainedModel | None = None
+    is_generator: bool = False
+
+    @property
+    def weights_sha256(self) -> str:
+        """Of the files' hashes, in the order of their names."""
+        digests = [self.weights_files[name]["sha256"] for name in sorted(self.weights_files)]
+        return sha256("".join(digests).encode()).hexdigest()
+
+    def weights(self) -> Tensors:
+        """The state dictionary, on the CPU, whole however many processes trained it; without that of a generator.
+
+        Raises:
+            FarspanError: a file is damaged or holds something else than tensors.
+        """
+        try:
+            check_nothing_else(self.path, MODEL, self.weights_files)
+            for name, facts in self.weights_files.items():
+                check_file(self.path / name, facts)
+        except DamagedError as error:
+            raise FarspanError(f"{self.path} is damaged ({error}); name another checkpoint of its run") from None
+        stored = load_tensors(self.path / MODEL)
+        prefix = GENERATOR if self.is_generator else ""
+        return {
+            name.removeprefix(prefix): tensor
+            for name, tensor in stored.items()
+            if name.startswith(GENERATOR) == self.is_generator
+        }
+
+
+def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Examples) -> dict[str, Any]:
+    """What a checkpoint records of a model's ids: their tokenizer, every special token, and which of them frame a text.
+
+    Args:
+        tokenizer_fingerprint, special: whose ids the model knows.
+        shown: at least one example, as the model sees it.
+    """
+    text = shown.source_ids[0, : shown.source_lengths[0]]
+    edges = {BEGIN: text[:1], END: text[-1:]}
+    return {
+        "tokenizer_fingerprint": tokenizer_fingerprint,
+        "special_tokens": dict(special.ids),
+        "frame": [name for name, edge in edges.items() if special.ids.get(name) in edge],
+        "size": special.vocab_size,
+    }
+
+
+def find_trained(path: Path) -> TrainedModel:
+    """The model of a checkpoint, or of the newest readable one of a run.
+
+    Raises:
+        FarspanError: no readable checkpoint, or one that does not say what its ids mean.
+    """
+    faults = []
+    for checkpoint in checkpoints_in(path):
+        try:
+            manifest = read_manifest(checkpoint)
+        except DamagedError as error:
+            faults.append(f"{checkpoint.name}: {error}")
+            continue
+        vocabulary = manifest.get("vocabulary")
+        if vocabulary is None:
+            raise FarspanError(
+                f"{checkpoint} does not say which tokens its ids stand for: an older farspan wrote it; train the model "
+                "again with this one"
+            )
+        try:
+            decode(_WithGenerator, vocabulary, "vocabulary")
+        except StructureError as error:
+            faults.append(f"{checkpoint.name}: {MANIFEST}: {error}")
+            continue
+        found = _described(checkpoint, manifest, vocabulary, "identity.model", manifest["identity"].get("model"))
+        if generator := vocabulary.get("generator"):
+            beside = _described(checkpoint, manifest, generator, "vocabulary.generator.model", generator["model"])
+            found = replace(found, generator=replace(beside, is_generator=True))
+        return found
+    raise FarspanError(f"{path}: no readable checkpoint ({'; '.join(faults) or 'none at all'}); name another run")
+
+
+def _described(
+    checkpoint: Path, manifest: Mapping[str, Any], vocabulary: Mapping[str, Any], section: str, config: Any
+) -> TrainedModel:
+    """The model of ``config``, which stands in ``section`` of the manifest, with the ids of ``vocabulary``."""
+    unseen = {BEGIN, END} - set(vocabulary["frame"])
+    known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
+    return TrainedModel(
+        checkpoint,
+        parse(ModelConfig, _given(config), str(checkpoint / MANIFEST), section),
+        vocabulary["tokenizer_fingerprint"],
+        SpecialTokens(known, vocabulary["size"]),
+        {name: facts for name, facts in manifest["files"].items() if name.startswith(f"{MODEL}/")},
+    )
+
+
+def _given(section: Any) -> Any:
+    """A section as a recipe would say it: what is None is left out."""
+    if not isinstance(section, Mapping):
+        return section
+    return {name: _given(value) for name, value in section.items() if value is not None}

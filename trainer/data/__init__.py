@@ -1,0 +1,1 @@
+"""Data of a run: sources, mixtures, order, curriculum, collation, prefetching."""

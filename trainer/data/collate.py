@@ -1,0 +1,105 @@
+"""Rendered examples as one padded batch."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.special_tokens import PAD, SpecialTokens
+from trainer.data.config import Batch, DataConfig
+
+
+def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:
+    """Pad rendered rows to the configured widths and shift targets right.
+
+    Raises:
+        FarspanError: an example longer than the configuration allows or with global positions beyond its end, by its
+            sequence id; a source that does not number documents where they must not see each other.
+    """
+    lengths = examples.source_lengths
+    width = _width("source", examples, lengths, data.source_length, data.source_multiple)
+    if examples.labels is None:
+        target_width = _width("target", examples, examples.target_lengths, data.target_length, data.target_multiple)
+        labels = _padded(examples.target_ids, examples.target_lengths, target_width, IGNORED)
+        shifted = _padded(examples.target_ids, examples.target_lengths, target_width, special[PAD], shift=1)
+        shifted[:, 0] = special[data.decoder_start]
+        decoder, asked = torch.from_numpy(shifted), int(examples.target_lengths.sum())
+    else:
+        labels, decoder = _padded(examples.labels, lengths, width, IGNORED), None
+        asked = int((labels != IGNORED).sum())
+    return Batch(
+        samples=samples,
+        sequence_ids=examples.sequence_ids,
+        source_ids=torch.from_numpy(_padded(examples.source_ids, lengths, width, special[PAD])),
+        source_real=None if lengths.min(initial=width) == width else torch.from_numpy(_real(lengths, width)),
+        decoder_ids=decoder,
+        labels=torch.from_numpy(labels),
+        source_tokens=int(lengths.sum()),
+        target_tokens=asked,
+        segment_ids=None if data.across_documents else _segments(examples, width),
+        global_positions=_global_positions(examples, width),
+    )
+
+
+def _segments(examples: Examples, width: int) -> Tensor | None:
+    """``(B, width)`` int32; None where every row is one document, which needs no mask."""
+    if examples.segment_ids is None:
+        raise FarspanError(
+            "data.across_documents is false, but the examples do not say which document a position belongs to; set it "
+            "to true, or train on a source that gives segment_ids"
+        )
+    segments = _padded(examples.segment_ids, examples.source_lengths, width, -1)
+    return torch.from_numpy(segments) if segments.max(initial=0) > 0 else None
+
+
+def _global_positions(examples: Examples, width: int) -> Tensor | None:
+    """``(B, width)`` bool."""
+    chosen = examples.global_positions
+    if chosen is None or not chosen.any():
+        return None
+    beyond = chosen & ~_real(examples.source_lengths, chosen.shape[1])
+    if beyond.any():
+        row, place = np.argwhere(beyond)[0]
+        raise FarspanError(
+            f"sequence {examples.sequence_ids[row].tobytes().hex()}: position {place} is to be global, but its source "
+            f"has {examples.source_lengths[row]} positions; correct the objective's global positions"
+        )
+    return torch.from_numpy(_padded(chosen, examples.source_lengths, width, 0).astype(bool))
+
+
+def _width(side: str, examples: Examples, lengths: np.ndarray, limit: int, multiple: int) -> int:
+    longest = int(lengths.max(initial=1))
+    if longest > limit:
+        row = int(lengths.argmax())
+        raise FarspanError(
+            f"sequence {examples.sequence_ids[row].tobytes().hex()}: its {side} has {longest} positions, "
+            f"data.{side}_length is {limit}; raise it (and the model's positions), or make shorter examples"
+        )
+    return -(-longest // multiple) * multiple
+
+
+def _real(lengths: np.ndarray, width: int) -> np.ndarray:
+    """``(B, width)`` bool, True at the first ``lengths`` ``(B,)`` positions."""
+    out = np.ones((len(lengths), width), bool)
+    _fill_behind(lengths, False, out)
+    return out
+
+
+def _padded(ids: np.ndarray, lengths: np.ndarray, width: int, filler: int, shift: int = 0) -> np.ndarray:
+    """``(B, any)`` -> ``(B, width)`` int32: the first ``lengths`` of each row, from column ``shift`` on, then
+    ``filler``."""
+    out = np.empty((len(ids), width), np.int32)
+    kept = min(ids.shape[1], width - shift)
+    out[:, shift : shift + kept] = ids[:, :kept]
+    _fill_behind(lengths + shift, filler, out)
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_behind(lengths: np.ndarray, filler: int, out: np.ndarray) -> None:
+    for row in range(len(out)):
+        out[row, lengths[row] :] = filler

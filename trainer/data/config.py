@@ -1,0 +1,237 @@
+"""From any source of examples to the batches of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from corpora.errors import FarspanError
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.special_tokens import SpecialTokens
+from trainer.model.host import sent
+
+
+class Source(Protocol):
+    """Anything that renders examples.
+
+    Attributes:
+        fingerprint: equal for two sources exactly if they render the same examples; checked on resume.
+        special: the special tokens, and the vocabulary that the model needs.
+        tokenizer_fingerprint, tokenizer_size: of the tokenizer whose ids the examples hold, and one more than its
+            largest id.
+
+    It may offer ``origin(index) -> str``, where a sequence lies, for readers. If its ``examples`` takes ``indices``
+    alone, an example is the same in every epoch.
+    """
+
+    fingerprint: str
+    special: SpecialTokens
+    tokenizer_fingerprint: str
+    tokenizer_size: int
+
+    def __len__(self) -> int: ...
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """Render the sequences at ``(n,)`` int64 ``indices``, in that order.
+
+        Args:
+            epochs: ``(n,)`` int64, how often the run has seen each of them before; None for 0.
+        """
+
+    def with_special(self, special: SpecialTokens) -> Source:
+        """The same examples with the ids of another table, which has every token that they need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Masks drawn while training instead of read.
+
+    Attributes:
+        name: of the objective.
+        preset: one of its presets.
+        options: over the preset's.
+        scorer: the masked language model it asks, as ``farspan mask --scorer`` takes it.
+        seed: of its draws; with that of ``farspan mask --seed`` (0 for both) the first epoch has the masks that the
+            command stores.
+        redraw: whether every epoch draws anew; if not, each has the masks of the first. Evaluation always has these.
+    """
+
+    name: str
+    preset: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    scorer: str | None = None
+    seed: int = 0
+    redraw: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """One corpus with one objective, as a part of a mixture.
+
+    Attributes:
+        name: by which metrics tell it from others; names of a mixture differ.
+        corpus, masks, objective, masks_options: as in the data section.
+        weight: its share of the samples, relative to the others' weights.
+
+    Raises:
+        FarspanError: a weight that is not above 0.
+    """
+
+    name: str
+    corpus: str
+    masks: str | None = None
+    objective: ObjectiveConfig | None = None
+    masks_options: dict[str, Any] = field(default_factory=dict)
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < math.inf:
+            raise FarspanError(f"source {self.name!r}: weight is {self.weight}; it must be above 0")
+
+
+def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
+    """Whether metrics can tell the sources of ``section``.mixture apart.
+
+    Raises:
+        FarspanError: two are named alike, or one is not named.
+    """
+    names = [source.name for source in mixture]
+    if len(set(names)) < len(names) or "" in names:
+        raise FarspanError(
+            f"{section}.mixture: the names of the sources are {', '.join(map(repr, names))}; give each one of its own"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What to train on, and how wide batches are.
+
+    Attributes:
+        corpus: folder of a corpus.
+        masks: folder of a mask set of it; or
+        objective: what draws masks on the fly.
+        masks_options: options over the mask set's own, of those that can be adjusted on stored masks.
+        mixture: several sources by weight, instead of all of the above.
+        source_length, target_length: the widest batch; a longer example is an error, never cut.
+        source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
+            batch has the same width, with the attention block there is no block that is partly padding.
+        decoder_start: the special token that the decoder's input begins with.
+        global_positions: what it means where the objective makes no position global and the encoder's attention is
+            ``window``: ``expected`` warns, ``required`` (as in the published recipes) refuses, ``none`` says nothing.
+        across_documents: whether encoder positions see other documents of their row; if not, each is encoded as if it
+            stood alone in its place.
+
+    Raises:
+        FarspanError: lengths that are no multiples of their multiple, a mixture beside a corpus, two sources of one
+            name.
+    """
+
+    corpus: str = ""
+    masks: str | None = None
+    masks_options: dict[str, Any] = field(default_factory=dict)
+    objective: ObjectiveConfig | None = None
+    mixture: tuple[SourceConfig, ...] = ()
+    source_length: int
+    target_length: int = 1024
+    source_multiple: int = 1
+    target_multiple: int = 1
+    decoder_start: str = "<eos>"
+    across_documents: bool = True
+    global_positions: Literal["expected", "required", "none"] = "expected"
+
+    def __post_init__(self) -> None:
+        for side in ("source", "target"):
+            length, multiple = getattr(self, f"{side}_length"), getattr(self, f"{side}_multiple")
+            if multiple < 1 or length < 1 or length % multiple:
+                raise FarspanError(
+                    f"data.{side}_length is {length} with data.{side}_multiple {multiple}; "
+                    "the length must be a multiple of it, and both at least 1"
+                )
+        if self.mixture and (self.corpus or self.masks or self.objective or self.masks_options):
+            raise FarspanError(
+                "data.mixture stands beside data.corpus, masks, objective or masks_options; name the sources in one of "
+                "the two ways"
+            )
+        require_names(self.mixture, "data")
+
+    @property
+    def sources(self) -> tuple[SourceConfig, ...]:
+        """The sources of the mixture, or the single one, named ``data``."""
+        if self.mixture:
+            return self.mixture
+        single = SourceConfig(
+            name="data",
+            corpus=self.corpus,
+            masks=self.masks,
+            objective=self.objective,
+            masks_options=self.masks_options,
+        )
+        return (single,)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch of ``B`` samples as the model takes it.
+
+    Attributes:
+        samples: ``(B,)`` int64, their numbers in the run.
+        sequence_ids: ``(B, 16)`` uint8.
+        source_ids: ``(B, S)`` int32.
+        source_real: ``(B, S)`` bool, False at padding; None where there is none.
+        decoder_ids: ``(B, T)`` int32, the target shifted right; None for a masked language model.
+        labels: ``(B, T)`` int32, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
+        source_tokens, target_tokens: real positions, and asked ones.
+        segment_ids: ``(B, S)`` int32, the document of each position, -1 at padding; None where positions see across
+            documents, or no row has more than one.
+        global_positions: ``(B, S)`` bool, what the task makes global; patterns without such positions take no notice.
+            None where it makes none.
+    """
+
+    samples: np.ndarray
+    sequence_ids: np.ndarray
+    source_ids: Tensor
+    source_real: Tensor | None
+    decoder_ids: Tensor | None
+    labels: Tensor
+    source_tokens: int
+    target_tokens: int
+    segment_ids: Tensor | None = None
+    global_positions: Tensor | None = None
+
+    @property
+    def inputs(self) -> dict[str, Tensor | None]:
+        """Keyword arguments of the model."""
+        inputs = {
+            "source_ids": self.source_ids,
+            "source_real": self.source_real,
+            "labels": self.labels,
+            "segment_ids": self.segment_ids,
+            "global_positions": self.global_positions,
+        }
+        return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
+
+    def to(self, device: torch.device) -> Batch:
+        """On ``device``, by ``sent``, so that the model knows the shapes that follow from it without waiting."""
+        return self.map(lambda x: sent(x, device))
+
+    def map(self, change: Callable[[Any], Any]) -> Batch:
+        """With ``change`` of each tensor."""
+        changed: dict[str, Any] = {name: None if x is None else change(x) for name, x in self.inputs.items()}
+        return replace(self, **changed)
+
+    def asking_nothing(self) -> Batch:
+        """The same shapes without a label: what a rank passes that has no micro-batch left while others have."""
+        return replace(self, labels=torch.full_like(self.labels, IGNORED), source_tokens=0, target_tokens=0)
+
+
+class Batches(Protocol):
+    """Where the batches of a run come from."""
+
+    def step(self, step: int) -> list[Batch]:
+        """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's."""

@@ -1,0 +1,92 @@
+"""Stages of a run: short rows first, long ones later, over the same weights.
+
+PEGASUS-X goes from 512 to 4,096 tokens and tries several shares of the two (Phang et al. 2022, arXiv:2208.04347,
+section 3.6); Longformer has five phases, each with twice the length and window and half the learning rate of the one
+before (Beltagy et al. 2020, arXiv:2004.05150). No weight depends on the length of rows or the size of a window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from corpora.errors import FarspanError
+from trainer.data.config import DataConfig
+from trainer.model.config import AnyPattern
+from trainer.optim.schedule import ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageConfig:
+    """Some consecutive updates, and what they change of the recipe; None changes nothing.
+
+    Attributes:
+        steps: updates of the stage; those of all stages add up to ``run.steps``.
+        data: instead of the recipe's; in a file, keys that it leaves out are the recipe's.
+        attention: the encoder's pattern.
+        batch_size, micro_batch_size: as in the run section.
+        learning_rate: as in the optimizer section.
+        schedule: of this stage alone, counted from its beginning; None goes on with the schedule of the whole run.
+
+    Raises:
+        FarspanError: counts below 1, a learning rate that is not above 0, a warm-up longer than the stage.
+    """
+
+    steps: int
+    data: DataConfig | None = None
+    attention: AnyPattern | None = None
+    batch_size: int | None = None
+    micro_batch_size: int | None = None
+    learning_rate: float | None = None
+    schedule: ScheduleConfig | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "micro_batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise FarspanError(f"stages: {name} is {value}; it must be at least 1")
+        if self.learning_rate is not None and not 0 < self.learning_rate < math.inf:
+            raise FarspanError(f"stages: learning_rate is {self.learning_rate}; it must be above 0 and finite")
+        if self.schedule and self.schedule.warmup_steps > self.steps:
+            raise FarspanError(
+                f"stages: schedule.warmup_steps is {self.schedule.warmup_steps} in a stage of {self.steps} steps; warm "
+                "up for fewer"
+            )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage with everything that it needs.
+
+    Attributes:
+        first_step, last_step: its updates are ``first_step .. last_step - 1``, counted from 0 over the run.
+        first_sample: the number that its first sample has in the order of its sources; the order of a stage goes on
+            where the stage before it ended if both have the same data, else it begins.
+        data, attention, batch_size, micro_batch_size, learning_rate: what holds in it.
+        schedule, schedule_start, schedule_steps: the schedule, the update at which it begins, and how many it has.
+        section: of the recipe, in which ``data`` stands.
+    """
+
+    first_step: int
+    last_step: int
+    first_sample: int
+    data: DataConfig
+    attention: AnyPattern
+    batch_size: int
+    micro_batch_size: int
+    learning_rate: float
+    schedule: ScheduleConfig
+    schedule_start: int
+    schedule_steps: int
+    section: str
+
+    def samples(self, step: int) -> range:
+        """The numbers of the samples of update ``step`` in the order of the stage's sources."""
+        first = self.first_sample + (step - self.first_step) * self.batch_size
+        return range(first, first + self.batch_size)
+
+
+def number_at(stages: Sequence[Stage], step: int) -> int:
+    """Which of ``stages`` update ``step``, counted from 0, belongs to; the last one for updates after the run."""
+    return next((number for number, stage in enumerate(stages) if step < stage.last_step), len(stages) - 1)

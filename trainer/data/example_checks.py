@@ -1,0 +1,138 @@
+"""Checks of the examples before the first step: lengths, targets, global positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from objectives.api.examples import IGNORED, Examples
+from trainer.data.config import DataConfig, Source
+from trainer.data.masked_corpus import Longest, MaskedCorpus
+from trainer.data.mixture import Mixture
+from trainer.model.attention import Pattern
+from trainer.run.joint import Candidates
+from trainer.run.sources import told_of
+
+TRIED = 256  # rows that are rendered where the first ones show nothing of what is looked for
+
+
+def check_examples(
+    mixture: Mixture, data: DataConfig, pattern: Pattern, section: str, rows: int | None = None
+) -> list[str]:
+    """Look at every part of a mixture: it asks for something, fits the widths, and makes positions global.
+
+    Args:
+        pattern: of the encoder that is trained on it.
+        section: of the recipe, for messages.
+        rows: of each part that will be used, from the first on; None for all.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        FarspanError: a part that asks for nothing; one with a row that may become longer than ``data`` says; one
+            without global positions where ``data.global_positions`` requires them.
+    """
+    warnings: list[str] = []
+    for part in mixture.parts:
+        source = part.source
+        masked = source.rows if isinstance(source, Candidates) else source
+        with told_of(data, part.name, section):
+            _check_asks(source)
+            found = [*_check_lengths(masked, data, section, rows), *_check_globals(source, masked, data, pattern)]
+        where = f"source {part.name!r} of {section}.mixture" if data.mixture else section
+        warnings += [f"{where}: {warning}" for warning in found]
+    return warnings
+
+
+def _check_asks(source: Source) -> None:
+    """Check that the examples ask for at least one token; the loss would be 0 at every step otherwise."""
+    stored = source.asks if isinstance(source, MaskedCorpus) else None
+    if stored or (stored is None and any(_asks(examples) for examples in _tried(source))):
+        return
+    rows = "none of its rows" if stored is False else f"none of the {min(TRIED, len(source))} rows tried"
+    if not isinstance(source, MaskedCorpus):
+        raise FarspanError(f"{rows} asks for a token; give a source with targets")
+    cure = (
+        "make a mask set that hides something"
+        if source.is_stored
+        else "choose options that hide something, or a corpus of longer rows"
+    )
+    raise FarspanError(f"{source.described}: {rows} asks for a token, so nothing can be learnt; {cure}")
+
+
+def _check_lengths(source: Source, data: DataConfig, section: str, rows: int | None) -> Iterator[str]:
+    """Check that every draw of every row fits. Lengths of stored masks were compared when they were opened."""
+    if not isinstance(source, MaskedCorpus) or (source.is_stored and not source.adjusted):
+        return
+    longest = source.longest(rows)
+    if longest is None:
+        yield (
+            f"{source.described} does not say how long its examples may become (method `longest`); one that is longer "
+            "than source_length or target_length ends the run when its turn comes"
+        )
+        return
+    for side in ("source", "target"):
+        most, limit = getattr(longest, side), getattr(data, f"{side}_length")
+        if most > limit:
+            raise FarspanError(_too_long(source, data, section, longest, side))
+
+
+def _too_long(source: MaskedCorpus, data: DataConfig, section: str, longest: Longest, side: str) -> str:
+    most, row = getattr(longest, side), getattr(longest, f"{side}_row")
+    limit, multiple = getattr(data, f"{side}_length"), getattr(data, f"{side}_multiple")
+    cures = [f"set {section}.{side}_length to {-(-most // multiple) * multiple} (and the model's positions)"]
+    if side == "target":
+        options = "masks_options" if source.is_stored else "objective.options"
+        place = options if data.mixture else f"{section}.{options}"
+        names = source.options
+        if "target_length" in names and (not source.is_stored or "target_length" in source.adjustable):
+            fit = f" with {place}.fit=reduce" if "fit" in names else ""
+            cures.append(f"{place}.target_length to {limit}{fit}, to hide less")
+    else:
+        cures.append("give a corpus of shorter rows")
+    return (
+        f"{source.described} may give {source.origin(row)} a {side} of {most} positions, {section}.{side}_length is "
+        f"{limit}; {', or '.join(cures)}"
+    )
+
+
+def _check_globals(source: Source, masked: Source, data: DataConfig, pattern: Pattern) -> Iterator[str]:
+    """Check that a pattern with global attention is given positions for it: without, it sees its window only.
+
+    Args:
+        source: whose examples are looked at.
+        masked: what they come from, for messages.
+    """
+    if pattern.pattern != "window" or data.global_positions == "none":
+        return
+    if any(examples.global_positions is not None and examples.global_positions.any() for examples in _tried(source)):
+        return
+    described = f"{masked.described} makes" if isinstance(masked, MaskedCorpus) else "the examples make"
+    again = "make the mask set with" if isinstance(masked, MaskedCorpus) and masked.is_stored else "give the objective"
+    said = (
+        f"{described} no position global, so that encoder attention 'window' never looks beyond its window; {again} "
+        "global_attention=bos (LED), separators (PRIMERA) or masked (CDLM), or set data.global_positions to none if "
+        "that is what you want"
+    )
+    if data.global_positions == "required":
+        raise FarspanError(said)
+    yield said
+
+
+def _tried(source: Source) -> Iterator[Examples]:
+    """A few rows, then more, from all over the source."""
+    for count in (4, TRIED):
+        rows = np.unique(np.linspace(0, len(source) - 1, count).astype(np.int64))
+        examples = source.examples(rows)
+        if isinstance(source, Candidates):  # any of them may be chosen
+            examples = source.chosen(rows, np.zeros(examples.source_ids.shape))
+        yield examples
+        if len(source) <= count:
+            return
+
+
+def _asks(examples: Examples) -> bool:
+    return bool((examples.target_lengths > 0).any() if examples.labels is None else (examples.labels != IGNORED).any())

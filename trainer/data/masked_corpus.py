@@ -1,0 +1,241 @@
+"""The usual source of examples: a corpus, and masks of it that are read or drawn."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.shards import ShardedRows
+from objectives.api.examples import Examples
+from objectives.api.mask_set import MaskSet
+from objectives.api.masks import MaskBatch
+from objectives.api.protocol import CorpusFacts, Objective, mask_draws, mask_key
+from objectives.api.special_tokens import SpecialTokens, is_sentinel
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Masks drawn on the fly.
+
+    Attributes:
+        key: of ``mask_key``.
+        redraw: whether every epoch has a draw of its own; if not, all have the first.
+    """
+
+    key: bytes
+    redraw: bool = True
+
+    def masks(
+        self, mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, epochs: np.ndarray | None
+    ) -> MaskBatch:
+        """The masks of n rows by ``mask``, each as in its epoch of the ``(n,)`` int64 ``epochs``, or as in epoch 0."""
+        if epochs is None or not self.redraw:
+            return mask(batch, self.key)
+        return mask_draws(mask, batch, self.key, epochs)
+
+    @property
+    def identity(self) -> str:
+        """Equal for two that draw the same masks."""
+        return self.key.hex() + " redrawn" * self.redraw
+
+
+@dataclass(frozen=True)
+class Longest:
+    """The longest that examples may become, and the rows that may become so.
+
+    Attributes:
+        source, target: positions.
+        source_row, target_row: numbers of sequences.
+    """
+
+    source: int
+    target: int
+    source_row: int
+    target_row: int
+
+
+class MaskedCorpus:
+    """Renders (corpus row, mask row) when a batch is made.
+
+    Attributes:
+        fingerprint: sha256 of what determines the examples.
+        special: the special tokens that rendering emits.
+        tokenizer_fingerprint, tokenizer_size: of the corpus's tokenizer, and one more than its largest id.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        objective: Objective,
+        special: SpecialTokens,
+        masks: MaskSet | Drawing,
+        segment_ids: bool = False,
+    ) -> None:
+        """
+        Args:
+            masks: read from a mask set, or drawn.
+            segment_ids: number the document of each position.
+
+        Raises:
+            FarspanError: an objective that cannot number documents where it should.
+        """
+        self._corpus, self._objective, self._masks = corpus, objective, masks
+        if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
+            raise FarspanError(
+                f"data.across_documents is false, but objective {objective.name} does not say which document a "
+                "position belongs to: its render takes no segment_ids; set data.across_documents to true"
+            )
+        self._rendering: dict[str, Any] = {"segment_ids": True} if segment_ids else {}
+        self.special = special
+        self.tokenizer_fingerprint: str = corpus.manifest.tokenizer["fingerprint"]
+        self.tokenizer_size: int = corpus.manifest.tokenizer["vocab_size"]
+        identity = masks.identity if isinstance(masks, Drawing) else _checksums(masks)
+        tools = dict(getattr(objective, "tools", {}))
+        facts = [_checksums(corpus), objective.name, dict(objective.options), dict(special.ids), tools, identity]
+        self.fingerprint = sha256(json.dumps([*facts, self._rendering]).encode()).hexdigest()
+
+    @classmethod
+    def stored(cls, corpus: Corpus, masks: MaskSet, *, segment_ids: bool = False) -> MaskedCorpus:
+        """Read the masks from a mask set.
+
+        Raises:
+            FarspanError: masks of another corpus, or an objective that cannot number documents where it should.
+        """
+        masks.check_parent(corpus)
+        return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
+
+    @classmethod
+    def drawn(
+        cls, corpus: Corpus, objective: Objective, seed: int, *, redraw: bool = True, segment_ids: bool = False
+    ) -> MaskedCorpus:
+        """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold.
+
+        Args:
+            redraw: if not, in every epoch those of draw 0.
+
+        Raises:
+            FarspanError: an objective that cannot work on this corpus, or cannot number documents where it should.
+        """
+        special = objective.validate(CorpusFacts.of(corpus.manifest))
+        return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
+
+    def __len__(self) -> int:
+        return len(self._corpus)
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """Render the rows at ``(n,)`` int64 ``indices``, in that order, with the masks of their ``(n,)`` ``epochs``.
+
+        Of a mask set with n draws, epoch e has draw e modulo n.
+        """
+        batch, masks = self._corpus.take(indices), self._masks
+        if isinstance(masks, Drawing):
+            hidden = masks.masks(self._objective.mask, batch, epochs)
+        else:
+            hidden = masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
+        return self._objective.render(batch, hidden, self.special, **self._rendering)
+
+    def with_special(self, special: SpecialTokens) -> MaskedCorpus:
+        """The same examples with the ids of another table.
+
+        Sentinels may be fewer, where the objective would reserve them for longer rows than there are.
+
+        Raises:
+            FarspanError: a table without a token that the objective may emit.
+        """
+        lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
+        if lacking:
+            raise FarspanError(
+                f"{self._corpus.folder}: objective {self._objective.name} needs special tokens {', '.join(lacking)}, "
+                "which the model does not know; use the objectives of its training"
+            )
+        return type(self)(self._corpus, self._objective, special, self._masks, bool(self._rendering))
+
+    @property
+    def is_stored(self) -> bool:
+        """True if masks are read from a mask set."""
+        return isinstance(self._masks, MaskSet)
+
+    @property
+    def adjusted(self) -> bool:
+        """True if stored masks are chosen anew by other options."""
+        return isinstance(self._masks, MaskSet) and self._masks.adjusted
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Those of the objective."""
+        return self._objective.options
+
+    @property
+    def adjustable(self) -> tuple[str, ...]:
+        """Options that stored masks can be chosen anew by."""
+        return getattr(self._objective, "adjustable", ())
+
+    @property
+    def described(self) -> str:
+        """A name of the source, for messages."""
+        if isinstance(self._masks, MaskSet):
+            return f"mask set {self._masks.folder}"
+        return f"objective {self._objective.name} on {self._corpus.folder}"
+
+    @property
+    def asks(self) -> bool | None:
+        """True if any row asks for a token, by the mask set's manifest; None where that does not say."""
+        if not isinstance(self._masks, MaskSet) or self._masks.adjusted:
+            return None
+        totals = self._masks.manifest.totals
+        return totals["unmasked"] < totals["sequences"] if {"unmasked", "sequences"} <= totals.keys() else None
+
+    def longest(self, rows: int | None = None) -> Longest | None:
+        """The longest examples: of drawn masks by any draw, of stored ones as they are; None where nobody can say.
+
+        Reads how long all rows are, about two microseconds a row, and of adjusted masks all of them.
+
+        Args:
+            rows: that are looked at, from the first on; None for all.
+        """
+        if not isinstance(self._masks, MaskSet) and not hasattr(self._objective, "longest"):
+            return None
+        begin, found = 0, Longest(0, 0, 0, 0)
+        # A corpus of its own, which compares no checksums: it reads next to nothing of the files.
+        for block in Corpus(self._corpus.folder).batches():
+            batch = SequenceBatch.from_arrow(block)
+            both = self._lengths(batch, begin)
+            if both is None:
+                return None
+            for side, lengths in zip(("source", "target"), both, strict=True):
+                lengths = lengths[: None if rows is None else rows - begin]
+                if len(lengths) and int(lengths.max()) > getattr(found, side):
+                    row = begin + int(lengths.argmax())
+                    found = replace(found, **{side: int(lengths.max()), f"{side}_row": row})
+            begin += len(batch)
+            if rows is not None and begin >= rows:
+                break
+        return found
+
+    def _lengths(self, batch: SequenceBatch, begin: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Source and target lengths that rows of the corpus, from ``begin`` on, reach in some epoch, ``(n,)`` each."""
+        masks = self._masks
+        if isinstance(masks, Drawing):
+            return self._objective.longest(batch)  # type: ignore[attr-defined]
+        rows = np.arange(begin, begin + len(batch))
+        draws = [masks.masks(batch, rows, draw) for draw in range(masks.draws)]
+        sources, targets = [draw.source_lengths for draw in draws], [draw.target_lengths for draw in draws]
+        return np.max(sources, axis=0), np.max(targets, axis=0)
+
+    def origin(self, index: int) -> str:
+        """The shard and the row in it of sequence ``index``."""
+        shard = int(np.searchsorted(self._corpus.starts, index, side="right")) - 1
+        return f"{self._corpus.path(shard)} row {index - self._corpus.starts[shard]}"
+
+
+def _checksums(rows: ShardedRows) -> list[str]:
+    return [shard.sha256 for shard in rows.manifest.shards]

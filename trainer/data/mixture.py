@@ -1,0 +1,177 @@
+"""Several sources of examples as one."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import NamedTuple
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from objectives.api.examples import Examples
+from objectives.api.special_tokens import PAD, SpecialTokens
+from trainer.data.config import Source
+from trainer.data.order import Share, sample_places
+
+
+@dataclass(frozen=True)
+class Part:
+    """A source in a mixture.
+
+    Attributes:
+        name: by which metrics and errors tell it from the others.
+        source: what renders its examples.
+        weight: its share of the samples, relative to the others' weights.
+    """
+
+    name: str
+    source: Source
+    weight: float = 1.0
+
+
+class Sequences(NamedTuple):
+    """Sequences of a mixture, ``(n,)`` int64 each: which, and how often each was seen before in the run."""
+
+    indices: np.ndarray
+    epochs: np.ndarray
+
+
+class Mixture:
+    """Itself a source: its sequences are those of its parts, one part after the other.
+
+    Attributes:
+        parts: each renders with the special tokens of all.
+        shares: what decides the order.
+        special: the special tokens of all parts.
+        tokenizer_fingerprint, tokenizer_size: of the one tokenizer.
+        fingerprint: of names, weights and what each part renders.
+    """
+
+    def __init__(self, parts: Sequence[Part], special: SpecialTokens | None = None) -> None:
+        """
+        Args:
+            parts: at least one, names differ.
+            special: what to render with; None merges the parts' own.
+
+        Raises:
+            FarspanError: a part without sequences, two tokenizers, targets beside labels in place.
+        """
+        for part in parts:
+            if not len(part.source):
+                raise FarspanError(f"source {part.name!r} of the data holds no sequence; check its corpus")
+            _check_tokenizer(parts[0], part)
+        first = parts[0].source
+        self.tokenizer_fingerprint, self.tokenizer_size = first.tokenizer_fingerprint, first.tokenizer_size
+        if special is None:
+            special = SpecialTokens.merge([part.source.special for part in parts], self.tokenizer_size)
+        self.special = special
+        self.parts = tuple(Part(part.name, _rendering_with(special, part.source), part.weight) for part in parts)
+        self._render = tuple(_renderer(part.source) for part in self.parts)
+        self.shares = tuple(Share(part.name, len(part.source), part.weight) for part in self.parts)
+        self._starts = np.cumsum([0, *(share.size for share in self.shares)])
+        facts = [[part.name, part.weight, part.source.fingerprint] for part in self.parts]
+        self.fingerprint = sha256(json.dumps(facts).encode()).hexdigest()
+        _check_kinds(self.parts)
+
+    @classmethod
+    def of(cls, source: Source) -> Mixture:
+        """The source itself if it is a mixture, else a mixture of nothing else."""
+        return source if isinstance(source, Mixture) else cls([Part("data", source)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def with_special(self, special: SpecialTokens) -> Mixture:
+        """The same examples with the ids of another table."""
+        return Mixture(self.parts, special)
+
+    def sequences(self, samples: np.ndarray, seed: int) -> Sequences:
+        """The sequence and the epoch of each of the ``(n,)`` samples, counted from 0 over the run."""
+        places = sample_places(samples, self.shares, seed)
+        return Sequences(self._starts[places.sources] + places.indices, places.epochs)
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """Render the sequences at ``(n,)`` int64 ``indices``, in that order, each as in its epoch."""
+        if epochs is None:
+            epochs = np.zeros(len(indices), np.int64)
+        if len(self.parts) == 1:
+            return self._render[0](indices, epochs)
+        numbers, rows = self._split(indices)
+        chosen = {number: numbers == number for number in np.unique(numbers).tolist()}
+        rendered = [self._render[number](rows[own], epochs[own]) for number, own in chosen.items()]
+        together = Examples.concatenate(rendered, self.special[PAD])
+        # together has the rows part by part: place[i] is where row i of the batch stands there
+        place = np.empty(len(indices), np.int64)
+        place[np.argsort(numbers, kind="stable")] = np.arange(len(indices))
+        return together.take(place)
+
+    def origins(self, indices: np.ndarray) -> list[str]:
+        """Where each of the ``(n,)`` sequences lies, for readers."""
+        found = []
+        for number, row in zip(*(column.tolist() for column in self._split(indices)), strict=True):
+            source = self.parts[number].source
+            place = source.origin(row) if hasattr(source, "origin") else f"sequence {row}"
+            found.append(f"{self.parts[number].name}: {place}")
+        return found
+
+    def _split(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``(n,)`` numbers of parts, and ``(n,)`` rows in them."""
+        indices = np.asarray(indices, np.int64)
+        numbers = np.searchsorted(self._starts, indices, side="right") - 1
+        return numbers, indices - self._starts[numbers]
+
+
+def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
+    """Mixtures that one model is trained on, stage after stage: all with the special tokens of all.
+
+    Raises:
+        FarspanError: two tokenizers.
+    """
+    first = mixtures[0]
+    for mixture in mixtures[1:]:
+        _check_tokenizer(first.parts[0], mixture.parts[0])
+    special = SpecialTokens.merge([mixture.special for mixture in mixtures], first.tokenizer_size)
+    return [mixture if mixture.special == special else mixture.with_special(special) for mixture in mixtures]
+
+
+def _renderer(source: Source) -> Callable[[np.ndarray, np.ndarray], Examples]:
+    """``source.examples``, given epochs also where it does not know of them."""
+    if "epochs" in inspect.signature(source.examples).parameters:
+        return source.examples
+    return partial(_without_epochs, source)
+
+
+def _without_epochs(source: Source, indices: np.ndarray, epochs: np.ndarray) -> Examples:
+    return source.examples(indices)
+
+
+def _rendering_with(special: SpecialTokens, source: Source) -> Source:
+    return source if source.special == special else source.with_special(special)
+
+
+def _check_tokenizer(one: Part, other: Part) -> None:
+    known = one.source.tokenizer_fingerprint, other.source.tokenizer_fingerprint
+    if known[0] != known[1]:
+        raise FarspanError(
+            f"source {one.name!r} holds ids of the tokenizer with fingerprint {known[0]}, source {other.name!r} of "
+            f"{known[1]}; make both corpora with one tokenizer"
+        )
+
+
+def _check_kinds(parts: Sequence[Part]) -> None:
+    """One batch cannot ask for targets and for labels in place."""
+    if len(parts) == 1:
+        return
+    kinds: dict[bool, str] = {}
+    for part in parts:
+        kinds.setdefault(part.source.examples(np.zeros(1, np.int64)).labels is None, part.name)
+    if len(kinds) > 1:
+        raise FarspanError(
+            f"source {kinds[True]!r} asks for a target text, source {kinds[False]!r} for masked tokens in place; train "
+            "a model on one kind of objective"
+        )

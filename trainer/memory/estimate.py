@@ -1,0 +1,255 @@
+"""The memory of a training step by formula: what would fit, before anything is tried.
+
+Counted is what lives at once at the worst moment of a step of several micro-batches, when the last of them begins its
+way back: weights, gradients, optimiser state, what autograd keeps, and what is worked on. Libraries, the context of a
+CUDA device and what allocators lose between tensors are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields, replace
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import nn
+
+from corpora.errors import FarspanError
+from trainer.data.curriculum import Stage
+from trainer.memory.activations import Checkpointing, Sizes, activations
+from trainer.model.build import make_model
+from trainer.model.config import ModelConfig
+from trainer.model.loss import CHUNK
+from trainer.model.projections import projections_in
+from trainer.parallel.wrapping import ParallelConfig, layers_of
+from trainer.recipe import Recipe
+from trainer.run.joint import generator_sizes
+
+_LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of one process.
+
+    Attributes:
+        weights: in float32, and what is gathered or copied of them to compute with.
+        gradients: between micro-batches.
+        optimizer: its state.
+        activations: what autograd keeps of one micro-batch; no logits, which the loss computes again.
+        working: what is computed at the worst moment, and given up at once.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    working: int
+
+    @property
+    def total(self) -> int:
+        return sum(astuple(self))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What decides over the memory of a recipe's step and nothing else.
+
+    Attributes:
+        micro_batch_size: of all stages; None takes the recipe's.
+        checkpointing: of activations; None takes the recipe's.
+        mode: of sharing; None takes the recipe's.
+        reduce: when shards of gradients are summed; None takes the recipe's.
+        world_size: processes, one a device.
+        local_size: of these, on one machine.
+        device: ``cuda`` or ``cpu``.
+    """
+
+    micro_batch_size: int | None = None
+    checkpointing: Checkpointing | None = None
+    mode: Literal["ddp", "fsdp", "hybrid"] | None = None
+    reduce: Literal["step", "micro_batch"] | None = None
+    world_size: int = 1
+    local_size: int = 8
+    device: str = "cuda"
+
+
+def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None) -> Memory:
+    """The memory of the largest step, of the widest batches, of all stages.
+
+    Args:
+        recipe: model, generator if it is trained too, lengths, precision and optimiser.
+        vocab_size: rows of the token table; of a generator's as well.
+        setting: what may be changed to make it fit.
+
+    Raises:
+        FarspanError: a generator that begins as another run's, which is not there.
+    """
+    setting = setting or Setting()
+    found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.all_stages)
+    return max(found, key=lambda memory: memory.total)
+
+
+def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting | None = None) -> int:
+    """The most sequences a forward pass, up to the recipe's batch size, with which a step fits into ``capacity`` bytes;
+    0 where not even one does."""
+    setting = setting or Setting()
+    fitting, too_many = 0, max(stage.batch_size for stage in recipe.all_stages) + 1
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        if step_memory(recipe, vocab_size, replace(setting, micro_batch_size=middle)).total <= capacity:
+            fitting = middle
+        else:
+            too_many = middle
+    return fitting
+
+
+def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> list[list[str]]:
+    """Settings with which a step would fit into ``capacity`` bytes, as ``--set`` takes them, the cheapest first.
+
+    Args:
+        setting: that of the run; more processes than it has are not thought of.
+    """
+    mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
+    ways = [(mode, reduce)]
+    if setting.world_size > 1:
+        sharded = mode if mode != "ddp" else "fsdp"
+        ways += [(sharded, reduce), (sharded, "micro_batch"), ("fsdp", reduce), ("fsdp", "micro_batch")]
+    present = setting.checkpointing or recipe.run.activation_checkpointing
+    largest = setting.micro_batch_size or max(stage.micro_batch_size for stage in recipe.all_stages)
+    found = []
+    for way in dict.fromkeys(ways):
+        for checkpointing in _LEVELS[_LEVELS.index(present) :]:
+            tried = replace(setting, mode=way[0], reduce=way[1], checkpointing=checkpointing)
+            size = min(largest, largest_micro_batch(recipe, vocab_size, capacity, tried))
+            parts = [f"run.micro_batch_size={size}"] * (size != largest)
+            parts += [f"run.activation_checkpointing={checkpointing}"] * (checkpointing != present)
+            parts += [f"parallel.mode={way[0]}"] * (way[0] != mode)
+            parts += [f"parallel.reduce={way[1]}"] * (way[1] != reduce)
+            if size and parts:
+                found.append(parts)
+    return found
+
+
+def memory_rows(
+    recipe: Recipe, vocab_size: int, *, world_sizes: tuple[int, ...] = (1, 8), device: str = "cuda"
+) -> Iterator[tuple[Setting, Memory]]:
+    """The recipe's step in each way of sharing and each activation checkpointing, for a table."""
+    for size in world_sizes:
+        for mode in ("ddp", "fsdp") if size > 1 else ("ddp",):
+            for checkpointing in _LEVELS:
+                setting = Setting(checkpointing=checkpointing, mode=mode, world_size=size, device=device)
+                yield setting, step_memory(recipe, vocab_size, setting)
+
+
+def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> str:
+    """``memory_rows`` for people, in GiB of one process.
+
+    Raises:
+        FarspanError: no token rows.
+    """
+    if vocab_size < 1:
+        raise FarspanError(f"--estimate is {vocab_size}; give the rows of the token table, at least 1")
+    lines = [
+        f"GiB of one process, {vocab_size:,} token rows, micro-batches as in the recipe",
+        f"{'processes':>9}  {'mode':6}{'checkpointing':>14}"
+        + "".join(f"{part.name:>13}" for part in fields(Memory))
+        + f"{'total':>13}",
+    ]
+    for setting, memory in memory_rows(recipe, vocab_size, device=device):
+        numbers = "".join(f"{part / 2**30:13.2f}" for part in (*astuple(memory), memory.total))
+        lines.append(f"{setting.world_size:9}  {setting.mode:6}{setting.checkpointing:>14}{numbers}")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """Numbers in the model's parameters.
+
+    Attributes:
+        all: of them.
+        layer: those of the largest layer.
+        ends: those of no layer.
+        optimizer: numbers of the optimiser's state.
+    """
+
+    all: int
+    layer: int
+    ends: int
+    optimizer: int
+
+
+@cache
+def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parameters:
+    with torch.device("meta"):
+        model = make_model(config, vocab_size)
+    layers = [_numbers(layer) for layer in layers_of(model)]
+    every = _numbers(model)
+    state = 2 * every  # two moments
+    if optimizer == "adafactor":  # of a matrix, its rows, and the columns of each projection in it
+        state = sum(
+            p.numel() if p.dim() < 2 else p.shape[0] + count * p.shape[1] for p, count in projections_in(model).items()
+        )
+    return _Parameters(every, max(layers), every - sum(layers), state)
+
+
+def _numbers(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _models(recipe: Recipe, stage: Stage) -> list[tuple[ModelConfig, int]]:
+    """What is trained together in a stage, each with the positions that it is asked about in a sequence."""
+    source = stage.data.source_length
+    model = replace(recipe.model, encoder=replace(recipe.model.encoder, attention=stage.attention))
+    # A masked language model is asked about a part of its source; a quarter is more than any objective hides.
+    models = [(model, stage.data.target_length if model.decoder else source // 4)]
+    if recipe.generator and recipe.generator.mode == "joint":
+        models.append((generator_sizes(recipe.generator), source // 3))  # as the dry run asks it
+    return models
+
+
+def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: int) -> Memory:
+    run, models = recipe.run, _models(recipe, stage)
+    counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, _ in models]
+    numbers = sum(each.all for each in counted)
+    shards = _shards(recipe.parallel, setting)
+    size = setting.micro_batch_size or stage.micro_batch_size
+    sizes = Sizes.of(run.precision, setting.device, sharded=shards > 1)
+    mode = setting.checkpointing or run.activation_checkpointing
+    weights, gradients = 4 * numbers, 4 * numbers
+    if shards > 1:
+        # the ends and two layers are gathered
+        gathered = sum(each.ends for each in counted) + 2 * max(each.layer for each in counted)
+        weights = weights // shards + gathered * sizes.narrow
+        once = (setting.reduce or recipe.parallel.reduce) == "step"
+        if not once or stage.batch_size <= size * setting.world_size:
+            gradients = gradients // shards + gathered * 4
+    elif sizes.casts:
+        weights += 2 * numbers  # autocast keeps the copies that it makes
+    kept = [activations(config, stage.data.source_length, asked, sizes) for config, asked in models]
+    backward = [size * each.working(mode) for each in kept]
+    losses = [_loss_working(size * asked, config.width, vocab_size, sizes) for config, asked in models]
+    return Memory(
+        weights=weights,
+        gradients=gradients,
+        optimizer=4 * sum(each.optimizer for each in counted) // shards,
+        activations=size * sum(each.kept(mode) for each in kept),
+        working=max(backward + losses),
+    )
+
+
+def _shards(config: ParallelConfig, setting: Setting) -> int:
+    mode = setting.mode or config.mode
+    if mode == "ddp":
+        return 1
+    if mode == "fsdp":
+        return setting.world_size
+    return min(config.shard_size or setting.local_size, setting.world_size)
+
+
+def _loss_working(asked: int, width: int, vocab_size: int, sizes: Sizes) -> int:
+    """Of one chunk: logits, as log-probabilities, and the gradients of both, beside the bfloat16 ones if these are
+    used; and the gradient of the output layer."""
+    logit = 4 * 4 + (2 * sizes.narrow if sizes.narrow < 4 else 0)
+    return min(CHUNK, asked) * vocab_size * logit + vocab_size * width * sizes.narrow

@@ -1,0 +1,84 @@
+"""Optimisers and their parameter groups."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from corpora.errors import FarspanError
+from trainer.model.projections import projections_in
+from trainer.optim.adafactor import Adafactor
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """What turns gradients into updates. Defaults: BART-LS, appendix A.
+
+    Attributes:
+        name: ``adamw``; ``adam``, which adds the decay to the gradient; or ``adafactor``, whose steps are relative to
+            the size of a parameter, ``min(learning_rate, 1 / sqrt(step))`` of it: T5's constant 1e-2 and no warm-up
+            give T5's schedule.
+        learning_rate: at the end of the warm-up.
+        betas, eps: of Adam and AdamW.
+        weight_decay: on matrices and tables; never on norms and biases.
+        clip_norm: the gradient's global norm is cut to this; 0 for never.
+
+    Raises:
+        FarspanError: values with which nothing is learnt.
+    """
+
+    name: Literal["adamw", "adam", "adafactor"] = "adamw"
+    learning_rate: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-6
+    weight_decay: float = 0.01
+    clip_norm: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate < math.inf:
+            raise FarspanError(f"optimizer.learning_rate is {self.learning_rate}; it must be above 0 and finite")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise FarspanError(f"optimizer.betas is {list(self.betas)}; both must lie in [0, 1)")
+        if not (0 < self.eps < math.inf and 0 <= self.weight_decay < math.inf and self.clip_norm >= 0):
+            raise FarspanError(
+                f"optimizer: eps {self.eps} must be above 0, weight_decay {self.weight_decay} and "
+                f"clip_norm {self.clip_norm} at least 0, eps and weight_decay finite"
+            )
+
+
+def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """The optimiser: matrices and tables decay, norms and biases do not.
+
+    Adafactor, which measures whole weights, measures stacked projections one by one.
+    """
+    decays = (True, config.weight_decay), (False, 0.0)
+    if config.name == "adafactor":
+        counts = projections_in(model)
+        groups = [
+            {"params": chosen, "weight_decay": decay, "count": count}
+            for count in sorted(set(counts.values()))
+            for matrices, decay in decays
+            if (chosen := [p for p, stacked in counts.items() if stacked == count and (p.dim() > 1) == matrices])
+        ]
+        return Adafactor(groups, lr=config.learning_rate)
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if (p.dim() > 1) == matrices], "weight_decay": decay}
+        for matrices, decay in decays
+    ]
+    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
+    return kind(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+
+
+def calmer(precision: str | None) -> str:
+    """The cure for numbers that grew beyond all bounds, for messages.
+
+    Args:
+        precision: of the run; None where it is not known.
+    """
+    cure = "lower optimizer.learning_rate" + (", set run.precision to fp32" if precision == "bf16" else "")
+    return f"{cure} (a run with other values begins in a new run.directory)"

@@ -1,0 +1,1 @@
+"""Devices, process groups and the wrapping of a model for several ranks."""

@@ -1,0 +1,1 @@
+"""A training run: startup, the training step, evaluation, signals."""

@@ -1,0 +1,104 @@
+"""Loss on held-out sequences, of each source by itself and of all together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainer.data.collate import collate
+from trainer.data.config import Batch, DataConfig, Source
+from trainer.metrics import perplexity
+from trainer.parallel.distributed import Ranks
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The first sequences of a source, in stored order.
+
+    Attributes:
+        name: that its loss has in the metrics.
+        source: what renders them, with the tokens that the model knows.
+        data: widths of batches.
+        sequences: how many, or all where there are fewer.
+        micro_batch_size: sequences a forward pass.
+    """
+
+    name: str
+    source: Source
+    data: DataConfig
+    sequences: int
+    micro_batch_size: int
+
+    def batches(self, ranks: Ranks) -> Iterator[Batch]:
+        """A rank's share: as many batches as every other rank's, because ranks that share weights pass forward
+        together; what is missing of the last round is a batch that asks for nothing."""
+        count, size = min(self.sequences, len(self.source)), self.micro_batch_size
+        numbers = range(-(-count // size))  # of micro-batches, the same for any number of ranks
+        for begin in range(0, len(numbers), ranks.size):
+            number = begin + ranks.rank
+            first = min(number, numbers[-1]) * size
+            rows = np.arange(first, min(first + size, count))
+            batch = collate(self.source.examples(rows), rows, self.data, self.source.special)
+            yield batch if number in numbers else batch.asking_nothing()
+
+
+def evaluate(
+    model: nn.Module, loss: Callable[[Batch], Tensor], held_out: Sequence[HeldOut], ranks: Ranks
+) -> dict[str, Any]:
+    """Measure the loss without dropout; the same for any number of ranks, up to the rounding of float64 sums.
+
+    Args:
+        model: what ``loss`` passes batches through; it is left in the mode in which it came.
+        loss: cross-entropy of a batch without label smoothing, summed over its target tokens.
+        held_out: with names that differ.
+        ranks: that share the work; all call this together.
+
+    Returns:
+        ``held_out_loss`` and ``held_out_perplexity``, over the target tokens of all sources; where there are several,
+        also ``held_out_loss/NAME`` of each. None where it is not finite.
+    """
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            own = [number for one in held_out for number in _summed(loss, one.batches(ranks))]
+    finally:
+        model.train(training)
+    totals = ranks.sum(*own)
+    sums, tokens = totals[::2], totals[1::2]
+    mean = _mean(sum(sums), sum(tokens))
+    record = {"held_out_loss": mean, "held_out_perplexity": perplexity(mean)}
+    if len(held_out) > 1:
+        for one, total, count in zip(held_out, sums, tokens, strict=True):
+            record[f"held_out_loss/{one.name}"] = _mean(total, count)
+    return record
+
+
+def describe(record: Mapping[str, Any]) -> str:
+    """What ``evaluate`` found, as a line for readers."""
+    parts = [
+        f"{name.partition('/')[2] or 'held-out loss'} {'not finite' if value is None else f'{value:.4f}'}"
+        for name, value in record.items()
+        if name.startswith("held_out_loss")
+    ]
+    return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")
+
+
+def _summed(loss: Callable[[Batch], Tensor], batches: Iterator[Batch]) -> tuple[float, int]:
+    """Loss and target tokens of ``batches``; the device is waited for once."""
+    total, tokens = torch.zeros((), dtype=torch.float64), 0
+    for batch in batches:
+        value = loss(batch).double()
+        total = total.to(value.device) + value
+        tokens += batch.target_tokens
+    return total.item(), tokens
+
+
+def _mean(total: float, tokens: float) -> float | None:
+    return total / max(tokens, 1) if math.isfinite(total) else None

@@ -1,0 +1,203 @@
+"""What the data sections of a recipe name, opened and held against them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from corpora.tokenizers import load_tokenizer_of
+from objectives.api.mask_set import MaskSet
+from objectives.api.protocol import Objective, equip, load_objective, objective_factory
+from objectives.api.special_tokens import SpecialTokens, is_sentinel
+from objectives.api.tools import Tools
+from trainer.data.collate import collate
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.curriculum import Stage
+from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.mixture import Mixture, Part, one_vocabulary
+
+_SAMPLE = 4  # rows of each source that are rendered when it is opened
+
+
+def open_source(data: DataConfig, *, verify: bool = False, section: str = "data") -> Mixture:
+    """Open what a data section names.
+
+    Args:
+        section: of the recipe, for errors.
+        verify: compare each shard with its checksum when it is first touched; whether all are there and as long as they
+            should be is looked at in any case.
+
+    Raises:
+        FarspanError: no corpus, neither masks nor an objective, masks of another corpus or objective, shards that are
+            missing or truncated, sources that do not go together, rows that are known to be longer than ``data`` says,
+            a decoder that has nothing to begin with.
+    """
+    parts = []
+    for config in data.sources:
+        with told_of(data, config.name, section):
+            source = _opened(config, data, verify, section)
+        parts.append(Part(config.name, source, config.weight))
+    mixture = Mixture(parts)
+    check_sample(mixture, data, section)
+    return mixture
+
+
+def open_stages(stages: Sequence[Stage], *, verify: bool = False) -> list[Mixture]:
+    """What each stage is trained on, all with the special tokens of all; stages with the same sources share them.
+
+    Args:
+        verify: as in ``open_source``.
+
+    Raises:
+        FarspanError: as ``open_source``, or stages that do not go together.
+    """
+    return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section))
+
+
+def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
+    """A mixture for each stage, all with the special tokens of all; stages with the same data share one.
+
+    Args:
+        opened: of a stage; called once for each data section.
+
+    Raises:
+        FarspanError: stages that do not go together, and what ``opened`` raises.
+    """
+    datas: list[DataConfig] = []
+    mixtures: list[Mixture] = []
+    for stage in stages:
+        if stage.data not in datas:
+            mixtures.append(opened(stage))
+            datas.append(stage.data)
+    mixtures = one_vocabulary(mixtures)
+    return [mixtures[datas.index(stage.data)] for stage in stages]
+
+
+@contextmanager
+def told_of(data: DataConfig, name: str, section: str) -> Iterator[None]:
+    """Put before errors which source it is."""
+    try:
+        yield
+    except FarspanError as error:
+        where = f"source {name!r} of {section}.mixture" if data.mixture else section
+        raise FarspanError(f"{where}: {error}") from error
+
+
+def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> MaskedCorpus:
+    if not config.corpus:
+        how = "" if data.mixture else f": --set {section}.corpus=FOLDER"
+        raise FarspanError(f"corpus is not set; name the folder of a corpus{how}")
+    if config.masks == "":
+        raise FarspanError("masks is ''; name the folder of a mask set, or leave it out")
+    if config.masks is None and config.objective is None:
+        raise FarspanError(
+            "neither masks nor objective is set; set one of them: a mask set to read, or an objective to draw masks on "
+            "the fly"
+        )
+    if config.masks is None and config.masks_options:
+        raise FarspanError(
+            f"masks_options is {dict(config.masks_options)!r}, but masks names no mask set; give them as "
+            "objective.options"
+        )
+    corpus = Corpus(config.corpus, verify=verify)
+    corpus.check_files()
+    if config.masks is None:
+        assert config.objective is not None
+        objective = _equipped(config.objective, corpus)
+        return MaskedCorpus.drawn(
+            corpus,
+            objective,
+            config.objective.seed,
+            redraw=config.objective.redraw,
+            segment_ids=not data.across_documents,
+        )
+    masks = MaskSet(config.masks, config.masks_options, verify)
+    masks.check_files()
+    if config.objective is not None:
+        if config.objective.scorer:
+            raise FarspanError(
+                f"objective.scorer is {config.objective.scorer!r}, but {config.masks} holds masks that are chosen "
+                "already; leave out one of the two"
+            )
+        _check_objective(masks, config.objective)
+    if not masks.adjusted:  # else the lengths of no row are known before it is read
+        _check_lengths(masks, data)
+    return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
+
+
+def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
+    """The objective with the tools it needs to mask ``corpus``."""
+    objective = load_objective(config.name, config.preset, config.options)
+    if hasattr(objective, "with_tools"):
+        from trainer.scorer.scorers import load_scorer
+
+        scorer = load_scorer(config.scorer) if config.scorer else None
+        objective = equip(objective, Tools(load_tokenizer_of(corpus.folder), scorer))
+    if config.scorer and "scorer" not in getattr(objective, "tools", {}):
+        raise FarspanError(
+            f"objective.scorer is {config.scorer!r}, but objective {config.name} asks no model; leave it out"
+        )
+    return objective
+
+
+def _check_objective(masks: MaskSet, wanted: ObjectiveConfig) -> None:
+    """A recipe that names an objective beside a mask set wants masks of just that kind."""
+    made = masks.objective
+    if made.name != wanted.name:
+        raise FarspanError(
+            f"{masks.folder} holds masks of objective {made.name}, the recipe asks for {wanted.name}; give a mask set "
+            "made with it, or leave out masks to draw them on the fly"
+        )
+    asked = load_objective(wanted.name, wanted.preset, wanted.options).options
+    presets = getattr(objective_factory(wanted.name), "presets", {})
+    for name in {**presets.get(wanted.preset, {}), **wanted.options}:
+        if asked.get(name) != made.options.get(name):
+            raise FarspanError(
+                f"{masks.folder} holds masks of objective {made.name} with {name} {made.options.get(name)!r}, the "
+                f"recipe asks for {asked.get(name)!r}; give another mask set, or leave out masks to draw them on the "
+                "fly"
+            )
+
+
+def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
+    """Say before the first step what would stop the run at a later one."""
+    for side in ("source", "target"):
+        longest, limit = masks.manifest.totals.get(f"max_{side}_length", 0), getattr(data, f"{side}_length")
+        if longest > limit:
+            raise FarspanError(
+                f"{masks.folder}: its longest {side} has {longest} positions, data.{side}_length is {limit}; raise it "
+                "(and the model's positions), or make the mask set with shorter limits"
+            )
+
+
+def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> None:
+    """Render a few rows of each part: where no manifest knows the lengths, most corpora that are too long are so in
+    most of their rows.
+
+    Raises:
+        FarspanError: rows that cannot be rendered, or are longer than ``data`` says; no ``data.decoder_start``.
+    """
+    for part in mixture.parts:
+        rows = np.unique(np.linspace(0, len(part.source) - 1, _SAMPLE).astype(np.int64))
+        with told_of(data, part.name, section):
+            examples = part.source.examples(rows)
+            if examples.labels is None:
+                check_start(mixture.special, data)
+            collate(examples, rows, data, mixture.special)
+
+
+def check_start(special: SpecialTokens, data: DataConfig) -> None:
+    """Whether there is a token that the decoder can begin with.
+
+    Raises:
+        FarspanError: ``special`` has no ``data.decoder_start``.
+    """
+    if data.decoder_start not in special.ids:
+        raise FarspanError(
+            f"data.decoder_start is {data.decoder_start!r}, but the special tokens are "
+            f"{', '.join(name for name in special.ids if not is_sentinel(name))}; choose one of them"
+        )

@@ -1,0 +1,1 @@
+"""Pretrained encoders and masked language models that score texts and spans."""

@@ -1,0 +1,128 @@
+"""Encoders of Hugging Face: weights that are all there, how long they read, and what stands around their texts.
+
+No code of a model's repository runs and nothing is unpickled but tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from corpora.errors import FarspanError
+from corpora.tokenizers.huggingface import HuggingFaceTokenizer
+from trainer.scorer.encoder_files import EncoderFiles
+
+
+@dataclass(frozen=True)
+class Framing:
+    """An encoder's tokenizer, and the special tokens that it was trained to see around and in a text.
+
+    Attributes:
+        tokenizer: text -> ids, without special tokens.
+        before, after: ``(n,)`` int64, ids in front of and behind a text.
+        pad: id of padding.
+        mask: id of the token that hides one, or None.
+    """
+
+    tokenizer: HuggingFaceTokenizer
+    before: np.ndarray
+    after: np.ndarray
+    pad: int
+    mask: int | None
+
+
+def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
+    """The model that the configuration describes, in shapes alone: no weight is loaded.
+
+    Args:
+        kind: one of the library's Auto classes.
+        what, cure: for the message where it describes no such model.
+
+    Raises:
+        FarspanError: a configuration of another kind of model, or of none.
+    """
+    from transformers import AutoConfig  # slow to import
+
+    try:
+        config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
+        with torch.device("meta"):
+            return kind.from_config(config, trust_remote_code=False)
+    except Exception as error:  # whatever a model's code makes of an odd configuration
+        raise FarspanError(
+            f"encoder {files.folder}: config.json describes no {what} ({_first_line(error)}); {cure}"
+        ) from error
+
+
+def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -> nn.Module:
+    """Load a model for inference, in the precision it was saved in.
+
+    Args:
+        kind: one of the library's Auto classes.
+        unused: parts, by a piece of their name, that the caller makes no use of and that may therefore be missing.
+
+    Raises:
+        FarspanError: weights that cannot be read or do not fit the configuration.
+    """
+    from transformers.utils import logging  # slow to import
+
+    logging.set_verbosity_error()  # what it has to say is checked below
+    logging.disable_progress_bar()
+    try:
+        model, found = kind.from_pretrained(
+            files.folder, trust_remote_code=False, local_files_only=True, weights_only=True, output_loading_info=True
+        )
+    except Exception as error:  # whatever a damaged or hostile file makes the libraries raise
+        raise FarspanError(
+            f"encoder {files.folder}: its weights cannot be loaded ({_first_line(error)}); download it again, or give "
+            "another"
+        ) from error
+    # anything else that is missing would be random numbers
+    missing = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
+    missing = [key for key in missing if not any(part in key for part in unused)]
+    if missing:
+        raise FarspanError(
+            f"encoder {files.folder}: the weights lack {len(missing)} parameters of the model that config.json "
+            f"describes ({missing[0]}, ...); the files do not belong together: download the encoder again"
+        )
+    return model.eval().requires_grad_(False)
+
+
+def position_count(model: Any) -> int:
+    """Tokens that a model without its head has positions for; RoBERTa's positions begin behind that of padding."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    padding = getattr(table, "padding_idx", None)
+    return (most or np.iinfo(np.int32).max) - (0 if padding is None else padding + 1)
+
+
+def load_framing(files: EncoderFiles) -> Framing:
+    """Load the tokenizer and see what it puts around a text.
+
+    Raises:
+        FarspanError: a tokenizer that cannot be loaded.
+    """
+    from transformers import AutoTokenizer  # slow to import
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
+        backend = loaded.backend_tokenizer
+    except Exception as error:  # whatever a converter raises
+        raise FarspanError(
+            f"encoder {files.folder}: its tokenizer cannot be loaded ({_first_line(error)}); give an encoder with a "
+            "tokenizer.json"
+        ) from error
+    tokenizer = HuggingFaceTokenizer(backend.to_str().encode())
+    backend.no_padding()  # saved with some encoders
+    backend.no_truncation()
+    whole = backend.encode("a", add_special_tokens=True)
+    text = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)  # positions of the text itself
+    ids = np.array(whole.ids, np.int64)
+    return Framing(tokenizer, ids[: text[0]], ids[text[-1] + 1 :], loaded.pad_token_id or 0, loaded.mask_token_id)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

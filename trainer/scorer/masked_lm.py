@@ -1,0 +1,106 @@
+"""Masked language models of Hugging Face as two steps: states of all positions, logits of those that are asked."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from corpora.errors import FarspanError
+from trainer.scorer.encoder import described_model, load_weights, position_count
+from trainer.scorer.encoder_files import EncoderFiles
+
+_CURE = "give one that was saved as a masked language model (RobertaForMaskedLM, BertForMaskedLM, ...)"
+
+
+class PretrainedMaskedLM(nn.Module):
+    """Any model of ``AutoModelForMaskedLM``, with the methods of ``MaskedLM`` that score tokens.
+
+    Every architecture calls its head by another name, but all of them apply it to the first output of their
+    backbone, position by position. So the head is the model itself with a backbone that returns what it is told.
+
+    Raises:
+        FarspanError: a head that does more than that.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._backbone, self._told = model.base_model, _Told()
+        ids = torch.arange(3, device=model.device)[None]
+        middle = model(input_ids=ids).logits[0, 1:2]
+        setattr(model, model.base_model_prefix, self._told)
+        self._head = model
+        if not torch.allclose(self.logits(self.encode(ids)[0, 1:2]), middle, atol=1e-4, rtol=1e-3):
+            raise FarspanError(f"{type(model).__name__} predicts more than one position at a time; {_CURE}")
+
+    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
+        """``(B, S)`` int32 or int64 and bool -> ``(B, S, d)``."""
+        output = self._backbone(
+            input_ids=source_ids, attention_mask=None if source_real is None else source_real.long()
+        )
+        self._told.kind = type(output)
+        return output[0]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``(N, d)`` -> ``(N, V)``."""
+        self._told.states = hidden[None]
+        return self._head(input_ids=None).logits[0]
+
+
+class _Told(nn.Module):
+    """A backbone that returns ``states`` as the real one would, whatever it is asked."""
+
+    kind: Any
+    states: Tensor
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        return self.kind(last_hidden_state=self.states)
+
+
+def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
+    """Load the weights.
+
+    Raises:
+        FarspanError: they cannot be read or do not fit the configuration.
+    """
+    from transformers import AutoModelForMaskedLM  # slow to import
+
+    with torch.inference_mode():
+        return PretrainedMaskedLM(load_weights(files, AutoModelForMaskedLM).float())
+
+
+def described_positions(files: EncoderFiles) -> int:
+    """Positions of the masked language model that the files describe, no weight being loaded.
+
+    Raises:
+        FarspanError: another kind of model, or weights without the head that predicts tokens.
+    """
+    from transformers import AutoModelForMaskedLM  # slow to import
+
+    model = described_model(files, AutoModelForMaskedLM, "masked language model", _CURE)
+    backbone = model.base_model_prefix + "."
+    head = {name for name in model.state_dict() if not name.startswith(backbone)}
+    stored = _stored_names(files.folder)
+    if stored and not head & stored:
+        raise FarspanError(f"encoder {files.folder}: its weights have no head that predicts tokens; {_CURE}")
+    return position_count(model.base_model)
+
+
+def _stored_names(folder: str) -> set[str]:
+    """Names of the weights in safetensors files, from their headers; none where there are no such files.
+
+    BERT's oldest files call the weight and bias of a norm gamma and beta.
+    """
+    names: set[str] = set()
+    for name in fnmatch.filter(os.listdir(folder), "model*.safetensors"):
+        with open(os.path.join(folder, name), "rb") as file:
+            header = file.read(int.from_bytes(file.read(8), "little"))
+        try:
+            names |= json.loads(header).keys()
+        except ValueError as error:
+            raise FarspanError(f"encoder {folder}: {name} is damaged ({error}); download it again") from None
+    return {name.replace(".gamma", ".weight").replace(".beta", ".bias") for name in names}

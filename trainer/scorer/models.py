@@ -1,0 +1,124 @@
+"""Where a scorer's model lies and what is known of it before its weights are loaded."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from corpora.errors import FarspanError
+from corpora.tokenizers import load_tokenizer
+from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
+from trainer.checkpoint.files import checkpoints_in
+from trainer.checkpoint.trained_model import TrainedModel, find_trained
+from trainer.conversion.model_folder import is_model_folder
+from trainer.model.masked_lm import MaskedLM
+from trainer.scorer.encoder import load_framing
+from trainer.scorer.encoder_files import find_encoder
+from trainer.scorer.masked_lm import described_positions, load_masked_lm
+
+_UNLIMITED = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A masked language model whose weights are not loaded yet.
+
+    Attributes:
+        path: as the user gave it.
+        fingerprint: of weights, configuration and vocabulary.
+        tokenizer_fingerprint: of the tokenizer whose ids it knows.
+        special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where it was trained to see them around text.
+        positions: the most it sees at once.
+        load: its weights, in float32 on the CPU.
+    """
+
+    path: str
+    fingerprint: str
+    tokenizer_fingerprint: str
+    special: SpecialTokens
+    positions: int
+    load: Callable[[], nn.Module]
+
+
+def find_model(path: str) -> FoundModel:
+    """Find a masked language model and check all that can be known without its weights.
+
+    Args:
+        path: a run of ``farspan train`` or a checkpoint of it, whose generator it is where one was trained beside an
+            encoder-decoder; or a folder, or a name on the Hugging Face hub.
+
+    Raises:
+        FarspanError: nothing is there, it is no masked language model, or it has no ``<mask>``.
+    """
+    if is_model_folder(Path(path)):
+        raise FarspanError(
+            f"scorer {path}: a model folder of `farspan convert` does not say between which tokens texts stood when "
+            "the model was trained; give what it was made from, a folder of Hugging Face or a run, or train on from it"
+        )
+    return _found_run(path) if checkpoints_in(Path(path)) else _found_pretrained(path)
+
+
+def _found_run(path: str) -> FoundModel:
+    trained = find_trained(Path(path))
+    if trained.config.decoder is not None:
+        if trained.generator is None:
+            raise FarspanError(
+                f"scorer {path}: the run trains an encoder-decoder without a generator; give one of an encoder-only "
+                "objective, cross_document, or one with generator.mode joint"
+            )
+        trained = trained.generator
+    if MASK not in trained.special.ids:
+        raise FarspanError(
+            f"scorer {path}: the run's special tokens hold no {MASK}; give one of an objective that masks tokens"
+        )
+    identity = [trained.weights_sha256, asdict(trained.config), trained.tokenizer_fingerprint]
+    return FoundModel(
+        path,
+        sha256(json.dumps([*identity, dict(trained.special.ids)], sort_keys=True).encode()).hexdigest(),
+        trained.tokenizer_fingerprint,
+        trained.special,
+        trained.config.encoder.positions.limit or _UNLIMITED,
+        partial(_load_trained, trained),
+    )
+
+
+def _load_trained(trained: TrainedModel) -> MaskedLM:
+    with torch.device("meta"):  # no weights that would be thrown away
+        model = MaskedLM(trained.config, trained.special.vocab_size)
+    try:
+        model.load_state_dict(trained.weights(), assign=True)
+    except RuntimeError as error:
+        raise FarspanError(f"{trained.path}: the weights do not fit the configuration beside them ({error})") from None
+    return model
+
+
+def _found_pretrained(path: str) -> FoundModel:
+    if path.startswith((".", "/", "~")) and not os.path.isdir(path):
+        raise FarspanError(
+            f"scorer {path}: no such folder; give a run of `farspan train` with an encoder-only model, or a masked "
+            "language model of Hugging Face"
+        )
+    files = find_encoder(path)
+    positions, framing = described_positions(files), load_framing(files)
+    if framing.mask is None:
+        raise FarspanError(f"scorer {path}: its tokenizer names no mask token; give a masked language model")
+    if max(len(framing.before), len(framing.after)) > 1:
+        raise FarspanError(
+            f"scorer {path}: its tokenizer puts {len(framing.before)} tokens before a text and {len(framing.after)} "
+            "behind it; give a model with at most one each"
+        )
+    ids = {PAD: framing.pad, MASK: framing.mask}
+    ids |= {name: int(edge[0]) for name, edge in ((BEGIN, framing.before), (END, framing.after)) if len(edge)}
+    tokenizer = load_tokenizer(files.folder)  # as a corpus is tokenised, so that fingerprints can be compared
+    special = SpecialTokens(ids, tokenizer.vocab_size)
+    return FoundModel(
+        path, files.fingerprint, tokenizer.fingerprint, special, positions, partial(load_masked_lm, files)
+    )

@@ -1,0 +1,176 @@
+"""Masked language models that say how hard hidden tokens are: the scorers of objective ``model_based``.
+
+A row longer than a model has positions is cut into windows of as many tokens as it can see, and each window stands
+between the begin and end that the model was trained with. A model of 512 positions reads a row of 16,384 tokens as 33
+windows that do not see each other, much as BART-LS's own scorer does, whose attention stays within blocks of 512
+(arXiv:2209.10052, section 2.3).
+
+A row's losses depend on the rows beside it only through the order of float additions, since its batch decides how far
+it is padded: they agree to 1e-5 in float32. The same call on the same machine gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property, lru_cache, partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corpora.errors import FarspanError
+from objectives.api.examples import IGNORED
+from objectives.api.special_tokens import BEGIN, END, PAD
+from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
+from trainer.scorer.models import FoundModel, find_model
+
+PRECISIONS = ("auto", "float32", "bfloat16")
+# positions whose logits exist at once; on a processor more are no faster
+_CHUNK = {"cpu": 512, "cuda": 8192}
+
+
+class TokenModel(Protocol):
+    """What a scorer asks of a model: ``MaskedLM`` and ``PretrainedMaskedLM``."""
+
+    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
+        """``(B, S)`` int64 and bool -> ``(B, S, d)``."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """``(N, d)`` -> ``(N, V)``."""
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+
+
+class _Windows(NamedTuple):
+    """Stretches of text to be shown, each with something asked in it; all ``(n,)`` int64."""
+
+    rows: np.ndarray
+    starts: np.ndarray
+    sizes: np.ndarray
+
+
+class MaskedLMScorer:
+    """An ``objectives.api.tools.Scorer``; its weights are loaded when it is first asked.
+
+    Attributes:
+        fingerprint: of the model, and of the precision where that is not float32.
+        tokenizer_fingerprint, special: as in ``FoundModel``.
+        room: text tokens that it sees at once.
+    """
+
+    def __init__(self, found: FoundModel, device: str, precision: str, threads: int | None) -> None:
+        self._found, self._device, self._precision, self._threads = found, device, precision, threads
+        self.fingerprint = found.fingerprint if precision == "float32" else f"{found.fingerprint}-{precision}"
+        self.tokenizer_fingerprint, self.special = found.tokenizer_fingerprint, found.special
+        self._begin, self._end = found.special.ids.get(BEGIN), found.special.ids.get(END)
+        self._ends = (self._begin is not None) + (self._end is not None)
+        self.room = found.positions - self._ends
+        if self.room < 1:
+            raise FarspanError(
+                f"scorer {found.path}: has {found.positions} positions, which its begin and end take; give a model "
+                f"with at least {self._ends + 1}"
+            )
+
+    def __reduce__(self) -> tuple:
+        options = {"device": self._device, "precision": self._precision, "threads": self._threads}
+        return partial(load_scorer, self._found.path, **options), ()
+
+    @cached_property
+    def model(self) -> TokenModel:
+        """The model on its device."""
+        model = self._found.load().eval().requires_grad_(False)
+        return model.to(own_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
+
+    def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """As ``objectives.api.tools.Scorer`` says; the begin and end of a row give way to those of its windows."""
+        found = np.zeros(ids.shape, np.float32)
+        windows = self._windows(ids, lengths, labels)
+        with pinned_threads(self._threads), torch.inference_mode():
+            for chosen in batches(windows.sizes + self._ends, BATCH_TOKENS[self._device]):
+                rows, starts, sizes = (column[chosen] for column in windows)
+                places = np.arange(sizes.max())
+                inside = places < sizes[:, None]  # (n, longest)
+                at = rows[:, None], np.minimum(starts[:, None] + places, ids.shape[1] - 1)
+                asked = np.where(inside, labels[at], IGNORED)
+                window, place = np.nonzero(asked != IGNORED)
+                found[rows[window], starts[window] + place] = self._score(ids[at], sizes, asked)
+        return found
+
+    def _windows(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> _Windows:
+        """Rows cut where the model's positions end; what has nothing asked in it is left out."""
+        width = ids.shape[1]
+        edges = np.zeros((len(ids), 2), np.int64)  # positions that begin and end take
+        if width:
+            edges[:, 0] = (lengths > 0) & (ids[:, 0] == self._begin)
+            edges[:, 1] = (lengths > edges[:, 0]) & (ids[np.arange(len(ids)), lengths - 1] == self._end)
+        text = lengths - edges.sum(1)
+        counts = -(-text // self.room)
+        rows = np.repeat(np.arange(len(ids)), counts)
+        number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        sizes = np.minimum(self.room, text[rows] - number * self.room)
+        starts = edges[rows, 0] + number * self.room
+        before = np.zeros((len(ids), width + 1), np.int32)  # tokens asked before each position
+        np.cumsum(labels != IGNORED, axis=1, out=before[:, 1:])
+        used = before[rows, starts + sizes] > before[rows, starts]
+        return _Windows(rows[used], starts[used], sizes[used])
+
+    def _score(self, text: np.ndarray, sizes: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        """Losses of what is asked in n windows, in their order, ``(asked,)`` float32.
+
+        Args:
+            text: ``(n, longest)`` int32 ids, the first ``sizes`` of each.
+            asked: ``(n, longest)`` int32, the tokens asked for, ``IGNORED`` where nothing is.
+        """
+        longest, first = text.shape[1], int(self._begin is not None)
+        places = np.arange(longest + self._ends)
+        shown = np.full((len(text), len(places)), self.special[PAD], np.int64)
+        np.copyto(shown[:, first : first + longest], text, where=places[:longest] < sizes[:, None])
+        if self._begin is not None:
+            shown[:, 0] = self._begin
+        if self._end is not None:
+            shown[np.arange(len(text)), first + sizes] = self._end
+        real = places < sizes[:, None] + self._ends
+        device = next(self.model.parameters()).device
+        states = self.model.encode(
+            torch.from_numpy(shown).to(device), None if real.all() else torch.from_numpy(real).to(device)
+        )
+        wanted = torch.from_numpy(asked.astype(np.int64)).to(device)
+        hidden = states[:, first : first + longest][wanted != IGNORED]  # (asked, d)
+        chunks = zip(
+            hidden.split(_CHUNK[self._device]), wanted[wanted != IGNORED].split(_CHUNK[self._device]), strict=True
+        )
+        parts = [F.cross_entropy(self.model.logits(part).float(), want, reduction="none") for part, want in chunks]
+        return torch.cat(parts).cpu().numpy()
+
+
+@lru_cache(maxsize=1)
+def load_scorer(
+    path: str, *, device: str = "auto", precision: str = "auto", threads: int | None = None
+) -> MaskedLMScorer:
+    """Find a scorer and check all that can be known before its weights are loaded, once a process.
+
+    Args:
+        path: directory of a run of ``farspan train``, or a checkpoint in it, of an encoder-only model; or folder, or
+            name on the Hugging Face hub, of a masked language model.
+        device: ``cpu``, ``cuda``, or ``auto``: CUDA where there is a device.
+        precision: of the arithmetic, ``float32``, ``bfloat16``, or ``auto``: bfloat16 on CUDA, else float32.
+        threads: on the processor; None leaves torch's own number.
+
+    Raises:
+        FarspanError: nothing is there, it is no masked language model, it has no ``<mask>`` or too few positions, or
+            an option is none of the above.
+    """
+    for option, value, choices in (("device", device, ("auto", "cpu", "cuda")), ("precision", precision, PRECISIONS)):
+        if value not in choices:
+            raise FarspanError(f"scorer {path}: {option} is {value!r}; give {', '.join(choices[:-1])} or {choices[-1]}")
+    if threads is not None and threads < 1:
+        raise FarspanError(f"scorer {path}: threads is {threads}; give a positive number, or None")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise FarspanError(f"scorer {path}: device is 'cuda', but PyTorch finds no CUDA device; give cpu or auto")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if precision == "auto":
+        precision = "bfloat16" if device == "cuda" else "float32"
+    return MaskedLMScorer(find_model(path), device, precision, threads)
