@@ -1,19 +1,41 @@
 """Where spans of span corruption lie: exact distributions of every placement, and numpy's own draws."""
 
 from collections import Counter
+from dataclasses import fields, replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from corpora.keyed import id_keys, make_key
+from corpora.schemas.sequences import SequenceBatch
+from corpora.storage.ragged import Ragged
 from objectives.span import Span, noise_counts, span_counts
 from tests.factories import make_sequences
 from tests.objectives.handmade import real_rows
 
 KEY = make_key(0, "test")
+
+
+def equal_rows(rows: int, tokens: int) -> SequenceBatch:
+    """Rows of one document each that differ in their ids alone, made without a loop over them."""
+    one = make_sequences([tokens])
+    columns = {f.name: getattr(one, f.name) for f in fields(one)}
+    repeated = {
+        name: Ragged.from_lengths(np.tile(column.values, rows), np.tile(column.lengths, rows))
+        for name, column in columns.items()
+        if isinstance(column, Ragged)
+    }
+    return replace(
+        one,
+        **repeated,
+        sequence_ids=np.frombuffer(np.random.default_rng(0).bytes(16 * rows), np.uint8).reshape(-1, 16),
+        document_ids=pa.ListArray.from_arrays(np.arange(rows + 1, dtype=np.int32), list(map(str, range(rows)))),
+        cluster_ids=np.repeat(one.cluster_ids, rows),
+    )
 
 
 def compositions(items: int, parts: int) -> list[tuple[int, ...]]:
@@ -25,7 +47,7 @@ def compositions(items: int, parts: int) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (12, 6, 3), (9, 2, 2), (10, 8, 1)])
 def test_places_are_uniform_over_all_pairs_of_compositions(tokens, noise, spans):
     rows = 40_000
-    masks = Span(density=noise / tokens, mean_span_lengths=noise / spans).mask(make_sequences([tokens] * rows), KEY)
+    masks = Span(density=noise / tokens, mean_span_lengths=noise / spans).mask(equal_rows(rows, tokens), KEY)
     starts = masks.span_starts.values.reshape(rows, spans)
     sizes = masks.span_lengths.values.reshape(rows, spans)
     visible = starts - np.concatenate([np.zeros((rows, 1), int), (starts + sizes)[:, :-1]], axis=1)
@@ -40,11 +62,12 @@ def test_places_are_uniform_over_all_pairs_of_compositions(tokens, noise, spans)
 
 def hidden_rows(masks, tokens: int) -> np.ndarray:
     """``(n, tokens)`` bool, for rows of equal length."""
-    hidden = np.zeros((len(masks), tokens), bool)
-    for row in range(len(masks)):
-        for start, size in zip(masks.span_starts[row], masks.span_lengths[row], strict=True):
-            hidden[row, start : start + size] = True
-    return hidden
+    rows = np.repeat(np.arange(len(masks)), masks.span_starts.lengths)
+    starts = masks.span_starts.values.astype(np.int64)
+    edges = np.zeros((len(masks), tokens + 1), np.int64)  # spans that touch end and begin at one edge
+    np.add.at(edges, (rows, starts), 1)
+    np.add.at(edges, (rows, starts + masks.span_lengths.values), -1)
+    return edges.cumsum(axis=1)[:, :tokens].astype(bool)
 
 
 def patterns(hidden: np.ndarray) -> Counter:
@@ -71,7 +94,7 @@ def check_frequencies(seen: Counter, weights: Counter) -> None:
 @pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (9, 2, 2), (10, 8, 1), (2, 1, 1), (6, 3, 3)])
 def test_rolled_rows_are_t5s_turned_by_any_offset(tokens, noise, spans):
     objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="rolled")
-    masks = objective.mask(make_sequences([tokens] * 20_000), KEY)
+    masks = objective.mask(equal_rows(20_000, tokens), KEY)
     weights: Counter = Counter()
     for pattern in t5_patterns(tokens, noise, spans):
         for offset in range(tokens):
@@ -85,7 +108,7 @@ def test_rolled_rows_are_t5s_turned_by_any_offset(tokens, noise, spans):
 
 def test_rolled_rows_hide_every_place_alike():
     """Without it, a row with a single span hides its end and nothing else."""
-    rows = make_sequences([40] * 20_000)
+    rows = equal_rows(20_000, 40)
     hidden = hidden_rows(Span(placement="rolled").mask(rows, KEY), 40)  # six of 40
     assert min(stats.binomtest(int(count), 20_000, 6 / 40).pvalue for count in hidden.sum(axis=0)) > 1e-4 / 40
     single = Span(density=0.1, mean_span_lengths=4)
@@ -98,7 +121,7 @@ def test_rolled_rows_hide_every_place_alike():
 )
 def test_free_rows_are_uniform_over_all_placements(tokens, noise, spans):
     objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="free")
-    masks = objective.mask(make_sequences([tokens] * 20_000), KEY)
+    masks = objective.mask(equal_rows(20_000, tokens), KEY)
     rows = [tuple(bool(number >> place & 1) for place in range(tokens)) for number in range(1 << tokens)]
     # Placements of so many spans with a visible token between any two: rows with so many hidden tokens and runs.
     runs = {row: sum(row[place] and not (place and row[place - 1]) for place in range(tokens)) for row in rows}
