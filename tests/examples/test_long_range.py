@@ -43,12 +43,13 @@ def accuracies(pattern, steps, seed=0):
     return (point.accuracy for point in points)
 
 
-@pytest.mark.parametrize("pattern", ["full", "block + pooling"])
+@pytest.mark.parametrize("pattern", [pytest.param("full", marks=pytest.mark.slow), "block + pooling"])
 def test_patterns_that_reach_the_symbol_learn_it(pattern):
     """When is a matter of the seed and of the last bits of sums; that it happens is not."""
     assert any(accuracy > 0.9 for accuracy in accuracies(pattern, 800))
 
 
+@pytest.mark.slow
 def test_disjoint_blocks_cannot_learn_it():
     """256 held-out rows: chance is .125, with a standard deviation of .02."""
     assert all(accuracy < 0.25 for accuracy in accuracies("block", 200))

@@ -125,7 +125,7 @@ def test_every_law_holds_on_plain_rows(name, preset):
 
 @every_objective
 def test_odd_rows_have_a_defined_result(name, preset):
-    batch = make_sequences([0, 1, 2, 50, 1_000_000], mean_sentence=1)
+    batch = make_sequences([0, 1, 2, 50, 100_000], mean_sentence=1)
     identical = Ragged(np.full_like(batch.tokens.values, 7), batch.tokens.offsets)
     for tokens in (batch.tokens, identical):
         odd = SequenceBatch(**{**{f: getattr(batch, f) for f in batch.__slots__}, "tokens": tokens})

@@ -286,15 +286,15 @@ def test_unknown_settings_are_refused(call, message):
         call(words_of([["a"]]))
 
 
-def test_a_million_sentences_of_a_word():
+def test_many_sentences_of_a_word():
     """Neither time nor memory grows with the square; half of the sentences are the same word."""
     words = token_words(
-        Ragged.from_rows([np.arange(1_000_000) * (np.arange(1_000_000) % 2)], np.int32),
-        Ragged.from_rows([np.arange(1_000_000)], np.int32),
+        Ragged.from_rows([np.arange(200_000) * (np.arange(200_000) % 2)], np.int32),
+        Ragged.from_rows([np.arange(200_000)], np.int32),
     )
     for setting in ({}, {"n": 2, "borders": "rest"}, {"counts": "log"}):
-        assert len(sentence_scores(words, **setting).values) == 1_000_000
-    halves = Ragged.from_rows([[0, 500_000]], np.int32)
-    assert np.count_nonzero(cluster_scores(words, halves).values) == 500_000
+        assert len(sentence_scores(words, **setting).values) == 200_000
+    halves = Ragged.from_rows([[0, 100_000]], np.int32)
+    assert np.count_nonzero(cluster_scores(words, halves).values) == 100_000
     order, _ = select_greedily(words, np.array([3]))
     assert order[0].tolist() == [0, 2, 4]

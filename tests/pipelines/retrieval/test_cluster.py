@@ -88,6 +88,7 @@ def test_two_worker_processes_write_the_same_bytes(vectors, reference, tmp_path)
     assert digests(tmp_path / "two") == digests(reference)
 
 
+@pytest.mark.slow
 def test_killed_in_each_stage_and_resumed(vectors, reference, tmp_path):
     for stage in ("sample", "train", "assign", "gather"):
         run_killed("tests.pipelines.retrieval.test_cluster", "job", stage, vectors, str(tmp_path / "clusters"))

@@ -127,6 +127,7 @@ def test_two_worker_processes_write_the_same_bytes(clusters, reference, tmp_path
     assert digests(tmp_path / "two") == digests(reference)
 
 
+@pytest.mark.slow
 def test_killed_in_each_stage_and_resumed(clusters, reference, tmp_path):
     for stage in ("search", "sample", "recall"):
         run_killed("tests.pipelines.retrieval.test_neighbours", "job", stage, clusters, str(tmp_path / "neighbours"))

@@ -163,7 +163,7 @@ def test_shards_that_cut_projections_change_nothing(size):
             torch.testing.assert_close(whole, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_a_hundred_updates_of_longt5_are_those_of_transformers():
+def test_forty_updates_of_longt5_are_those_of_transformers():
     """Ours stacks q, k and v; transformers' are parameters of their own, with Adafactor as T5 was trained."""
     torch.manual_seed(0)
     config = LongT5Config(
@@ -176,7 +176,7 @@ def test_a_hundred_updates_of_longt5_are_those_of_transformers():
         model, OptimizerConfig(name="adafactor", learning_rate=1e-2, weight_decay=0.0, clip_norm=0.0)
     )
     oracle = TransformersAdafactor(theirs.parameters(), scale_parameter=True, relative_step=True, warmup_init=False)
-    for step in range(100):
+    for step in range(40):
         generator = torch.Generator().manual_seed(step)
         source, target = torch.randint(3, 41, (2, 4, 12), generator=generator)
         decoder = target.roll(1, 1)

@@ -90,11 +90,8 @@ def assert_compiled_is_plain(pattern, backend, *, padding=True, checkpointing="n
         torch.testing.assert_close(found, loss_and_gradients(plain, batch), atol=1e-5, rtol=1e-5)
 
 
-TRACED = [
-    pytest.param(p, id=name, marks=[pytest.mark.slow] * (name not in ("block", "window")))
-    for name, p in PATTERNS.items()
-]
-"""Tracing takes up to half a minute: one pattern of reshaped attention and one with global positions always run."""
+TRACED = [pytest.param(p, id=name, marks=[pytest.mark.slow] * (name != "block")) for name, p in PATTERNS.items()]
+"""Tracing takes up to half a minute: one pattern of reshaped attention always runs."""
 
 
 @pytest.mark.parametrize("pattern", TRACED)
@@ -141,6 +138,7 @@ def test_selective_checkpointing_computes_all_again_but_what_is_dear():
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_full_attention_is_compiled():
     assert_compiled_is_plain(Full(), "inductor")
 
