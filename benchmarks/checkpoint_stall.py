@@ -24,7 +24,7 @@ from report import arguments, machine, publish
 
 from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
 from trainer.model.build import build_model
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, load_recipe
 from trainer.run.step import Trainer
 
@@ -107,7 +107,7 @@ def make_trainer(recipe: Recipe, options) -> tuple[Trainer, InMemory]:
     widths = (options.source or data.source_length, options.target or data.target_length)
     rows = InMemory(random_batches(count, micro, *widths, options.vocab))
     run = replace(recipe.run, device="cpu", precision="fp32")
-    trainer = Trainer(build_model(recipe.model, options.vocab, run.seed), replace(recipe, run=run), Ranks.alone())
+    trainer = Trainer(build_model(recipe.model, options.vocab, run.seed), replace(recipe, run=run), World.alone())
     for _ in range(2):
         update(trainer, rows)
     return trainer, rows
@@ -130,7 +130,7 @@ def measured(
     checkpoints = None
     if asynchronous is not None:
         config = CheckpointConfig(asynchronous=asynchronous)
-        checkpoints = Checkpoints(directory, config, Ranks.alone(), identity={})
+        checkpoints = Checkpoints(directory, config, World.alone(), identity={})
         checkpoints.restore(trainer.model, trainer.optimizer)
     waited, begin, processor = 0.0, time.perf_counter(), time.process_time()
     for number in range(steps):

@@ -38,7 +38,7 @@ from trainer.data.config import DataConfig
 from trainer.model.seq2seq import Seq2Seq
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, RunConfig
 from trainer.run.step import Trainer
 
@@ -122,7 +122,7 @@ def our_run(model: Seq2Seq, batches: list[Batch], length: int, target: int) -> R
         optimizer=OPTIMIZER,
         schedule=ScheduleConfig(shape="constant", warmup_steps=0),
     )
-    trainer, data = Trainer(model, recipe, Ranks.alone()), InMemory([full_batch(*batch) for batch in batches])
+    trainer, data = Trainer(model, recipe, World.alone()), InMemory([full_batch(*batch) for batch in batches])
 
     def run(steps: int) -> float:
         start = time.perf_counter()

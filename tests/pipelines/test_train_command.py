@@ -9,7 +9,7 @@ import pytest
 
 from tests.artefacts import make_corpus
 from trainer.__main__ import main
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.run.step import Trainer
 
 
@@ -88,7 +88,7 @@ def test_ctrl_c_before_a_run_has_begun_is_status_130(train, recipe, monkeypatch)
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Ranks, "from_environment", interrupted)
+    monkeypatch.setattr(World, "from_environment", interrupted)
     assert train(recipe)[0] == 130
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 
 TIMEOUT = 300.0
 
@@ -67,10 +67,10 @@ def _run(rank: int, size: int, port: int, work: Callable[..., Any], arguments: t
     }  # fmt: skip
     os.environ.update({name: str(value) for name, value in environment.items()}, OMP_NUM_THREADS="1")
     try:
-        ranks = Ranks.from_environment("cpu")
-        results.put((rank, work(ranks, *arguments), None))
+        world = World.from_environment("cpu")
+        results.put((rank, work(world, *arguments), None))
         with suppress(RuntimeError):  # of a test that lost a rank
-            ranks.close()
+            world.close()
     except BaseException:
         results.put((rank, None, traceback.format_exc()))
     finally:

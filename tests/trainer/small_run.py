@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim import AdamW
 
 from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 
 IDENTITY = {"run": {"seed": 1}, "betas": (0.9, 0.98)}
 
@@ -21,7 +21,7 @@ class Run:
         self.optimizer = kind(self.model.parameters(), lr=0.1)
         self.said = []
         config = CheckpointConfig(**{"asynchronous": False, **config})
-        self.checkpoints = Checkpoints(directory, config, Ranks.alone(), identity, {"size": 5}, self.said.append)
+        self.checkpoints = Checkpoints(directory, config, World.alone(), identity, {"size": 5}, self.said.append)
 
     def restore(self):
         return self.checkpoints.restore(self.model, self.optimizer)

@@ -38,7 +38,7 @@ from trainer.checkpoint.files import (
     require_same_run,
     sync_folder,
 )
-from trainer.checkpoint.run_lock import Claim, read_record
+from trainer.checkpoint.run_lock import RunLock, read_record
 from trainer.checkpoint.state import (
     Tensors,
     check_fit,
@@ -53,7 +53,7 @@ from trainer.checkpoint.state import (
     write_tensors,
 )
 from trainer.optim.optimizer import calmer
-from trainer.parallel.distributed import PATIENCE, Ranks
+from trainer.parallel.distributed import PATIENCE, World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Checkpoints:
         self,
         directory: Path,
         config: CheckpointConfig,
-        ranks: Ranks,
+        world: World,
         identity: Mapping[str, Any],
         vocabulary: Mapping[str, Any] | None = None,
         report: Callable[[str], None] = print,
@@ -102,7 +102,7 @@ class Checkpoints:
         Args:
             directory: of all checkpoints of the run, on a file system that all ranks share.
             config: when to write, and what stays.
-            ranks: who else takes part.
+            world: who else takes part.
             identity: nested JSON values that must be equal for a run to be continued.
             vocabulary: of ``opening.run_vocabulary``; decides nothing about the run.
             report: told, on rank 0, about each damaged checkpoint that is passed over.
@@ -110,9 +110,9 @@ class Checkpoints:
         self._directory, self._config, self._report = directory, config, report
         self._identity, self._vocabulary = identity, vocabulary
         # A group of its own, because a checkpoint that is being written talks while the training talks in the others.
-        group = None if ranks.control is None else dist.new_group(backend="gloo", timeout=PATIENCE)
-        self._ranks = replace(ranks, control=group)
-        self._claim: Claim | None = None
+        group = None if world.control is None else dist.new_group(backend="gloo", timeout=PATIENCE)
+        self._world = replace(world, control=group)
+        self._lock: RunLock | None = None
         self._start = 0
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
@@ -156,8 +156,8 @@ class Checkpoints:
             return None
         check_fit(path / MODEL, model_tensors(model))
         # The optimiser first, for making its state to be filled takes a step, if one of length zero.
-        restore_optimizer(model, optimizer, path / OPTIMIZER, self._ranks.control)
-        read_tensors(path / MODEL, model_tensors(model), self._ranks.control)
+        restore_optimizer(model, optimizer, path / OPTIMIZER, self._world.control)
+        read_tensors(path / MODEL, model_tensors(model), self._world.control)
         return read_manifest(path)["step"]
 
     def save(self, step: int, samples: int, model: nn.Module, optimizer: Optimizer) -> Path:
@@ -187,7 +187,7 @@ class Checkpoints:
                 f"after step {step}, {next(filter(None, bad))} holds values that are not finite; no checkpoint is "
                 f"written, the newest is {newest}; {cure}"
             )
-        states = {name: share_of(tensors, self._ranks.rank, self._ranks.size) for name, tensors in states.items()}
+        states = {name: share_of(tensors, self._world.rank, self._world.size) for name, tensors in states.items()}
         path = self._directory / f"step-{step:08d}"
         if self._config.asynchronous:
             states = {name: copied(tensors) for name, tensors in states.items()}
@@ -214,32 +214,32 @@ class Checkpoints:
 
     def _release(self) -> None:
         self._writer.shutdown()
-        if self._claim:
-            self._claim.release()
+        if self._lock:
+            self._lock.release()
 
     def _take(self) -> None:
-        if self._ranks.first:
-            self._claim = Claim(self._directory)
+        if self._world.first:
+            self._lock = RunLock(self._directory)
 
     def _begin(self) -> int:
-        if not self._claim:
+        if not self._lock:
             return 0
         sweep(LocalFiles(), str(self._directory))
         for abandoned in self._directory.glob("*.tmp-*"):  # by a writer that was killed, or put aside
             _remove(abandoned)
-        return self._claim.begin()
+        return self._lock.begin()
 
     def _seen_start(self) -> int:
         return read_record(self._directory).get("start", 0)
 
     def _newest_whole(self) -> Path | None:
-        rank, size = self._ranks.rank, self._ranks.size
+        rank, size = self._world.rank, self._world.size
         names = self._together(lambda: [path.name for path in newest_first(self._directory)])[0]
         for path in (self._directory / name for name in names):
             faults = self._together(partial(find_fault, path, rank, size))
             if not any(faults):
                 return path
-            if self._ranks.first:
+            if self._world.first:
                 fault = next(filter(None, faults))
                 self._report(f"checkpoint {path} is damaged ({fault}); trying the one before it")
         if names:
@@ -250,8 +250,8 @@ class Checkpoints:
         return None
 
     def _check(self, states: Mapping[str, Tensors]) -> str | None:
-        if self._claim:
-            self._claim.require_newest()
+        if self._lock:
+            self._lock.require_newest()
         return next((f"{state} {name}" for state, tensors in states.items() for name in not_finite(tensors)), None)
 
     def _write(self, path: Path, step: int, samples: int, states: Mapping[str, Tensors]) -> None:
@@ -277,14 +277,14 @@ class Checkpoints:
     def _write_share(self, temporary: Path, states: Mapping[str, Tensors]) -> dict[str, Any]:
         """This rank's files: name -> bytes and sha256."""
         for name, tensors in states.items():
-            write_tensors(temporary / name, tensors, self._ranks.control)
-        files = [file for name in states for file in shards_of(temporary / name, self._ranks.rank)]
+            write_tensors(temporary / name, tensors, self._world.control)
+        files = [file for name in states for file in shards_of(temporary / name, self._world.rank)]
         return {str(file.relative_to(temporary)): file_facts(file) for file in files}
 
     def _publish(self, temporary: Path, path: Path, step: int, manifest: Mapping[str, Any]) -> None:
-        if not self._claim:
+        if not self._lock:
             return
-        self._claim.require_newest()
+        self._lock.require_newest()
         write_bytes(LocalFiles(), str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
         for folder in (temporary / MODEL, temporary / OPTIMIZER, temporary):
             sync_folder(folder)
@@ -308,7 +308,7 @@ class Checkpoints:
             said["refusal"] = str(error)
         except OSError as error:
             said["failure"] = str(error)
-        all_said = self._ranks.gather(said)
+        all_said = self._world.gather(said)
         for one in all_said:
             if "refusal" in one:
                 raise FarspanError(one["refusal"])

@@ -1,7 +1,7 @@
-"""Whose turn it is in a run's directory: a lock where the file system has locks, and a number that every start raises.
+"""The lock of a run's directory, and a start counter for file systems without locks.
 
-The lock keeps a second process out. Where there are no locks (some network file systems), the number tells the first
-process at its next checkpoint that a second one has taken the run over.
+The lock keeps a second process out. Some network file systems have no locks: there, each start raises the counter, and
+a process that finds a higher count at its next checkpoint stops, because a later process has taken over the run.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from corpora.storage.strict_json import StructureError, parse_json
 _RECORD, _LOCK = "run.json", "run.lock"
 
 
-class Claim:
-    """A directory held by this process until ``release``, or until the process ends, however it ends.
+class RunLock:
+    """A lock on a run's directory, held until ``release`` or the end of the process.
 
     Attributes:
-        start: how many processes have begun or gone on with the run, this one included; 0 before ``begin``.
+        start: number of processes that have started or resumed the run, this one included; 0 before ``begin``.
 
     Raises:
         FarspanError: another process holds it, or nothing can be written there.
@@ -52,14 +52,14 @@ class Claim:
             pass  # no locks here
 
     def begin(self) -> int:
-        """Raise the number: from now on, an older process that thinks itself alone stops at its next checkpoint."""
+        """Raise the start counter, so that an older process still running stops at its next checkpoint."""
         self.start = read_record(self._directory).get("start", 0) + 1
         record = {"start": self.start, "process": os.getpid(), "host": socket.gethostname()}
         write_bytes(LocalFiles(), str(self._directory / _RECORD), json.dumps(record).encode())
         return self.start
 
     def require_newest(self) -> None:
-        """Check that no process began after this one.
+        """Check that no later process has started.
 
         Raises:
             FarspanError: one did.
@@ -72,12 +72,12 @@ class Claim:
             )
 
     def release(self) -> None:
-        """Let the next process in."""
+        """Release the lock."""
         self._lock.close()
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """What the newest start wrote; empty where nothing or nothing readable is written."""
+    """Read the record of the newest start; empty if there is none or it is unreadable."""
     try:
         record = parse_json(read_bytes(LocalFiles(), str(directory / _RECORD)))
     except (OSError, StructureError):

@@ -29,7 +29,7 @@ _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
-class Ranks:
+class World:
     """This process among those of the run; one process alone needs no backend.
 
     Attributes:
@@ -49,12 +49,12 @@ class Ranks:
     control: dist.ProcessGroup | None = None
 
     @classmethod
-    def alone(cls, device: torch.device | str = "cpu") -> Ranks:
+    def alone(cls, device: torch.device | str = "cpu") -> World:
         """One process."""
         return cls(0, 1, 0, 1, torch.device(device))
 
     @classmethod
-    def from_environment(cls, device: str = "auto", environment: Mapping[str, str] = os.environ) -> Ranks:
+    def from_environment(cls, device: str = "auto", environment: Mapping[str, str] = os.environ) -> World:
         """Join the other processes, if ``RANK`` and ``WORLD_SIZE`` tell of any, and take a device.
 
         Args:
@@ -148,7 +148,7 @@ class Ranks:
 
 
 @contextmanager
-def explained(ranks: Ranks) -> Iterator[None]:
+def explained(world: World) -> Iterator[None]:
     """Turn the many ways in which backends report a lost process into one.
 
     Raises:
@@ -157,10 +157,10 @@ def explained(ranks: Ranks) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if ranks.control is None or not _is_loss(error):
+        if world.control is None or not _is_loss(error):
             raise
         raise FarspanError(
-            f"rank {ranks.rank} of {ranks.size} lost another process of the run ({_first_line(error)}); look for the "
+            f"rank {world.rank} of {world.size} lost another process of the run ({_first_line(error)}); look for the "
             "cause in that one's output; the same command goes on from the last checkpoint"
         ) from error
 

@@ -27,7 +27,7 @@ from trainer.model.kernels.keep import Results
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.window import WindowAttention
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.distributed import PATIENCE, Ranks
+from trainer.parallel.distributed import PATIENCE, World
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,7 @@ def apply_attention(model: Seq2Seq | MaskedLM, pattern: Pattern) -> None:
 
 
 def apply_parallel(
-    model: Seq2Seq | MaskedLM, config: ParallelConfig, ranks: Ranks, precision: Literal["bf16", "fp32"]
+    model: Seq2Seq | MaskedLM, config: ParallelConfig, world: World, precision: Literal["bf16", "fp32"]
 ) -> nn.Module:
     """Share ``model`` with the other ranks, after activation checkpointing and compilation.
 
@@ -154,7 +154,7 @@ def apply_parallel(
     Args:
         model: on this rank's device; with ``fsdp`` and ``hybrid`` it is changed in place.
         config: how.
-        ranks: that share it.
+        world: that share it.
         precision: with ``bf16``, FSDP gathers and computes in bfloat16, keeps and reduces in float32.
 
     Returns:
@@ -163,17 +163,17 @@ def apply_parallel(
     Raises:
         FarspanError: ranks that do not fall into groups of ``shard_size``.
     """
-    if ranks.size == 1:
+    if world.size == 1:
         return model
     if config.mode == "ddp":
         # Projections of global positions are used only in batches that have some.
         sometimes = any(isinstance(module, WindowAttention) for module in model.modules())
         return DistributedDataParallel(
             model, forward_sync_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=sometimes,
-            device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
+            device_ids=[world.device] if world.device.type == "cuda" else None,
         )  # fmt: skip
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    options: dict[str, Any] = {"mesh": _mesh(config, ranks)}
+    options: dict[str, Any] = {"mesh": _mesh(config, world)}
     if precision == "bf16":
         options["mp_policy"] = policy
     for layer in layers_of(model):
@@ -183,19 +183,19 @@ def apply_parallel(
     return model
 
 
-def _mesh(config: ParallelConfig, ranks: Ranks) -> DeviceMesh:
+def _mesh(config: ParallelConfig, world: World) -> DeviceMesh:
     """One dimension, over which weights are shards; with ``hybrid`` one before it, over which they are copies."""
     if config.mode == "fsdp":
-        return init_device_mesh(ranks.device.type, (ranks.size,), mesh_dim_names=("shard",))
-    shards = config.shard_size or ranks.local_size
-    if ranks.size % shards:
+        return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
+    shards = config.shard_size or world.local_size
+    if world.size % shards:
         raise FarspanError(
-            f"parallel.shard_size is {shards} with {ranks.size} processes; start a multiple of it, or change it"
+            f"parallel.shard_size is {shards} with {world.size} processes; start a multiple of it, or change it"
         )
-    grid = torch.arange(ranks.size).view(-1, shards)
+    grid = torch.arange(world.size).view(-1, shards)
     # Groups that a mesh makes by itself have the backend's own time limit, 10 minutes for NCCL.
     groups = [dist.new_subgroups_by_enumeration(members.tolist(), timeout=PATIENCE)[0] for members in (grid.T, grid)]
-    return DeviceMesh.from_group(groups, ranks.device.type, grid, mesh_dim_names=("copies", "shard"))
+    return DeviceMesh.from_group(groups, world.device.type, grid, mesh_dim_names=("copies", "shard"))
 
 
 def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:

@@ -15,7 +15,7 @@ from trainer.data.config import Batch
 from trainer.data.curriculum import Stage
 from trainer.memory.estimate import Setting, cures, step_memory
 from trainer.parallel.device import memory_capacity
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.joint import asking_generator
 
@@ -28,7 +28,7 @@ def dry_run(
     optimizer: torch.optim.Optimizer,
     recipe: Recipe,
     vocab_size: int,
-    ranks: Ranks,
+    world: World,
 ) -> None:
     """Pass the largest micro-batches of every stage forward and backward: two of them where a step has several.
 
@@ -40,31 +40,31 @@ def dry_run(
         optimizer: of the model.
         recipe: of the run.
         vocab_size: rows of the token table.
-        ranks: this one's device is tried.
+        world: this one's device is tried.
 
     Raises:
         FarspanError: out of memory, with settings that would fit by the estimate of ``trainer.memory.estimate``.
     """
     setting = Setting(
-        world_size=ranks.size, local_size=ranks.local_size, device="cuda" if ranks.device.type == "cuda" else "cpu"
+        world_size=world.size, local_size=world.local_size, device="cuda" if world.device.type == "cuda" else "cpu"
     )
     for stage in recipe.all_stages:
         try:
-            with torch.random.fork_rng([ranks.device] if ranks.device.type == "cuda" else []):
+            with torch.random.fork_rng([world.device] if world.device.type == "cuda" else []):
                 held = _missing_state(optimizer, recipe)
                 batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
                 if recipe.generator and recipe.generator.mode == "joint":
                     batch = asking_generator(batch)
-                several = stage.batch_size > stage.micro_batch_size * ranks.size
+                several = stage.batch_size > stage.micro_batch_size * world.size
                 gradients(stage, [batch, batch] if several else [batch])
                 del held
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-            raise FarspanError(_message(recipe, stage, vocab_size, setting, memory_capacity(ranks.device))) from error
+            raise FarspanError(_message(recipe, stage, vocab_size, setting, memory_capacity(world.device))) from error
         finally:
             optimizer.zero_grad(set_to_none=True)
-    if ranks.device.type == "cuda":
+    if world.device.type == "cuda":
         torch.cuda.empty_cache()  # its pieces may fit batches of other widths badly
 
 

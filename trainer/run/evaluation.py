@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from trainer.data.collate import collate
 from trainer.data.config import Batch, DataConfig, Source
 from trainer.metrics import perplexity
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class HeldOut:
     sequences: int
     micro_batch_size: int
 
-    def batches(self, ranks: Ranks) -> Iterator[Batch]:
+    def batches(self, world: World) -> Iterator[Batch]:
         """A rank's share: as many batches as every other rank's, because ranks that share weights pass forward
         together; what is missing of the last round is a batch that asks for nothing."""
         count, size = min(self.sequences, len(self.source)), self.micro_batch_size
         numbers = range(-(-count // size))  # of micro-batches, the same for any number of ranks
-        for begin in range(0, len(numbers), ranks.size):
-            number = begin + ranks.rank
+        for begin in range(0, len(numbers), world.size):
+            number = begin + world.rank
             first = min(number, numbers[-1]) * size
             rows = np.arange(first, min(first + size, count))
             batch = collate(self.source.examples(rows), rows, self.data, self.source.special)
@@ -49,7 +49,7 @@ class HeldOut:
 
 
 def evaluate(
-    model: nn.Module, loss: Callable[[Batch], Tensor], held_out: Sequence[HeldOut], ranks: Ranks
+    model: nn.Module, loss: Callable[[Batch], Tensor], held_out: Sequence[HeldOut], world: World
 ) -> dict[str, Any]:
     """Measure the loss without dropout; the same for any number of ranks, up to the rounding of float64 sums.
 
@@ -57,7 +57,7 @@ def evaluate(
         model: what ``loss`` passes batches through; it is left in the mode in which it came.
         loss: cross-entropy of a batch without label smoothing, summed over its target tokens.
         held_out: with names that differ.
-        ranks: that share the work; all call this together.
+        world: that share the work; all call this together.
 
     Returns:
         ``held_out_loss`` and ``held_out_perplexity``, over the target tokens of all sources; where there are several,
@@ -67,10 +67,10 @@ def evaluate(
     model.eval()
     try:
         with torch.no_grad():
-            own = [number for one in held_out for number in _summed(loss, one.batches(ranks))]
+            own = [number for one in held_out for number in _summed(loss, one.batches(world))]
     finally:
         model.train(training)
-    totals = ranks.sum(*own)
+    totals = world.sum(*own)
     sums, tokens = totals[::2], totals[1::2]
     mean = _mean(sum(sums), sum(tokens))
     record = {"held_out_loss": mean, "held_out_perplexity": perplexity(mean)}

@@ -37,7 +37,7 @@ from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.run.sources import shared
 from trainer.scorer.config import OBJECTIVE, GeneratorConfig
 from trainer.scorer.models import find_model
@@ -280,17 +280,17 @@ class JointBatches:
     """
 
     def __init__(
-        self, loader: Loader, batches: Batches, model: JointModel, ranks: Ranks, precision: Literal["bf16", "fp32"]
+        self, loader: Loader, batches: Batches, model: JointModel, world: World, precision: Literal["bf16", "fp32"]
     ) -> None:
         """
         Args:
             loader: over ``Candidates``.
             batches: the same batches, perhaps made ahead.
             model: as it is trained; under FSDP the sharded one.
-            ranks: that train together.
+            world: that train together.
             precision: of the run.
         """
-        self._loader, self._batches, self._model, self._ranks = loader, batches, model, ranks
+        self._loader, self._batches, self._model, self._world = loader, batches, model, world
         self._precision = precision
         self.generator_loss = 0.0
 
@@ -311,7 +311,7 @@ class JointBatches:
             examples = source.chosen(rows, losses, epochs)
             made = collate(examples, batch.samples, stage.data, mixture.special)
             chosen.append(made if batch.source_tokens else made.asking_nothing())
-        targets, candidates, total = self._ranks.sum(
+        targets, candidates, total = self._world.sum(
             sum(batch.target_tokens for batch in chosen),
             sum(batch.target_tokens for batch in shown),
             sum(float(losses.sum(dtype=np.float64)) for losses in scores),
@@ -327,7 +327,7 @@ class JointBatches:
 
     def _scores(self, shown: Sequence[Batch]) -> list[np.ndarray]:
         """``(B, C)`` float32 of each batch."""
-        device = self._ranks.device
+        device = self._world.device
         self._model.eval()
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             scores = [

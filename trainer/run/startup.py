@@ -31,7 +31,7 @@ from trainer.model.config import ModelConfig
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.evaluation import HeldOut
 from trainer.run.joint import Candidates, Generator, open_joint
@@ -149,7 +149,7 @@ def check_data(recipe: Recipe, trained: Training, held_out: Sequence[HeldOut]) -
     return warnings
 
 
-def check_shards(recipe: Recipe, ranks: Ranks, console: Console) -> None:
+def check_shards(recipe: Recipe, world: World, console: Console) -> None:
     """Compare every shard that the recipe names with its checksum, each rank its share of them, before one is read.
 
     What is not there at all, or not as long as it should be, is left to those who open it.
@@ -166,13 +166,13 @@ def check_shards(recipe: Recipe, ranks: Ranks, console: Console) -> None:
     named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
     named += [(source.masks, "farspan.masks") for source in sources if source.masks]
     shards = [(rows, shard) for rows in _there(named) for shard in range(len(rows.manifest.shards))]
-    share, fault = shards[ranks.rank :: ranks.size], None
+    share, fault = shards[world.rank :: world.size], None
     try:
         for rows, shard in track(share, "checksums", console=console, transient=True, disable=not console.is_terminal):
             rows.check_shard(shard)
     except FarspanError as error:
         fault = str(error)
-    if found := next(filter(None, ranks.gather(fault)), None):
+    if found := next(filter(None, world.gather(fault)), None):
         raise FarspanError(found)
 
 

@@ -26,7 +26,7 @@ from trainer.model.seq2seq import Seq2Seq
 from trainer.optim.optimizer import build_optimizer, calmer
 from trainer.optim.schedule import learning_rate_factor
 from trainer.parallel.device import Timing, memory_in_use, start_timing
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import (
     apply_activation_checkpointing,
     apply_attention,
@@ -82,24 +82,24 @@ class Trainer:
     """
 
     def __init__(
-        self, model: Seq2Seq | MaskedLM, recipe: Recipe, ranks: Ranks, peak_tflops: float | None = None
+        self, model: Seq2Seq | MaskedLM, recipe: Recipe, world: World, peak_tflops: float | None = None
     ) -> None:
         """Take ``model`` to this rank's device, and apply to it what the recipe's run and parallel sections ask for.
 
         Args:
             model: the same on every rank.
             recipe: everything but the data.
-            ranks: that train together.
+            world: that train together.
             peak_tflops: of one device, if known.
         """
         run = recipe.run
-        self.model = model.to(ranks.device)
+        self.model = model.to(world.device)
         self.vocab_size = model.tokens.num_embeddings
         apply_activation_checkpointing(self.model, run.activation_checkpointing)
         if run.compile:
             apply_compile(self.model)
-        self._called = apply_parallel(self.model, recipe.parallel, ranks, run.precision)
-        self.recipe, self.ranks, self.peak_tflops = recipe, ranks, peak_tflops
+        self._called = apply_parallel(self.model, recipe.parallel, world, run.precision)
+        self.recipe, self.world, self.peak_tflops = recipe, world, peak_tflops
         self.optimizer = build_optimizer(self.model, recipe.optimizer)
         self.step = 0
         self._attention = recipe.model.encoder.attention
@@ -119,19 +119,19 @@ class Trainer:
         Returns:
             None where a rank wishes to stop: then nothing was done.
         """
-        timing, begun = start_timing(self.ranks.device), time.perf_counter()
+        timing, begun = start_timing(self.world.device), time.perf_counter()
         made = batches.step(self.step)
         waited = time.perf_counter() - begun
         stage = self.recipe.stage_at(self.step)
         own = Counts.of(made, self._stage_model(stage), self.vocab_size)
         if isinstance(self.model, JointModel):
             own += Counts(flops=generator_flops(made, self.model.generator))
-        stopping, *counts = self.ranks.sum(stop, *astuple(own))
+        stopping, *counts = self.world.sum(stop, *astuple(own))
         if stopping:
             return None
         totals = Counts(*map(int, counts))
         losses = self.gradients(stage, made, totals.target_tokens)
-        loss = self.ranks.sum_on_device(torch.stack(losses).double().sum())
+        loss = self.world.sum_on_device(torch.stack(losses).double().sum())
         norm = self._clipped()
         rate = self._change_weights(stage, torch.isfinite(norm) & torch.isfinite(loss))
         self.step += 1
@@ -162,7 +162,7 @@ class Trainer:
             with reducing(self._called, self.recipe.parallel, last=number == len(batches) - 1):
                 loss = self._pass(self._called, batch, self.recipe.loss)
                 # Ranks average their gradients: times their number it is the sum.
-                (loss.minimised * (self.ranks.size / max(targets, 1))).backward()
+                (loss.minimised * (self.world.size / max(targets, 1))).backward()
             losses.append(loss.plain)
         return losses
 
@@ -176,14 +176,14 @@ class Trainer:
         finite = math.isfinite(loss) and math.isfinite(norm)
         numbers = derive(
             update.counts, loss=loss if finite else None, seconds=seconds, waited=update.waited,
-            devices=self.ranks.size, peak_tflops=self.peak_tflops,
+            devices=self.world.size, peak_tflops=self.peak_tflops,
         )  # fmt: skip
         record: dict[str, Any] = {
             "step": update.step,
             **numbers,
             "learning_rate": update.learning_rate,
             "grad_norm": norm if finite else None,
-            "memory_gib": memory_in_use(self.ranks.device) / 2**30,  # of this rank
+            "memory_gib": memory_in_use(self.world.device) / 2**30,  # of this rank
         }
         if update.generator_loss is not None:
             record["generator_loss"] = update.generator_loss
@@ -219,13 +219,13 @@ class Trainer:
 
     def _pass(self, model: torch.nn.Module, batch: Batch, loss: LossConfig = CROSS_ENTROPY) -> Losses:
         with self._precision():
-            return model(**batch.to(self.ranks.device).inputs, loss=loss)
+            return model(**batch.to(self.world.device).inputs, loss=loss)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        sharded = self.ranks.size > 1 and self.recipe.parallel.mode != "ddp"
+        sharded = self.world.size > 1 and self.recipe.parallel.mode != "ddp"
         if self.recipe.run.precision == "fp32" or sharded:  # FSDP computes in bfloat16 by its own policy
             return nullcontext()
-        return torch.autocast(self.ranks.device.type, torch.bfloat16)
+        return torch.autocast(self.world.device.type, torch.bfloat16)
 
     def _clipped(self) -> Tensor:
         """Cut all gradients to the recipe's norm; the norm that they had together."""
@@ -267,7 +267,7 @@ class Trainer:
     def _suspects(self, update: Update) -> list[Sample]:
         """Of all ranks' micro-batches whose loss is not finite; of all, where only gradients are not."""
         own = [[bool(loss.isfinite()), samples] for samples, loss in update.batches]
-        everyone = [batch for rank in self.ranks.gather(own) for batch in rank]
+        everyone = [batch for rank in self.world.gather(own) for batch in rank]
         bad = [samples for finite, samples in everyone if not finite] or [samples for _, samples in everyone]
         # A batch that asks for nothing repeats samples of another.
         return list({sample["number"]: sample for samples in bad for sample in samples}.values())

@@ -18,7 +18,7 @@ from trainer.data.prefetch import prefetched
 from trainer.metrics import Display, Together, open_metrics
 from trainer.model.joint import JointModel
 from trainer.parallel.device import peak_tflops
-from trainer.parallel.distributed import Ranks, explained
+from trainer.parallel.distributed import World, explained
 from trainer.recipe import Recipe
 from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut, describe, evaluate
@@ -52,7 +52,7 @@ def train(
     held_out: Source | None = None,
     until: int | None = None,
     console: Console | None = None,
-    ranks: Ranks | None = None,
+    world: World | None = None,
 ) -> Outcome:
     """Train, or go on with the run that ``run.directory`` holds; all processes of a run call this together.
 
@@ -65,23 +65,23 @@ def train(
         held_out: what the recipe's evaluation section, if there is one, evaluates on; None opens what it names.
         until: stop after this update, with a checkpoint, though the recipe asks for more.
         console: where progress is shown, by rank 0.
-        ranks: this process among others; None asks the environment.
+        world: this process among others; None asks the environment.
 
     Raises:
         FarspanError: data that cannot be read or does not fit the model, a directory that holds another run, too little
             memory, updates that are not finite, another process that was lost.
     """
-    joined = ranks or Ranks.from_environment(recipe.run.device)
+    joined = world or World.from_environment(recipe.run.device)
     with explained(joined), Interruption() as stop:
         outcome = _train(recipe, joined, source, held_out, until, console, stop)
-        if ranks is None:
+        if world is None:
             joined.close()
     return outcome
 
 
 def _train(
     recipe: Recipe,
-    ranks: Ranks,
+    world: World,
     source: Source | None,
     held_out: Source | None,
     until: int | None,
@@ -89,23 +89,23 @@ def _train(
     stop: Interruption,
 ) -> Outcome:
     run, directory = recipe.run, Path(recipe.run.directory)
-    display = Display(run.steps, recipe.metrics.log_every, console if ranks.first else Console(quiet=True))
+    display = Display(run.steps, recipe.metrics.log_every, console if world.first else Console(quiet=True))
     if source is None and recipe.loading.verify == "start":
-        check_shards(recipe, ranks, display.console)
+        check_shards(recipe, world, display.console)
     trained = open_training(recipe, source)
     measured = open_held_out(recipe, trained, held_out)
-    loader = Loader(recipe.all_stages, trained.mixtures, run.seed, ranks.rank, ranks.size)
+    loader = Loader(recipe.all_stages, trained.mixtures, run.seed, world.rank, world.size)
     for warning in check_data(recipe, trained, measured):
         display.say(f"warning: {warning}")
-    reopen = None if source is not None else partial(_reopened, recipe, ranks.rank, ranks.size)
+    reopen = None if source is not None else partial(_reopened, recipe, world.rank, world.size)
     identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
-    if source is None and ranks.first:
+    if source is None and world.first:
         keep_tokenizer(recipe, directory)
-    peak = peak_tflops(recipe.metrics.peak_tflops, ranks.device, run.precision)
-    trainer = Trainer(begin_model(recipe, trained), recipe, ranks, peak)
+    peak = peak_tflops(recipe.metrics.peak_tflops, world.device, run.precision)
+    trainer = Trainer(begin_model(recipe, trained), recipe, world, peak)
     with ExitStack() as stack:
         checkpoints = stack.enter_context(
-            Checkpoints(directory / "checkpoints", recipe.checkpoint, ranks, identity, vocabulary, display.say)
+            Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
         found = checkpoints.restore(trainer.model, trainer.optimizer)
         if found is not None:
@@ -113,13 +113,13 @@ def _train(
             done = f"all {run.steps} steps of the run in {directory} are made: nothing is left to do"
             display.say(f"going on after step {found}" if found < run.steps else done)
         if run.dry_run and trainer.step < run.steps:
-            dry_run(trainer.gradients, trainer.optimizer, recipe, trainer.vocab_size, ranks)
+            dry_run(trainer.gradients, trainer.optimizer, recipe, trainer.vocab_size, world)
         batches: Batches = stack.enter_context(
-            prefetched(loader, recipe.loading, run.steps, reopen=reopen, pinned=ranks.device.type == "cuda")
+            prefetched(loader, recipe.loading, run.steps, reopen=reopen, pinned=world.device.type == "cuda")
         )
         if isinstance(trainer.model, JointModel):
-            batches = JointBatches(loader, batches, trainer.model, ranks, run.precision)
-        metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, ranks.rank)))
+            batches = JointBatches(loader, batches, trainer.model, world, run.precision)
+        metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
         stack.enter_context(display)
         going = _Run(trainer, batches, loader, checkpoints, measured, metrics, display)
         stopped = going.until(min(until or run.steps, run.steps), lambda: bool(stop.asked))
@@ -159,7 +159,7 @@ class _Run:
                 return True
             self._unread = update
             ending = trainer.step == last
-            if evaluation and (ending or trainer.step % evaluation.every == 0) and not trainer.ranks.any(asked()):
+            if evaluation and (ending or trainer.step % evaluation.every == 0) and not trainer.world.any(asked()):
                 self._read()
                 self._evaluate()
             if ending or trainer.step % self._recipe.checkpoint.every == 0:
@@ -182,7 +182,7 @@ class _Run:
 
     def _evaluate(self) -> None:
         trainer = self._trainer
-        record = evaluate(trainer.model, trainer.loss, self._held_out, trainer.ranks)
+        record = evaluate(trainer.model, trainer.loss, self._held_out, trainer.world)
         self._metrics.write({"step": trainer.step, **record})
         self._display.say(f"step {trainer.step}  {describe(record)}")
 

@@ -19,13 +19,13 @@ from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
 from trainer.checkpoint.files import newest_first
 from trainer.checkpoint.state import load_tensors, optimizer_tensors, shards_of
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 
 
 class Run:
     """A model shared in ``mode``, its optimiser, and the checkpoints of ``directory``."""
 
-    def __init__(self, ranks, directory, kind="adamw", mode="fsdp", asynchronous=True):
+    def __init__(self, world, directory, kind="adamw", mode="fsdp", asynchronous=True):
         torch.manual_seed(0)
         # 3 outputs: on 4 ranks, one has nothing of the last layer
         model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.Linear(7, 3))
@@ -34,7 +34,7 @@ class Run:
         if mode == "ddp":
             model = DistributedDataParallel(model)
         elif mode in ("fsdp", "hybrid"):
-            shape = (ranks.size,) if mode == "fsdp" else (2, ranks.size // 2)
+            shape = (world.size,) if mode == "fsdp" else (2, world.size // 2)
             names = ("shard",) if mode == "fsdp" else ("copy", "shard")
             mesh = init_device_mesh("cpu", shape, mesh_dim_names=names)
             for layer in model:
@@ -43,7 +43,7 @@ class Run:
         self.model, self.said = model, []
         self.optimizer = build_optimizer(model, OptimizerConfig(name=kind, learning_rate=0.1))
         config = CheckpointConfig(asynchronous=asynchronous, keep=2)
-        self.checkpoints = Checkpoints(Path(directory), config, ranks, {"seed": 1}, None, self.said.append)
+        self.checkpoints = Checkpoints(Path(directory), config, world, {"seed": 1}, None, self.said.append)
 
     def restore(self):
         return self.checkpoints.restore(self.model, self.optimizer)
@@ -67,11 +67,11 @@ class Run:
         }
 
 
-def write(ranks, directory, written):
+def write(world, directory, written):
     """Checkpoints of updates 1 and 2, written while training goes on to 3; the state after 2 by mode and kind."""
     found = {}
     for mode, kind in written:
-        run = Run(ranks, f"{directory}/{mode}-{kind}", kind, mode)
+        run = Run(world, f"{directory}/{mode}-{kind}", kind, mode)
         with run.checkpoints:
             assert run.restore() is None
             for number in (1, 2):
@@ -82,11 +82,11 @@ def write(ranks, directory, written):
     return found
 
 
-def go_on(ranks, directory, written, mode):
+def go_on(world, directory, written, mode):
     """What ranks that go on in ``mode`` find in each of ``written``."""
     found = {}
     for name in written:
-        run = Run(ranks, f"{directory}/{'-'.join(name)}", name[1], mode)
+        run = Run(world, f"{directory}/{'-'.join(name)}", name[1], mode)
         with run.checkpoints:
             assert run.restore() == 2
             found[name] = run.state()
@@ -101,17 +101,17 @@ def test_any_number_of_ranks_in_any_mode_goes_on_from_any(tmp_path):
         assert sum(bool(shards_of(folder, rank)) for rank in range(4)) == (4 if mode == "hybrid" else 2)
         weights = {name: value.tolist() for name, value in load_tensors(folder).items()}
         assert weights.items() <= state.items()
-    assert go_on(Ranks.alone(), tmp_path, written, "alone") == written
+    assert go_on(World.alone(), tmp_path, written, "alone") == written
     assert on_ranks(3, go_on, tmp_path, written, "fsdp")[2] == written
     of_ddp = on_ranks(2, go_on, tmp_path, of_two[:1], "ddp")[1]
     assert of_ddp == {name: written[name] for name in of_two[:1]}
 
 
-def bytes_held(ranks, directory, modes):
+def bytes_held(world, directory, modes):
     """Bytes that this rank copies for a checkpoint, and those of all weights and their Adam state."""
     found = {}
     for mode in modes:
-        run, held = Run(ranks, f"{directory}/{mode}", "adamw", mode), []
+        run, held = Run(world, f"{directory}/{mode}", "adamw", mode), []
         copied = trainer.checkpoint.checkpoints.copied
 
         def counted(tensors, copied=copied, held=held):
@@ -148,35 +148,35 @@ def refused(call):
     return None
 
 
-def fail(ranks, directory):
+def fail(world, directory):
     """The message of each fault, as this rank has it."""
     said = {}
-    run = Run(ranks, f"{directory}/run", asynchronous=False)
+    run = Run(world, f"{directory}/run", asynchronous=False)
     run.restore()
     run.update(0)
-    said["two"] = refused(Run(ranks, f"{directory}/run").restore)
+    said["two"] = refused(Run(world, f"{directory}/run").restore)
     for step in (1, 2):
         run.save(step)
     weight = run.model[0].weight
     before = weight.to_local().clone()
     with torch.no_grad():
-        if ranks.rank == 1:
+        if world.rank == 1:
             weight.to_local()[0, 0] = torch.nan
         said["nan"] = refused(lambda: run.save(3))
         weight.to_local().copy_(before)
     whole = trainer.checkpoint.checkpoints.file_facts
-    if ranks.rank == 1:
+    if world.rank == 1:
         trainer.checkpoint.checkpoints.file_facts = lambda _: (_ for _ in ()).throw(OSError("no space left"))
     said["full"] = refused(lambda: run.save(3))
     trainer.checkpoint.checkpoints.file_facts = whole
     run.checkpoints.finish()
-    if ranks.first:
+    if world.first:
         shards_of(Path(f"{directory}/run/step-00000002/optimizer"), 1)[0].write_bytes(b"")
-    again = Run(ranks, f"{directory}/run")
+    again = Run(world, f"{directory}/run")
     with again.checkpoints:
         assert again.restore() == 1
     said["damaged"] = again.said
-    said["apart"] = refused(Run(ranks, f"{directory}/of-{ranks.rank}").restore)
+    said["apart"] = refused(Run(world, f"{directory}/of-{world.rank}").restore)
     return said
 
 

@@ -22,7 +22,7 @@ from trainer.conversion.names import load_state
 from trainer.model.projections import Projections
 from trainer.optim.adafactor import Adafactor
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 
 PYTORCHS = partial(torch.optim.Adafactor, eps=(1e-30, 1e-3))  # the published one; its default drowns small gradients
 RATES = [1e-3, 1e-2, 0.7, 0.7, 0.3]  # the last ones are above 1 / sqrt(step)
@@ -83,9 +83,9 @@ def test_it_goes_on_from_its_saved_state():
     assert_same([p.detach() for p in second.parameters()], straight)
 
 
-def _sharded(ranks: Ranks) -> list[list]:
+def _sharded(world: World) -> list[list]:
     model = make_model()
-    fully_shard(model, mesh=init_device_mesh("cpu", (ranks.size,)))
+    fully_shard(model, mesh=init_device_mesh("cpu", (world.size,)))
     trained(model, Adafactor)
     return [parameter.full_tensor().tolist() for parameter in model.parameters()]
 
@@ -148,9 +148,9 @@ def test_stacked_projections_are_measured_one_by_one():
         torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def _sharded_stack(ranks: Ranks) -> list[list]:
+def _sharded_stack(world: World) -> list[list]:
     model = Stacked(stacked=True)
-    fully_shard(model, mesh=init_device_mesh("cpu", (ranks.size,)))
+    fully_shard(model, mesh=init_device_mesh("cpu", (world.size,)))
     return [tensor.tolist() for tensor in trained_at_one_rate(model, built(model))]
 
 

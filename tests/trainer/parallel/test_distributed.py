@@ -12,25 +12,25 @@ import torch.distributed as dist
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
 from trainer.parallel import distributed
-from trainer.parallel.distributed import PATIENCE, Ranks, _device, explained
+from trainer.parallel.distributed import PATIENCE, World, _device, explained
 
 
 def test_one_process_needs_no_backend():
-    ranks = Ranks.alone()
-    assert (ranks.rank, ranks.size, ranks.first, ranks.device.type) == (0, 1, True, "cpu")
-    assert ranks.sum(2, 0.5) == (2, 0.5)
-    assert ranks.gather(["a"]) == [["a"]]
-    assert ranks.sum_on_device(torch.tensor(3.0)).item() == 3.0
-    ranks.barrier()
-    ranks.close()
-    assert Ranks.from_environment("cpu", {}) == ranks
+    world = World.alone()
+    assert (world.rank, world.size, world.first, world.device.type) == (0, 1, True, "cpu")
+    assert world.sum(2, 0.5) == (2, 0.5)
+    assert world.gather(["a"]) == [["a"]]
+    assert world.sum_on_device(torch.tensor(3.0)).item() == 3.0
+    world.barrier()
+    world.close()
+    assert World.from_environment("cpu", {}) == world
 
 
-def _agree(ranks: Ranks) -> object:
-    ranks.barrier()
-    summed = ranks.sum(ranks.rank + 1, 0.1 * ranks.rank, 2**30 + 1)
-    on_device = ranks.sum_on_device(torch.tensor([float(ranks.rank)])).tolist()
-    return summed, on_device, ranks.gather({"rank": ranks.rank, "ids": ["é" * ranks.rank]}), ranks.first
+def _agree(world: World) -> object:
+    world.barrier()
+    summed = world.sum(world.rank + 1, 0.1 * world.rank, 2**30 + 1)
+    on_device = world.sum_on_device(torch.tensor([float(world.rank)])).tolist()
+    return summed, on_device, world.gather({"rank": world.rank, "ids": ["é" * world.rank]}), world.first
 
 
 def test_ranks_agree_on_sums_and_values():
@@ -49,11 +49,11 @@ def test_a_process_that_nobody_joins_says_so(monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(FarspanError, match=r"rank 0 of 2 found no others at 127.0.0.1:\d+ .*start all 2 processes"):
-        Ranks.from_environment("cpu")
+        World.from_environment("cpu")
 
 
-def _patience(ranks: Ranks) -> list[timedelta]:
-    groups = (dist.group.WORLD, ranks.control)
+def _patience(world: World) -> list[timedelta]:
+    groups = (dist.group.WORLD, world.control)
     return [group._get_backend(torch.device("cpu")).options._timeout for group in groups]
 
 
@@ -61,14 +61,14 @@ def test_ranks_wait_for_one_that_compiles_longer_than_for_one_that_never_came():
     assert on_ranks(2, _patience) == [[PATIENCE] * 2] * 2
 
 
-def _lose(ranks: Ranks) -> str:
-    ranks.barrier()
-    if ranks.rank == 1:
+def _lose(world: World) -> str:
+    world.barrier()
+    if world.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     try:
-        with explained(ranks):
+        with explained(world):
             while True:
-                ranks.sum(1.0)
+                world.sum(1.0)
                 time.sleep(0.01)
     except FarspanError as error:
         return str(error)
@@ -88,7 +88,7 @@ def test_a_killed_rank_is_noticed_by_all_others_within_seconds():
 
 
 def test_errors_of_other_kinds_stay_what_they_are():
-    with pytest.raises(RuntimeError, match="out of memory"), explained(Ranks.alone()):
+    with pytest.raises(RuntimeError, match="out of memory"), explained(World.alone()):
         raise RuntimeError("out of memory")
 
 
@@ -107,7 +107,7 @@ def test_errors_of_other_kinds_stay_what_they_are():
 )
 def test_an_environment_that_makes_no_sense_is_refused(environment, said):
     with pytest.raises(FarspanError, match=said):
-        Ranks.from_environment("cpu", environment)
+        World.from_environment("cpu", environment)
 
 
 def test_each_process_of_a_machine_takes_its_own_device(monkeypatch):
@@ -123,4 +123,4 @@ def test_each_process_of_a_machine_takes_its_own_device(monkeypatch):
 @pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(FarspanError, match="finds no CUDA device"):
-        Ranks.from_environment("cuda", {})
+        World.from_environment("cuda", {})

@@ -16,7 +16,7 @@ from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.patterns.window import Window
-from trainer.parallel.distributed import PATIENCE, Ranks
+from trainer.parallel.distributed import PATIENCE, World
 from trainer.parallel.wrapping import (
     ParallelConfig,
     _mesh,
@@ -36,14 +36,14 @@ MODES = {
 }
 
 
-def trained(ranks: Ranks, recipe, source, steps: int = 3):
+def trained(world: World, recipe, source, steps: int = 3):
     """Records of ``steps`` updates, and all weights, in float64."""
     torch.set_default_dtype(torch.float64)
     try:
         run = recipe.run
         model = build_model(recipe.model, SPECIAL.vocab_size, run.seed)
-        loader = Loader(recipe.all_stages, [Mixture.of(source)], run.seed, ranks.rank, ranks.size)
-        trainer = Trainer(model, recipe, ranks)
+        loader = Loader(recipe.all_stages, [Mixture.of(source)], run.seed, world.rank, world.size)
+        trainer = Trainer(model, recipe, world)
         records = [trainer.record(trainer.update(loader)) for _ in range(steps)]
         weights = [x.full_tensor() if isinstance(x, DTensor) else x for x in trainer.model.parameters()]
         shared = sum(isinstance(x, DTensor) for x in trainer.model.parameters())
@@ -59,11 +59,11 @@ def recipe_of(parallel=None, **run):
 
 @pytest.fixture(scope="module")
 def alone():
-    return trained(Ranks.alone(), recipe_of(), ToySource())
+    return trained(World.alone(), recipe_of(), ToySource())
 
 
-def trained_in(ranks: Ranks, modes: list[str]):
-    return [trained(ranks, recipe_of(MODES[mode]), ToySource()) for mode in modes]
+def trained_in(world: World, modes: list[str]):
+    return [trained(world, recipe_of(MODES[mode]), ToySource()) for mode in modes]
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_weights_that_only_some_ranks_use_are_shared_too(mode):
     recipe = recipe_of(MODES[mode], batch_size=4)
     encoder = replace(recipe.model.encoder, attention=Window(4), pooling=None)
     recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, init_std=0.3))
-    records, weights, _ = trained(Ranks.alone(), recipe, SomeGlobal())
+    records, weights, _ = trained(World.alone(), recipe, SomeGlobal())
     for found in on_ranks(2, trained, recipe, SomeGlobal()):
         assert found[0] == [pytest.approx(record, rel=1e-9) for record in records]
         for one, other in zip(found[1], weights, strict=True):
             torch.testing.assert_close(torch.tensor(one), torch.tensor(other), rtol=1e-9, atol=1e-9)
 
 
-def gradients_between(ranks: Ranks, recipe) -> int:
+def gradients_between(world: World, recipe) -> int:
     """Numbers in shares of gradients before the last micro-batch of a step."""
     model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
-    called = apply_parallel(model, recipe.parallel, ranks, "fp32")
-    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, ranks.rank, ranks.size)
+    called = apply_parallel(model, recipe.parallel, world, "fp32")
+    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
     for batch in loader.step(0)[:-1]:
         with reducing(called, recipe.parallel, last=False):
             called(**batch.inputs).minimised.backward()
@@ -118,16 +118,16 @@ def test_gradients_are_shared_out_when_the_recipe_says():
     assert sum(on_ranks(2, gradients_between, recipe_of(MODES["fsdp, each"]))) == numbers
 
 
-def in_bf16(ranks: Ranks, recipe):
+def in_bf16(world: World, recipe):
     model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
-    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, ranks.rank, ranks.size)
-    trainer = Trainer(model, recipe, ranks)
+    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
+    trainer = Trainer(model, recipe, world)
     losses = [trainer.record(trainer.update(loader))["loss"] for _ in range(3)]
     return losses, {parameter.dtype for parameter in trainer.model.parameters()}
 
 
 def test_bf16_is_close_to_fp32_in_every_mode_and_weights_stay_float32():
-    expected, _ = in_bf16(Ranks.alone(), recipe_of(dropout=0.0))
+    expected, _ = in_bf16(World.alone(), recipe_of(dropout=0.0))
     for mode in ("ddp", "fsdp"):
         for losses, dtypes in on_ranks(2, in_bf16, recipe_of(MODES[mode], dropout=0.0, precision="bf16")):
             assert losses == pytest.approx(expected, rel=0.02)
@@ -135,7 +135,7 @@ def test_bf16_is_close_to_fp32_in_every_mode_and_weights_stay_float32():
             assert dtypes == {torch.float32}
 
 
-def compiled(ranks: Ranks, recipe):
+def compiled(world: World, recipe):
     """Losses of two batches, and the norm of their gradients, with the layers compiled or not."""
     losses = []
     for compile in (False, True):
@@ -144,8 +144,8 @@ def compiled(ranks: Ranks, recipe):
         apply_activation_checkpointing(model, "selective")
         if compile:
             apply_compile(model, "eager")
-        called = apply_parallel(model, recipe.parallel, ranks, "fp32")
-        loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, ranks.rank, ranks.size)
+        called = apply_parallel(model, recipe.parallel, world, "fp32")
+        loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
         for batch in loader.step(0)[:2]:
             loss = called(**batch.inputs)
             loss.minimised.backward()
@@ -163,19 +163,19 @@ def test_compiled_layers_are_shared_too(mode):
         assert found[3:] == pytest.approx(found[:3], rel=1e-5)
 
 
-def refused(ranks: Ranks, recipe):
+def refused(world: World, recipe):
     with pytest.raises(FarspanError) as error:
-        trained(ranks, recipe, ToySource())
+        trained(world, recipe, ToySource())
     return str(error.value)
 
 
-def limits(ranks: Ranks):
+def limits(world: World):
     """Seconds that the groups of a shared model wait, by mode, and those of the default group."""
     found = {}
     for mode in ("fsdp", "hybrid"):
-        mesh = _mesh(MODES[mode], ranks)
+        mesh = _mesh(MODES[mode], world)
         groups = [mesh.get_group(name) for name in mesh.mesh_dim_names]
-        found[mode] = [group._get_backend(ranks.device).options._timeout.total_seconds() for group in groups]
+        found[mode] = [group._get_backend(world.device).options._timeout.total_seconds() for group in groups]
     return found
 
 

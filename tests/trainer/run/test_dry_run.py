@@ -13,7 +13,7 @@ from trainer.data.curriculum import StageConfig
 from trainer.model.build import build_model
 from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import build_optimizer
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.run.dry_run import dry_run, largest_batch, out_of_memory
 
 VOCAB = 30
@@ -45,7 +45,7 @@ def test_every_stage_passes_its_widest_batches_and_leaves_no_trace():
     passes = Passes(recipe)
     weights = [parameter.detach().clone() for parameter in passes.model.parameters()]
     numbers = torch.get_rng_state()
-    dry_run(passes, passes.optimizer, recipe, VOCAB, Ranks.alone())
+    dry_run(passes, passes.optimizer, recipe, VOCAB, World.alone())
     assert passes.seen == [(0, [(6, 8, 4)]), (20, [(2, 24, 12)] * 2)]  # one micro-batch is the whole batch, or not
     assert torch.equal(torch.get_rng_state(), numbers)
     assert not passes.optimizer.state
@@ -79,7 +79,7 @@ def test_out_of_memory_says_what_was_tried_and_what_fits(error):
 
     optimizer = Passes(recipe).optimizer
     with pytest.raises(FarspanError) as raised:
-        dry_run(passes, optimizer, recipe, VOCAB, Ranks.alone())
+        dry_run(passes, optimizer, recipe, VOCAB, World.alone())
     said = str(raised.value)
     assert "6 x 24 source and 12 target positions" in said
     assert "--set run.activation_checkpointing=layer" in said or "--set run.micro_batch_size=" in said
@@ -93,7 +93,7 @@ def test_memory_that_is_really_not_there():
         torch.empty(2**60)
 
     with pytest.raises(FarspanError, match="out of memory before the first step"):
-        dry_run(passes, Passes(recipe).optimizer, recipe, VOCAB, Ranks.alone())
+        dry_run(passes, Passes(recipe).optimizer, recipe, VOCAB, World.alone())
 
 
 def test_other_errors_stay_what_they_are():
@@ -103,5 +103,5 @@ def test_other_errors_stay_what_they_are():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        dry_run(passes, Passes(recipe).optimizer, recipe, VOCAB, Ranks.alone())
+        dry_run(passes, Passes(recipe).optimizer, recipe, VOCAB, World.alone())
     assert not out_of_memory(ValueError("out of range"))

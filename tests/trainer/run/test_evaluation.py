@@ -13,13 +13,13 @@ from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig
 from trainer.metrics import perplexity
 from trainer.model.build import build_model
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.run.evaluation import HeldOut, describe, evaluate
 
 DATA = DataConfig(source_length=24, target_length=12)
 
 
-class Rank(Ranks):
+class Rank(World):
     """One of several that are asked in turn; ``sum`` adds to what the ranks before it had."""
 
     def sum(self, *numbers):
@@ -56,7 +56,7 @@ def by_hand(one: HeldOut) -> tuple[float, int]:
 
 def test_each_source_and_all_by_their_tokens():
     sources = held_out()
-    record = evaluate(torch.nn.Identity(), toy_loss, sources, Ranks.alone())
+    record = evaluate(torch.nn.Identity(), toy_loss, sources, World.alone())
     sums = [by_hand(one) for one in sources]
     for one, (total, tokens) in zip(sources, sums, strict=True):
         assert record[f"held_out_loss/{one.name}"] == pytest.approx(total / tokens, rel=1e-6)
@@ -69,7 +69,7 @@ def test_each_source_and_all_by_their_tokens():
 @given(size=st.integers(1, 5), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3), micro=st.integers(1, 4))
 def test_any_number_of_ranks_finds_the_same_in_equally_many_passes(size, sizes, micro):
     sources = held_out([*sizes], sequences=6, micro_batch_size=micro)
-    alone = evaluate(torch.nn.Identity(), toy_loss, sources, Ranks.alone())
+    alone = evaluate(torch.nn.Identity(), toy_loss, sources, World.alone())
     before: list[float] = []
     passes = [0] * size
     for rank in range(size):
@@ -94,7 +94,7 @@ def test_dropout_is_off_and_the_model_left_as_it_was():
 
     model.train()
     state = torch.get_rng_state()
-    first, again = (evaluate(model, loss, sources, Ranks.alone()) for _ in range(2))
+    first, again = (evaluate(model, loss, sources, World.alone()) for _ in range(2))
     assert first == again
     assert set(first) == {"held_out_loss", "held_out_perplexity"}
     assert model.training
@@ -102,7 +102,7 @@ def test_dropout_is_off_and_the_model_left_as_it_was():
 
 
 def test_a_loss_that_is_not_finite_is_none_and_said():
-    record = evaluate(torch.nn.Identity(), lambda batch: torch.tensor(math.nan), held_out(), Ranks.alone())
+    record = evaluate(torch.nn.Identity(), lambda batch: torch.tensor(math.nan), held_out(), World.alone())
     assert set(record.values()) == {None}
     assert describe(record) == "held-out loss not finite (source9 not finite, source5 not finite)"
 

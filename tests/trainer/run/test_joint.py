@@ -25,7 +25,7 @@ from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.model.build import build_model
 from trainer.model.joint import JointModel
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reducing
 from trainer.run.joint import Generator, JointBatches, open_candidates, open_generator
 from trainer.scorer.config import GeneratorConfig, with_scorer
@@ -60,7 +60,7 @@ def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> Joint
     source = open_candidates(data, generator)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     loader = loader_of(source, data, **sizes)
-    return JointBatches(loader, loader, model, Ranks.alone(), "fp32")
+    return JointBatches(loader, loader, model, World.alone(), "fp32")
 
 
 @pytest.mark.parametrize("across_documents", [True, False])
@@ -123,7 +123,7 @@ def test_a_rank_without_samples_asks_nothing(corpus, generator):
     asked = []
     for rank in range(2):
         loader = loader_of(source, data, batch_size=3, micro=1, world_size=2, rank=rank)
-        batches = JointBatches(loader, loader, model, Ranks.alone(), "fp32").step(0)
+        batches = JointBatches(loader, loader, model, World.alone(), "fp32").step(0)
         asked += [(batch.target_tokens > 0, (batch.candidate_labels != IGNORED).any().item()) for batch in batches]
         for batch in batches:
             losses = model(**batch.inputs)
@@ -196,22 +196,22 @@ def test_candidates_are_a_source(corpus, generator):
     assert source.origin(0).endswith("row 0")
 
 
-def gradients_on_a_rank(ranks: Ranks, mode: str, corpus: str, generator: Generator):
+def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generator):
     """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
     source = open_candidates(data, generator)
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
     parallel = ParallelConfig(mode=mode)
-    called = apply_parallel(model, parallel, ranks, "fp32")
-    loader = loader_of(source, data, batch_size=3, micro=1, world_size=ranks.size, rank=ranks.rank)
-    batches = JointBatches(loader, loader, model, ranks, "fp32").step(0)
+    called = apply_parallel(model, parallel, world, "fp32")
+    loader = loader_of(source, data, batch_size=3, micro=1, world_size=world.size, rank=world.rank)
+    batches = JointBatches(loader, loader, model, world, "fp32").step(0)
     for number, batch in enumerate(batches):
         with reducing(called, parallel, last=number == len(batches) - 1):
-            (called(**batch.inputs).minimised * ranks.size / batch.asked[0]).backward()
+            (called(**batch.inputs).minimised * world.size / batch.asked[0]).backward()
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
     whole = {
-        name: share.full_tensor() if mode == "fsdp" and ranks.size > 1 else share for name, share in shares.items()
+        name: share.full_tensor() if mode == "fsdp" and world.size > 1 else share for name, share in shares.items()
     }
     seen = {int(batch.samples[0]): batch.inputs for batch in batches if batch.target_tokens}
     return {name: gradient.detach().numpy() for name, gradient in whole.items()}, {
@@ -225,7 +225,7 @@ def test_ranks_choose_and_learn_the_same(mode, corpus, generator):
     """Three samples on two ranks: one of them asks nothing in its last micro-batch."""
     arguments = mode, corpus, generator
     ranks = on_ranks(2, gradients_on_a_rank, *arguments)
-    expected, samples = gradients_on_a_rank(Ranks.alone(), *arguments)
+    expected, samples = gradients_on_a_rank(World.alone(), *arguments)
     np.testing.assert_equal(ranks[0][1] | ranks[1][1], samples)
     assert len(samples) == 3
     for gradients, _ in ranks:

@@ -29,7 +29,7 @@ from trainer.model.flops import forward_flops
 from trainer.model.joint import JointModel
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run.joint import Generator, JointBatches, open_candidates, open_generator
@@ -88,9 +88,9 @@ def test_the_work_of_both_is_counted(corpus, tmp_path):
     """The generator runs once to choose, and forward and backward to learn."""
     recipe = joint_recipe(tmp_path, corpus)
     training = open_training(recipe)
-    trainer = Trainer(begin_model(recipe, training), recipe, Ranks.alone())
+    trainer = Trainer(begin_model(recipe, training), recipe, World.alone())
     loader = Loader(recipe.all_stages, training.mixtures, SEED)
-    batches = JointBatches(loader, loader, trainer.model, Ranks.alone(), "fp32")
+    batches = JointBatches(loader, loader, trainer.model, World.alone(), "fp32")
     made = batches.step(0)
     asked = [(row.shape[0], int((row != IGNORED).sum())) for batch in made for row in batch.candidate_labels]
     sizes, table = recipe.generator.model, training.generator.special.vocab_size
@@ -119,8 +119,8 @@ def test_a_run_that_stopped_goes_on_with_both(straight, corpus, tmp_path):
     assert losses_of(recipe) == straight
 
 
-def finished_run(ranks: Ranks, recipe) -> bool:
-    return train(recipe, ranks=ranks).finished
+def finished_run(world: World, recipe) -> bool:
+    return train(recipe, world=world).finished
 
 
 @pytest.mark.parametrize("mode", ["ddp", "fsdp"])

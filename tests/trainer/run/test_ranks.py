@@ -22,7 +22,7 @@ from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.model.positions import Learned
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.recipe import EvaluationConfig
 from trainer.run.step import Trainer
@@ -54,19 +54,19 @@ def mixed_recipe(directory, data: DataConfig, parallel=DDP, **run):
     return replace(recipe, model=model, data=data, parallel=parallel, checkpoint=replace(recipe.checkpoint, every=1000))
 
 
-def stopped_run(ranks: Ranks, recipe, at: int | None = None, source=None, held_out=None):
+def stopped_run(world: World, recipe, at: int | None = None, source=None, held_out=None):
     """Run in float64; the last rank gets a SIGTERM during update ``at``. Outcome, and what rank 0 printed."""
     made, said = Trainer.update, StringIO()
 
     def update(self, *arguments, **named):
-        if self.step + 1 == at and ranks.rank == ranks.size - 1:
+        if self.step + 1 == at and world.rank == world.size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return made(self, *arguments, **named)
 
     Trainer.update = update
     torch.set_default_dtype(torch.float64)
     try:
-        outcome = train(recipe, ranks=ranks, source=source, held_out=held_out, console=Console(file=said, width=1000))
+        outcome = train(recipe, world=world, source=source, held_out=held_out, console=Console(file=said, width=1000))
     finally:
         Trainer.update = made
         torch.set_default_dtype(torch.float32)
@@ -83,7 +83,7 @@ def losses(recipe) -> list[float]:
 def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_world_size(tmp_path, mixed, steps):
     """Both objectives and both corpora are in it, and each corpus ends several times."""
     straight = mixed_recipe(tmp_path / "straight", mixed, steps=steps)
-    outcome, _ = stopped_run(Ranks.alone(), straight)
+    outcome, _ = stopped_run(World.alone(), straight)
     assert outcome.finished
     broken = mixed_recipe(tmp_path / "broken", mixed, FSDP, steps=steps)
     for outcome, _ in on_ranks(2, stopped_run, broken, steps // 2):
@@ -118,13 +118,13 @@ def test_sizes_that_do_not_come_out_even_never_hang(tmp_path):
         for name in ("alone", "shared")
     )  # fmt: skip
     sources = ToySource(7), ToySource(5)
-    stopped_run(Ranks.alone(), alone, None, *sources)
+    stopped_run(World.alone(), alone, None, *sources)
     on_ranks(4, stopped_run, shared, None, *sources)
     assert len(losses(alone)) == 8
     assert losses(shared) == pytest.approx(losses(alone), rel=1e-9)
 
 
-def poisoned_run(ranks: Ranks, recipe):
+def poisoned_run(world: World, recipe):
     """The loss of sample 13, in the third update of 6 each, is NaN."""
     made = Trainer._pass
 
@@ -134,7 +134,7 @@ def poisoned_run(ranks: Ranks, recipe):
 
     Trainer._pass = passed
     try:
-        return train(recipe, ranks=ranks, source=ToySource(), console=Console(file=StringIO()))
+        return train(recipe, world=world, source=ToySource(), console=Console(file=StringIO()))
     finally:
         Trainer._pass = made
 
@@ -151,17 +151,17 @@ def test_a_gradient_that_is_not_finite_on_one_rank_leaves_one_update_out_everywh
     assert all(sample["origin"].startswith("data: sequence ") for sample in named)
 
 
-def dying_run(ranks: Ranks, recipe):
+def dying_run(world: World, recipe):
     made = Trainer.update
 
     def update(self, *arguments, **named):
-        if self.step == 7 and ranks.rank == 1:
+        if self.step == 7 and world.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         return made(self, *arguments, **named)
 
     Trainer.update = update
     try:
-        train(recipe, ranks=ranks, source=ToySource(), console=Console(file=StringIO()))
+        train(recipe, world=world, source=ToySource(), console=Console(file=StringIO()))
     except FarspanError as error:
         return str(error)
 

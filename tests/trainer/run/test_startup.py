@@ -22,7 +22,7 @@ from trainer.data.curriculum import StageConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.data.prefetch import LoadingConfig
 from trainer.model.positions import Learned
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.recipe import EvaluationConfig, Recipe
 from trainer.run.startup import Training, check_shards, open_held_out, open_training
 from trainer.run.train import train
@@ -78,9 +78,9 @@ def test_who_asks_for_no_check_gets_none(tmp_path, corpus):
     assert train(recipe_on(tmp_path / "run", damaged, damaged, "never"), console=Console(file=StringIO())).finished
 
 
-def _check(ranks: Ranks, recipe: Recipe) -> str:
+def _check(world: World, recipe: Recipe) -> str:
     with pytest.raises(FarspanError) as error:
-        check_shards(recipe, ranks, Console(quiet=True))
+        check_shards(recipe, world, Console(quiet=True))
     return str(error.value)
 
 

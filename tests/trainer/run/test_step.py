@@ -16,13 +16,13 @@ from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel import device
-from trainer.parallel.distributed import Ranks
+from trainer.parallel.distributed import World
 from trainer.run import step
 from trainer.run.step import Trainer
 
 
 def make_trainer(recipe) -> Trainer:
-    return Trainer(build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed), recipe, Ranks.alone())
+    return Trainer(build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed), recipe, World.alone())
 
 
 def batches_of(recipe, source=None) -> Loader:
