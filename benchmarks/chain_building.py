@@ -168,7 +168,7 @@ def prepared(side: str, rows: np.ndarray, weights: np.ndarray, lengths: np.ndarr
 
     def path() -> np.ndarray:
         """Of the finished sequences: documents in the order in which they begin."""
-        linked = link(graph, lengths, keys, Packing(16_384), Linking("path"))
+        linked = link(graph, lengths, keys, Packing(sequence_length=16_384), Linking(policy="path"))
         return linked.parts.values[linked.offsets == 0]
 
     return path

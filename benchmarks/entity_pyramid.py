@@ -104,7 +104,7 @@ def rows_of(made: list[Cluster], tokenizer: Tokenizer) -> SequenceBatch:
         begins = [np.cumsum([0, *map(len, document)])[:-1] for document in cluster]
         cuts = Ragged.from_rows([byte_offsets(*pair) for pair in zip(texts, begins, strict=True)], np.int64)
         names = pa.array([f"made:{number}:{document}" for document in range(len(texts))])
-        packing = Packing(int(ids.lengths.sum()) + len(texts) + 2)
+        packing = Packing(sequence_length=int(ids.lengths.sum()) + len(texts) + 2)
         rows.append(concatenate(names, ids, sentence_token_starts(places, cuts), packing).sequences)
     return SequenceBatch.concatenate(rows)
 

@@ -36,7 +36,7 @@ def make_corpus(folder: str, rows: int, length: int, shards: int = 4) -> None:
         tokens = Ragged.from_lengths(rng.integers(_FIRST_TOKEN, VOCAB, lengths.sum(), np.uint16), lengths)
         sentences = Ragged.from_rows([np.arange(0, size, _SENTENCE) for size in lengths], np.int32)
         ids = pa.array([f"made:{shard}:{number}" for number in range(documents)])
-        sequences = concatenate(ids, tokens, sentences, Packing(length)).sequences
+        sequences = concatenate(ids, tokens, sentences, Packing(sequence_length=length)).sequences
         path = os.path.join(folder, "shards", shard_name(shard, shards))
         with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(sequences.to_arrow(schema))
@@ -51,7 +51,7 @@ def make_corpus(folder: str, rows: int, length: int, shards: int = 4) -> None:
         }
         receipts.append(Receipt(str(shard), tuple(info), totals))
     tokenizer = {"fingerprint": "none", "vocab_size": VOCAB, "owned_tokens": OWNED}
-    packing = {"builder": "random", **vars(Packing(length))}
+    packing = {"builder": "random", **vars(Packing(sequence_length=length))}
     manifest = Manifest("farspan.corpus", packing, 0, _ROWS_PER_BATCH, tokenizer, **fold(receipts))
     write_manifest(LocalFiles(), folder, manifest)
 

@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--k", type=int, default=100, help="neighbours")
     parser.add_argument("--probes", type=int, default=16, help="lists a vector visits")
     options = parser.parse_args()
-    settings = Search(options.k, exact_up_to=1, probes=options.probes)
+    settings = Search(k=options.k, exact_up_to=1, probes=options.probes)
     topics = Topics(options.vectors)
     vectors = np.concatenate([topics.vectors(block, size)[0] for block, size in blocks(options.vectors)])
     half = faiss.ScalarQuantizer.QT_fp16

@@ -51,7 +51,7 @@ def sequences(documents: list[str], tokenizer: Tokenizer, length: int) -> Sequen
     ids, places = tokenizer.encode_with_starts(documents)
     cuts = Ragged.from_rows([byte_offsets(text, splitter.boundaries(text)) for text in documents], np.int64)
     names = pa.array([f"made:0:{number}" for number in range(len(documents))])
-    return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(length)).sequences
+    return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(sequence_length=length)).sequences
 
 
 def check(rows: SequenceBatch, tokenizer: Tokenizer, objective: Objective, length: int) -> None:

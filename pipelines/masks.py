@@ -28,7 +28,7 @@ from pipelines.engine.job import Job, Report, Stage, Task
 _MODEL_COST = 100
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Masking:
     """Options of the job.
 

@@ -139,7 +139,7 @@ def make_corpus(
     words: int | None = None,
 ) -> str:
     """A corpus of random tokens, of which there are ``words`` different ones, or as many as the tokenizer has."""
-    packing = Packing(sequence_length, room_per_document=room_per_document)
+    packing = Packing(sequence_length=sequence_length, room_per_document=room_per_document)
     rng = np.random.default_rng(seed)
     files = LocalFiles()
     tokenizer = small_tokenizer()

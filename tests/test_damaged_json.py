@@ -48,14 +48,18 @@ FAST, SLOW = 25, 1000  # changes of each file
 
 def _open_documents(folder: str) -> None:
     verify_artefact(folder)
-    random_corpus.plan(random_corpus.RandomCorpus(folder, f"{folder}.corpus", random_corpus.Packing(64)))
+    random_corpus.plan(
+        random_corpus.RandomCorpus(
+            documents=folder, output=f"{folder}.corpus", packing=random_corpus.Packing(sequence_length=64)
+        )
+    )
     statistics(folder, [])
     summary(read_manifest(LocalFiles(), folder))
 
 
 def _open_corpus(folder: str) -> None:
     verify_artefact(folder)
-    masks.plan(masks.Masking(folder, f"{folder}.masks", "span"))
+    masks.plan(masks.Masking(corpus=folder, output=f"{folder}.masks", objective="span"))
     statistics(folder, [])
     corpus = Corpus(folder, verify=True)
     corpus.check_files()
@@ -76,12 +80,12 @@ def _open_masks(folder: str) -> None:
 
 def _open_vectors(folder: str) -> None:
     verify_artefact(folder)
-    cluster.plan(cluster.Clustering(folder, f"{folder}.clusters"))
+    cluster.plan(cluster.Clustering(vectors=folder, output=f"{folder}.clusters"))
 
 
 def _open_clusters(folder: str) -> None:
     verify_artefact(folder)
-    neighbours.plan(neighbours.NeighbourSearch(folder, f"{folder}.neighbours"))
+    neighbours.plan(neighbours.NeighbourSearch(clusters=folder, output=f"{folder}.neighbours"))
 
 
 def _open_neighbours(folder: str) -> None:
@@ -152,9 +156,9 @@ def sound(tmp_path_factory):
     at = tmp_path_factory.mktemp("sound")
     make_documents(f"{at}/documents", shards=2)
     make_corpus(f"{at}/corpus")
-    run_job(masks.plan(masks.Masking(f"{at}/corpus", f"{at}/masks", "span")), Engine(workers=1))
+    run_job(masks.plan(masks.Masking(corpus=f"{at}/corpus", output=f"{at}/masks", objective="span")), Engine(workers=1))
     make_vectors(f"{at}/vectors", f"{at}/documents")
-    run_job(cluster.plan(cluster.Clustering(f"{at}/vectors", f"{at}/clusters")), Engine(workers=1))
+    run_job(cluster.plan(cluster.Clustering(vectors=f"{at}/vectors", output=f"{at}/clusters")), Engine(workers=1))
     make_neighbours(f"{at}/neighbours", f"{at}/documents")
     finished(at / "job")
     finished(at / "resumed")

@@ -30,7 +30,7 @@ POLICIES = ("nearest", "chain", "path")
 ORDERS = ("seed", "chain", "shuffle")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Linking:
     """How documents are chosen for a sequence, and in which order they stand in it.
 

@@ -18,7 +18,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Packing:
     """How sequences are filled.
 

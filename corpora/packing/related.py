@@ -21,7 +21,7 @@ ORDERS = ("shuffle", "given")
 LEAST_ROOM = 128  # positions a document, below which max_documents = 0 begins another row
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterRows:
     """How a cluster's documents share a row.
 

@@ -67,7 +67,7 @@ def group(sizes: Sequence[int], target_bytes: int) -> list[Cut]:
     return [*cuts, Cut(start, len(sizes), total)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How records are read; survives JSON.
 

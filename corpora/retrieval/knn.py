@@ -61,7 +61,7 @@ class Block(NamedTuple):
     candidates: np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Search:
     """How neighbours are sought.
 

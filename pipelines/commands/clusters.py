@@ -58,21 +58,30 @@ def _run_clusters(options: Any) -> None:
     from corpora.packing.related import ClusterRows
     from pipelines.corpus import related
 
-    packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
-    rows = ClusterRows(options.budget, options.order, options.min_documents, options.max_documents)
+    packing = Packing(
+        sequence_length=options.sequence_length,
+        room_per_sequence=options.room_per_sequence,
+        room_per_document=options.room_per_document,
+    )
+    rows = ClusterRows(
+        budget=options.budget,
+        order=options.order,
+        min_documents=options.min_documents,
+        max_documents=options.max_documents,
+    )
     job = related.plan(
         related.ClusterCorpus(
-            options.documents,
-            options.output,
-            packing,
-            rows,
-            options.neighbours,
-            options.min_similarity,
-            options.max_jaccard,
-            options.seed,
-            options.split,
-            options.shards,
-            options.compression,
+            documents=options.documents,
+            output=options.output,
+            packing=packing,
+            rows=rows,
+            neighbours=options.neighbours,
+            min_similarity=options.min_similarity,
+            max_jaccard=options.max_jaccard,
+            seed=options.seed,
+            split=options.split,
+            shards=options.shards,
+            compression=options.compression,
         )
     )
     start(options, job)

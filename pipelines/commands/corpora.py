@@ -35,16 +35,22 @@ def _run_random(options: Any) -> None:
     from pipelines.corpus import random
 
     packing = Packing(
-        options.sequence_length,
-        options.room_per_sequence,
-        options.room_per_document,
-        not options.whole_documents,
-        options.drop_ragged_tail,
-        options.min_document_tokens,
+        sequence_length=options.sequence_length,
+        room_per_sequence=options.room_per_sequence,
+        room_per_document=options.room_per_document,
+        split_documents=not options.whole_documents,
+        drop_ragged_tail=options.drop_ragged_tail,
+        min_document_tokens=options.min_document_tokens,
     )
     job = random.plan(
         random.RandomCorpus(
-            options.documents, options.output, packing, options.seed, options.split, options.shards, options.compression
+            documents=options.documents,
+            output=options.output,
+            packing=packing,
+            seed=options.seed,
+            split=options.split,
+            shards=options.shards,
+            compression=options.compression,
         )
     )
     start(options, job)

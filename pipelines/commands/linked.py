@@ -83,27 +83,31 @@ def _run_linked(options: Any) -> None:
     from pipelines.engine.job import check_output
 
     _refuse_unused(options)
-    packing = Packing(options.sequence_length, options.room_per_sequence, options.room_per_document)
+    packing = Packing(
+        sequence_length=options.sequence_length,
+        room_per_sequence=options.room_per_sequence,
+        room_per_document=options.room_per_document,
+    )
     linking = Linking(
-        options.policy,
-        options.order,
-        options.max_uses,
-        options.min_similarity,
-        options.max_cosine,
-        options.max_jaccard,
-        options.min_fill,
+        policy=options.policy,
+        order=options.order,
+        max_uses=options.max_uses,
+        min_similarity=options.min_similarity,
+        max_cosine=options.max_cosine,
+        max_jaccard=options.max_jaccard,
+        min_fill=options.min_fill,
     )
     folder = options.stages or options.output.rstrip("/") + ".stages"
     corpus = linked.LinkedCorpus(
-        options.documents,
-        options.neighbours or f"{folder}/neighbours",
-        options.output,
-        packing,
-        linking,
-        options.leftovers,
-        options.seed,
-        options.shards,
-        options.compression,
+        documents=options.documents,
+        neighbours=options.neighbours or f"{folder}/neighbours",
+        output=options.output,
+        packing=packing,
+        linking=linking,
+        leftovers=options.leftovers,
+        seed=options.seed,
+        shards=options.shards,
+        compression=options.compression,
     )
     check_output(absolute(options.output))
     if not options.neighbours:

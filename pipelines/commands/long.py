@@ -25,7 +25,12 @@ def _run_long(options: Any) -> None:
     from pipelines.corpus import long
 
     corpus = long.LongCorpus(
-        options.recipe, options.output, options.seed, options.split, options.shards, options.compression
+        recipe=options.recipe,
+        output=options.output,
+        seed=options.seed,
+        split=options.split,
+        shards=options.shards,
+        compression=options.compression,
     )
     documents = long.plan_documents(corpus)
     if documents:

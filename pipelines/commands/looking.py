@@ -57,7 +57,14 @@ def _run_show(options: Any) -> None:
     from pipelines.inspect.show import Choice, show
 
     chosen = dict(assignment(text) for text in options.set)
-    choice = Choice(options.objective, options.preset, chosen, options.scorer, options.seed, options.draw)
+    choice = Choice(
+        objective=options.objective,
+        preset=options.preset,
+        options=chosen,
+        scorer=options.scorer,
+        seed=options.seed,
+        draw=options.draw,
+    )
     show(options.artefact, options.row, options.corpus, options.width, choice, figure=options.figure)
     if options.figure:
         print(f"figure: {options.figure}")

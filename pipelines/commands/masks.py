@@ -114,8 +114,8 @@ def _run_check(options: Any) -> None:
     from pipelines.inspect.check_objective import Check, check_laws, trial
 
     check = Check(
-        options.corpus,
-        options.objective,
+        corpus=options.corpus,
+        objective=options.objective,
         preset=options.preset,
         assignments=tuple(options.set),
         scorer=options.scorer,
@@ -142,9 +142,9 @@ def _run_mask(options: Any) -> None:
 
     job = masks.plan(
         masks.Masking(
-            options.corpus,
-            options.output,
-            options.objective,
+            corpus=options.corpus,
+            output=options.output,
+            objective=options.objective,
             preset=options.preset,
             options=dict(assignment(text) for text in options.set),
             scorer=options.scorer,

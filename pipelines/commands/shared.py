@@ -51,5 +51,5 @@ def start(options: Any, job: Any, shown: str = "") -> None:
     from pipelines.engine.runner import Engine
     from pipelines.inspect.stats import summary
 
-    manifest = run_job(job, Engine(options.runner, options.workers, options.beam_flags))
+    manifest = run_job(job, Engine(runner=options.runner, workers=options.workers, beam_flags=options.beam_flags))
     print(f"{shown or options.output}: {summary(manifest)}")

@@ -144,22 +144,22 @@ def embedding(options: Any, output: str) -> Any:
     from pipelines.retrieval.encoder import EncoderOptions
 
     encoder = EncoderOptions(
-        options.encoder,
-        options.pooling,
-        options.normalize,
-        options.max_length,
-        options.precision,
-        options.threads,
+        name=options.encoder,
+        pooling=options.pooling,
+        normalize=options.normalize,
+        max_length=options.max_length,
+        precision=options.precision,
+        threads=options.threads,
     )
     return Embed(
-        options.documents,
-        output,
-        encoder,
-        options.long_documents,
-        options.split,
-        options.min_document_tokens,
-        options.block,
-        options.compression,
+        documents=options.documents,
+        output=output,
+        encoder=encoder,
+        long_documents=options.long_documents,
+        split=options.split,
+        min_document_tokens=options.min_document_tokens,
+        block=options.block,
+        compression=options.compression,
     )
 
 
@@ -168,16 +168,16 @@ def clustering(options: Any, vectors: str, output: str) -> Any:
     from pipelines.retrieval.cluster import Clustering
 
     return Clustering(
-        vectors,
-        output,
-        options.centroids,
-        not options.euclidean,
-        options.iterations,
-        options.sample,
-        options.max_documents,
-        options.threads,
-        options.seed,
-        options.compression,
+        vectors=vectors,
+        output=output,
+        centroids=options.centroids,
+        spherical=not options.euclidean,
+        iterations=options.iterations,
+        sample=options.sample,
+        max_documents=options.max_documents,
+        threads=options.threads,
+        seed=options.seed,
+        compression=options.compression,
     )
 
 
@@ -186,8 +186,15 @@ def neighbour_search(options: Any, clusters: str, output: str) -> Any:
     from corpora.retrieval.knn import Search
     from pipelines.retrieval.neighbours import NeighbourSearch
 
-    search = Search(options.k, options.exact_up_to, options.probes, options.seed)
-    return NeighbourSearch(clusters, output, search, options.memory * 2**30, options.threads, options.compression)
+    search = Search(k=options.k, exact_up_to=options.exact_up_to, probes=options.probes, seed=options.seed)
+    return NeighbourSearch(
+        clusters=clusters,
+        output=output,
+        search=search,
+        memory=options.memory * 2**30,
+        threads=options.threads,
+        compression=options.compression,
+    )
 
 
 def _run_embed(options: Any) -> None:

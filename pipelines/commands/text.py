@@ -101,16 +101,16 @@ def _run_documents(options: Any) -> None:
     read = _read_options(options)
     job = plan(
         Documents(
-            tuple(Input.parse(text, read) for text in options.input),
-            options.output,
-            options.tokenizer,
-            options.sentences,
-            options.held_out,
-            options.seed,
-            options.task_bytes,
-            options.task_files,
-            options.error_budget,
-            options.compression,
+            inputs=tuple(Input.parse(text, read) for text in options.input),
+            output=options.output,
+            tokenizer=options.tokenizer,
+            sentences=options.sentences,
+            held_out=options.held_out,
+            seed=options.seed,
+            task_bytes=options.task_bytes,
+            task_files=options.task_files,
+            error_budget=options.error_budget,
+            compression=options.compression,
         )
     )
     start(options, job)

@@ -34,7 +34,7 @@ from pipelines.shuffle.spill import FAN_IN, Bucket, first_of_key, read_bucket, s
 LEFTOVERS = ("concatenate", "leave-out")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinkedCorpus:
     """Options of the job.
 

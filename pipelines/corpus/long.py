@@ -34,7 +34,7 @@ from pipelines.shuffle.spill import FAN_IN, Pieces, bucket_of, read_bucket, refu
 DEALT_OUT = 4  # times a shard's tokens at most lie in its bucket, however little of them it takes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LongCorpus:
     """Options of the job.
 
@@ -75,11 +75,11 @@ def plan_documents(options: LongCorpus) -> Job | None:
         raise FarspanError(f"{options.recipe}: --split held-out, but no document would be held out; add held_out = ...")
     return documents_job.plan(
         documents_job.Documents(
-            inputs,
-            _documents_folder(options, recipe),
-            recipe.tokenizer or "",
-            recipe.sentences,
-            recipe.held_out,
+            inputs=inputs,
+            output=_documents_folder(options, recipe),
+            tokenizer=recipe.tokenizer or "",
+            sentences=recipe.sentences,
+            held_out=recipe.held_out,
         )
     )
 

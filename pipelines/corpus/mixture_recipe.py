@@ -92,7 +92,11 @@ class MixtureRecipe:
 
     @property
     def packing(self) -> Packing:
-        return Packing(self.sequence_length, self.room_per_sequence, self.room_per_document)
+        return Packing(
+            sequence_length=self.sequence_length,
+            room_per_sequence=self.room_per_sequence,
+            room_per_document=self.room_per_document,
+        )
 
     @property
     def windows(self) -> Windows:

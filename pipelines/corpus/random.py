@@ -22,7 +22,7 @@ from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, 
 from pipelines.shuffle.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RandomCorpus:
     """Options of the job.
 

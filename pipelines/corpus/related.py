@@ -32,7 +32,7 @@ from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, wr
 from pipelines.shuffle.spill import FAN_IN, Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterCorpus:
     """Options of the job.
 

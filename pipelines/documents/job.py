@@ -45,7 +45,7 @@ _FILE_COST = 4 << 10  # bytes that are tokenised in the time that opening a file
 _MOST_TEXTS = 4096  # tokenised at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Documents:
     """Options of the job.
 

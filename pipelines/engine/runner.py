@@ -22,7 +22,7 @@ from corpora.errors import FarspanError
 EMBEDDED = "embedded"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Engine:
     """How to run.
 

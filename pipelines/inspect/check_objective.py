@@ -21,7 +21,7 @@ from pipelines.masks import equipped_objective
 _ANOTHER_PROCESS = "Masks are the same in another process, under another hash seed."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Check:
     """The objective, rows and seed that laws are tried on.
 

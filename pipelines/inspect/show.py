@@ -65,7 +65,7 @@ _SVG = """\
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Choice:
     """What to put over a row: an objective by name on a corpus, or options over those of a mask set.
 

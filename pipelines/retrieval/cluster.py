@@ -38,7 +38,7 @@ _SAMPLE_PER_CENTROID = 1024
 _LEAST_SAMPLE = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Clustering:
     """Options of the job.
 

@@ -42,7 +42,7 @@ _CHUNK_TOKENS = 1 << 20
 _BYTES_A_TOKEN = 1 << 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Embed:
     """Options of the job.
 

@@ -27,7 +27,7 @@ POOLINGS = ("mean", "cls")
 PRECISIONS = ("auto", "float32", "float16", "bfloat16", "int8")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
     """How texts become vectors; with the encoder's files and the machine, this decides them.
 

@@ -37,7 +37,7 @@ _SAMPLE = 256  # documents whose true neighbours are sought everywhere
 _BLOCK = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NeighbourSearch:
     """Options of the job.
 
@@ -151,7 +151,7 @@ class SearchShard:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         path, config = task.payload["shard"], self.head.config
-        options = Search(config["k"], config["exact_up_to"], config["probes"], self.head.seed)
+        options = Search(k=config["k"], exact_up_to=config["exact_up_to"], probes=config["probes"], seed=self.head.seed)
         shard = ClusterShard.read(task.payload["clusters"], self.dimension)
         totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
         totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}

@@ -64,7 +64,7 @@ def packed(texts: Sequence[str], tokenizer: HuggingFaceTokenizer, length: int) -
     splitter = load_splitter()
     cuts = Ragged.from_rows([byte_offsets(text, splitter.boundaries(text)) for text in texts], np.int64)
     names = pa.array([f"texts:0:{number}" for number in range(len(texts))])
-    return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(length)).sequences
+    return concatenate(names, ids, sentence_token_starts(places, cuts), Packing(sequence_length=length)).sequences
 
 
 @lru_cache(maxsize=1)

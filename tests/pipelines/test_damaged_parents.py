@@ -28,7 +28,7 @@ from tests.neighbours import make_neighbours
 from tests.tiny_encoder import make_encoder
 from tests.vectors import make_vectors
 
-PACKING = Packing(128)
+PACKING = Packing(sequence_length=128)
 RECIPE = """documents = "documents"
 sequence_length = 128
 tokens = 2000
@@ -41,45 +41,67 @@ weight = 1.0
 def _long(at: str, output: str, windows: str = "") -> Job:
     recipe = Path(at) / "recipe.toml"
     recipe.write_text(RECIPE.format(windows=windows).replace('"documents"', f'"{at}/documents"'))
-    return long.plan(long.LongCorpus(str(recipe), output))
+    return long.plan(long.LongCorpus(recipe=str(recipe), output=output))
 
 
 # job -> how it is planned from the folders in a place, and the folder whose shard is damaged
 JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
     "random_corpus": (
-        lambda at, output: random_corpus.plan(random_corpus.RandomCorpus(f"{at}/documents", output, PACKING)),
+        lambda at, output: random_corpus.plan(
+            random_corpus.RandomCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
+        ),
         "documents",
     ),
     "long_documents": (_long, "documents"),
     "long_documents with overlap": (lambda at, output: _long(at, output, "stride = 64"), "documents"),
     "linked from documents": (
-        lambda at, output: linked.plan(linked.LinkedCorpus(f"{at}/documents", f"{at}/neighbours", output, PACKING)),
+        lambda at, output: linked.plan(
+            linked.LinkedCorpus(
+                documents=f"{at}/documents", neighbours=f"{at}/neighbours", output=output, packing=PACKING
+            )
+        ),
         "documents",
     ),
     "linked from neighbours": (
-        lambda at, output: linked.plan(linked.LinkedCorpus(f"{at}/documents", f"{at}/neighbours", output, PACKING)),
+        lambda at, output: linked.plan(
+            linked.LinkedCorpus(
+                documents=f"{at}/documents", neighbours=f"{at}/neighbours", output=output, packing=PACKING
+            )
+        ),
         "neighbours",
     ),
     "cluster_corpus from documents": (
-        lambda at, output: related.plan(related.ClusterCorpus(f"{at}/documents", output, PACKING)),
+        lambda at, output: related.plan(
+            related.ClusterCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
+        ),
         "documents",
     ),
     "cluster_corpus from neighbours": (
         lambda at, output: related.plan(
-            related.ClusterCorpus(f"{at}/documents", output, PACKING, neighbours=f"{at}/neighbours")
+            related.ClusterCorpus(
+                documents=f"{at}/documents", output=output, packing=PACKING, neighbours=f"{at}/neighbours"
+            )
         ),
         "neighbours",
     ),
-    "mask": (lambda at, output: masks.plan(masks.Masking(f"{at}/corpus", output, "span")), "corpus"),
+    "mask": (
+        lambda at, output: masks.plan(masks.Masking(corpus=f"{at}/corpus", output=output, objective="span")),
+        "corpus",
+    ),
     "embed": (
         lambda at, output: embed.plan(
-            embed.Embed(f"{at}/documents", output, EncoderOptions(f"{at}/encoder", precision="float32"), block=16)
+            embed.Embed(
+                documents=f"{at}/documents",
+                output=output,
+                encoder=EncoderOptions(name=f"{at}/encoder", precision="float32"),
+                block=16,
+            )
         ),
         "documents",
     ),
-    "cluster": (lambda at, output: cluster.plan(cluster.Clustering(f"{at}/vectors", output)), "vectors"),
+    "cluster": (lambda at, output: cluster.plan(cluster.Clustering(vectors=f"{at}/vectors", output=output)), "vectors"),
     "neighbours": (
-        lambda at, output: neighbours.plan(neighbours.NeighbourSearch(f"{at}/clusters", output)),
+        lambda at, output: neighbours.plan(neighbours.NeighbourSearch(clusters=f"{at}/clusters", output=output)),
         "clusters",
     ),
 }
@@ -105,7 +127,7 @@ def sound(tmp_path_factory):
     make_vectors(f"{at}/vectors", f"{at}/documents")
     make_neighbours(f"{at}/neighbours", f"{at}/documents")
     make_encoder(f"{at}/encoder")
-    run_job(cluster.plan(cluster.Clustering(f"{at}/vectors", f"{at}/clusters")), Engine(workers=1))
+    run_job(cluster.plan(cluster.Clustering(vectors=f"{at}/vectors", output=f"{at}/clusters")), Engine(workers=1))
     return at
 
 

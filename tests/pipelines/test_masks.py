@@ -37,7 +37,7 @@ def corpus(tmp_path_factory):
 
 
 def build(corpus, output, engine=Engine(workers=1), preset="bart_ls_mixed", **options):  # noqa: B008 (frozen)
-    return run_job(plan(Masking(corpus, str(output), "span", preset, **options)), engine)
+    return run_job(plan(Masking(corpus=corpus, output=str(output), objective="span", preset=preset, **options)), engine)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):
 def test_a_job_of_several_draws_is_resumed(corpus, tmp_path):
     whole, halved = str(tmp_path / "whole"), str(tmp_path / "halved")
     build(corpus, whole, draws=2)
-    job = plan(Masking(corpus, halved, "span", "bart_ls_mixed", draws=2))
+    job = plan(Masking(corpus=corpus, output=halved, objective="span", preset="bart_ls_mixed", draws=2))
     (stage,) = job.stages
     failing = replace(stage, work=StopsAt(stage.work, "mask-00004"))
     with pytest.raises(FarspanError, match="mask-00004"):
@@ -112,7 +112,7 @@ class StopsAt:
 def test_draws_that_are_all_equal_are_told(corpus, tmp_path):
     """An objective without random choices has nothing to draw."""
     for objective, said in (("principal_sentences", True), ("span", False)):
-        job = plan(Masking(corpus, str(tmp_path / objective), objective, draws=2))
+        job = plan(Masking(corpus=corpus, output=str(tmp_path / objective), objective=objective, draws=2))
         line = summary(run_job(job, Engine(workers=1)))
         assert ("all 2 draws are equal" in line) == said
 
@@ -120,7 +120,7 @@ def test_draws_that_are_all_equal_are_told(corpus, tmp_path):
 @pytest.mark.parametrize("draws", [0, -1, 50_000])
 def test_draws_that_cannot_be_are_refused(corpus, tmp_path, draws):
     with pytest.raises(FarspanError, match=rf"--draws {draws}: give 1 to 33,333, as the corpus has 3 shards"):
-        plan(Masking(corpus, str(tmp_path / "masks"), "span", draws=draws))
+        plan(Masking(corpus=corpus, output=str(tmp_path / "masks"), objective="span", draws=draws))
 
 
 def test_draws_of_a_manifest_that_cannot_be_are_told(masks, tmp_path):
@@ -141,7 +141,7 @@ def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
     for draw in range(2):
         for artefact, choice in (
             (folder, Choice(draw=draw)),
-            (corpus, Choice("span", "bart_ls_mixed", draw=draw)),
+            (corpus, Choice(objective="span", preset="bart_ls_mixed", draw=draw)),
         ):
             console = Console(file=io.StringIO(), width=10_000)
             show(artefact, 1, choice=choice, console=console)
@@ -150,7 +150,7 @@ def test_show_takes_the_number_of_a_draw(corpus, tmp_path):
     with pytest.raises(FarspanError, match=r"--draw 2: .* has draws 0 to 1"):
         show(folder, 1, choice=Choice(draw=2))
     with pytest.raises(FarspanError, match="--draw -1: give 0"):
-        show(corpus, 1, choice=Choice("span", draw=-1))
+        show(corpus, 1, choice=Choice(objective="span", draw=-1))
 
 
 def test_seed_and_options_make_other_masks(corpus, masks, tmp_path):
@@ -197,7 +197,9 @@ def test_damage_is_found(masks, corpus, tmp_path):
 )
 def test_what_cannot_work_is_refused_before_work_starts(corpus, tmp_path, objective, preset, options, message):
     with pytest.raises(FarspanError, match=message):
-        plan(Masking(corpus, str(tmp_path / "masks"), objective, preset, options))
+        plan(
+            Masking(corpus=corpus, output=str(tmp_path / "masks"), objective=objective, preset=preset, options=options)
+        )
     assert not (tmp_path / "masks").exists()
 
 
@@ -230,6 +232,8 @@ def test_masks_that_hide_nothing_are_told_so(tmp_path):
     said, corpus = [], make_corpus(str(tmp_path / "corpus"), room_per_document=2)
     for chance in (1e-9, 0.5):
         options = {"mlm_probability": chance, "treatments": [1.0, 0.0, 0.0]}
-        masking = Masking(corpus, str(tmp_path / str(chance)), "cross_document", options=options)
+        masking = Masking(
+            corpus=corpus, output=str(tmp_path / str(chance)), objective="cross_document", options=options
+        )
         said.append("warning: NO row asks for a token" in summary(run_job(plan(masking), Engine(workers=1))))
     assert said == [True, False]

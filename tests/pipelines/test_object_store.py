@@ -199,7 +199,12 @@ def test_two_jobs_in_one_folder_damage_nothing(run, store, bucket, local, monkey
     def meet(*arguments):
         if not inner:
             inner.append("started")
-            options = RandomCorpus(f"{bucket}/documents", f"{bucket}/corpus", Packing(256), shards=int(SHARDS))
+            options = RandomCorpus(
+                documents=f"{bucket}/documents",
+                output=f"{bucket}/corpus",
+                packing=Packing(sequence_length=256),
+                shards=int(SHARDS),
+            )
             run_job(random_corpus.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
         return write(*arguments)
 
@@ -346,7 +351,9 @@ def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_p
 
     def build(documents, output, fan_in):
         store.requests.clear()
-        options = RandomCorpus(documents, output, Packing(256), shards=buckets, fan_in=fan_in)
+        options = RandomCorpus(
+            documents=documents, output=output, packing=Packing(sequence_length=256), shards=buckets, fan_in=fan_in
+        )
         run_job(random_corpus.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
         return store.asked("GET", "_work/spill-"), store.asked("GET", "_work/merge-")
 

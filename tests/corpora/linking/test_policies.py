@@ -208,30 +208,30 @@ def documents(linked):
 
 def test_policies_on_six_documents():
     six = cluster_of(SIX, [10] * 6)
-    made = six.link(THREE_OF_TEN, Linking("nearest", max_uses=1))
+    made = six.link(THREE_OF_TEN, Linking(policy="nearest", max_uses=1))
     assert documents(made) == [[0, 1, 2], [4, 5]]  # 3 is alone: too empty
     assert made.leftovers.tolist() == [3]
-    made = six.link(THREE_OF_TEN, Linking("nearest", max_uses=2))
+    made = six.link(THREE_OF_TEN, Linking(policy="nearest", max_uses=2))
     assert documents(made) == [[0, 1, 2], [3, 0, 2], [4, 5, 1]]
-    made = six.link(THREE_OF_TEN, Linking("chain", max_uses=1, min_fill=0))
+    made = six.link(THREE_OF_TEN, Linking(policy="chain", max_uses=1, min_fill=0))
     assert documents(made) == [[0, 1, 4], [2, 3], [5]]
     assert np.array_equal(made.similarities, np.float32([np.nan, 0.9, 0.95, np.nan, 0.6, np.nan]), equal_nan=True)
-    made = six.link(THREE_OF_TEN, Linking("path"))
+    made = six.link(THREE_OF_TEN, Linking(policy="path"))
     assert documents(made) == [[3, 2, 0], [1, 4, 5]]  # walked from 5, which has one neighbour, fewest
     assert np.array_equal(made.similarities, np.float32([np.nan, 0.6, 0.8, np.nan, 0.95, 0.97]), equal_nan=True)
 
 
 def test_chain_goes_back_when_a_list_is_spent():
     rows = [[(1, 0.9), (3, 0.5)], [(2, 0.9)], [], []]
-    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking("chain", order="chain"))
+    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking(policy="chain", order="chain"))
     assert documents(made) == [[0, 1, 2, 3]]
-    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking("chain", order="seed"))
+    made = cluster_of(rows, [5] * 4).link(THREE_OF_TEN, Linking(policy="chain", order="seed"))
     assert documents(made) == [[0, 1, 3, 2]]  # 2 is no neighbour of the seed
 
 
 def test_near_duplicates_meet_in_no_sequence_whoever_knows():
     rows = [[(1, 0.9), (2, 0.8)], [(2, 0.99)], [], []]  # 1 knows that 2 repeats it; 2 does not
-    made = cluster_of(rows, [10] * 4, near={(1, 2)}).link(THREE_OF_TEN, Linking("nearest", min_fill=0))
+    made = cluster_of(rows, [10] * 4, near={(1, 2)}).link(THREE_OF_TEN, Linking(policy="nearest", min_fill=0))
     assert documents(made) == [[0, 1], [2], [3]]
     assert made.refused.tolist() == [[1, 2]]
 
@@ -239,7 +239,7 @@ def test_near_duplicates_meet_in_no_sequence_whoever_knows():
 def test_copies_that_are_not_in_each_others_lists_are_a_family():
     rows = [[(1, 0.9), (3, 0.8), (4, 0.7)], [(2, 0.99)], [(3, 0.99)], [], []]  # 1, 2, 3: 1 and 3 know of 2 alone
     five = cluster_of(rows, [10] * 5, near={(1, 2), (2, 3)})
-    made = five.link(THREE_OF_TEN, Linking("nearest"))
+    made = five.link(THREE_OF_TEN, Linking(policy="nearest"))
     assert documents(made) == [[0, 1, 4]]
     assert made.leftovers.tolist() == []
     assert made.repeated.tolist() == [2, 3]  # 1 stands for them
@@ -247,19 +247,24 @@ def test_copies_that_are_not_in_each_others_lists_are_a_family():
 
 
 def test_options_that_a_policy_does_not_look_at_are_resolved():
-    assert Linking("path", "seed", 5, min_fill=0.3).resolved == Linking("path", "chain", 1, min_fill=0.0).resolved
-    assert Linking("nearest", "seed", 5, min_fill=0.3).resolved == Linking("nearest", "seed", 5, min_fill=0.3)
+    assert (
+        Linking(policy="path", order="seed", max_uses=5, min_fill=0.3).resolved
+        == Linking(policy="path", order="chain", max_uses=1, min_fill=0.0).resolved
+    )
+    assert Linking(policy="nearest", order="seed", max_uses=5, min_fill=0.3).resolved == Linking(
+        policy="nearest", order="seed", max_uses=5, min_fill=0.3
+    )
 
 
 def test_of_a_family_that_is_left_over_one_is_a_leftover():
-    made = cluster_of([[(1, 0.9)], [], []], [10] * 3, near={(0, 1)}).link(THREE_OF_TEN, Linking("nearest"))
+    made = cluster_of([[(1, 0.9)], [], []], [10] * 3, near={(0, 1)}).link(THREE_OF_TEN, Linking(policy="nearest"))
     assert made.leftovers.tolist() == [0, 2]
     assert made.repeated.tolist() == [1]
 
 
 def test_long_document_fills_sequences_and_its_rest_is_filled_on():
     rows = [[(1, 0.9), (2, 0.8)], [(0, 0.9)], [(0, 0.9)]]
-    made = cluster_of(rows, [70, 10, 10]).link(THREE_OF_TEN, Linking("nearest", max_uses=1))
+    made = cluster_of(rows, [70, 10, 10]).link(THREE_OF_TEN, Linking(policy="nearest", max_uses=1))
     assert pieces(made)[0] == [(0, 0, 32, NAN)]
     assert pieces(made)[1] == [(0, 32, 32, NAN)]
     assert [piece[:3] for piece in pieces(made)[2]] == [(0, 64, 6), (1, 0, 10), (2, 0, 10)]
@@ -272,7 +277,7 @@ def test_shuffle_depends_on_the_seed_and_moves_it():
     rows = [[(int(j), 0.5) for j in np.flatnonzero(groups == groups[i]) if j != i] for i in range(n)]
     keys = np.random.default_rng(0).integers(0, 2**64, (n, 2), np.uint64)
     cluster = replace(cluster_of(rows, [10] * n), keys=keys)
-    packing = Packing(size * 11, room_per_sequence=0)
+    packing = Packing(sequence_length=size * 11, room_per_sequence=0)
     plain, shuffled = (documents(cluster.link(packing, Linking(order=order))) for order in ("seed", "shuffle"))
     assert [sorted(row) for row in shuffled] == [sorted(row) for row in plain]
     places = np.bincount([row.index(first[0]) for row, first in zip(shuffled, plain, strict=True)], minlength=size)

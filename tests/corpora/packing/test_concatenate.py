@@ -85,7 +85,7 @@ def test_parts_say_where_they_come_from(sizes, packing):
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=30))
 def test_filling_is_greedy(sizes):
     """No row but the last has room left for another token when documents may be split."""
-    packing = Packing(32)
+    packing = Packing(sequence_length=32)
     rows = concatenate(*documents(sizes), packing).sequences
     for row in range(len(rows) - 1):
         used = len(rows.tokens[row]) + len(rows.document_starts[row])
@@ -94,29 +94,29 @@ def test_filling_is_greedy(sizes):
 
 @given(lengths)
 def test_dropping_the_tail_takes_only_the_last_row(sizes):
-    whole = concatenate(*documents(sizes), Packing(40)).sequences
-    cut = concatenate(*documents(sizes), Packing(40, drop_ragged_tail=True)).sequences
+    whole = concatenate(*documents(sizes), Packing(sequence_length=40)).sequences
+    cut = concatenate(*documents(sizes), Packing(sequence_length=40, drop_ragged_tail=True)).sequences
     assert len(whole) - len(cut) in (0, 1)
     assert np.array_equal(whole.sequence_ids[: len(cut)], cut.sequence_ids)
 
 
 def test_sequence_ids_tell_parts_and_offsets_apart():
-    rows = concatenate(*documents([50, 50, 7]), Packing(20)).sequences
+    rows = concatenate(*documents([50, 50, 7]), Packing(sequence_length=20)).sequences
     assert len({rows.sequence_id(row) for row in range(len(rows))}) == len(rows)
-    again = concatenate(*documents([50, 50, 7]), Packing(20)).sequences
+    again = concatenate(*documents([50, 50, 7]), Packing(sequence_length=20)).sequences
     assert np.array_equal(rows.sequence_ids, again.sequence_ids)
 
 
 def test_no_documents_give_no_rows():
-    rows = concatenate(*documents([]), Packing(20)).sequences
+    rows = concatenate(*documents([]), Packing(sequence_length=20)).sequences
     assert len(rows) == 0
-    assert Packing(20).padding(rows) == 0
+    assert Packing(sequence_length=20).padding(rows) == 0
 
 
 def test_a_document_longer_than_every_sequence_is_kept_only_when_it_may_be_split():
-    assert Packing(20).keeps(np.array([100]))[0]
-    assert not Packing(20, split_documents=False).keeps(np.array([100]))[0]
-    assert Packing(20, split_documents=False).keeps(np.array([17]))[0]
+    assert Packing(sequence_length=20).keeps(np.array([100]))[0]
+    assert not Packing(sequence_length=20, split_documents=False).keeps(np.array([100]))[0]
+    assert Packing(sequence_length=20, split_documents=False).keeps(np.array([17]))[0]
 
 
 @pytest.mark.parametrize(

@@ -37,17 +37,22 @@ def related(draw):
     return Ragged.from_lengths(order[: sum(sizes)], sizes), lengths, starts
 
 
-packings = st.builds(Packing, st.integers(30, 80), st.integers(0, 2), st.integers(0, 2))
+packings = st.builds(
+    Packing,
+    sequence_length=st.integers(30, 80),
+    room_per_sequence=st.integers(0, 2),
+    room_per_document=st.integers(0, 2),
+)
 
 
 @st.composite
 def row_options(draw):
     least = draw(st.integers(1, 3))
     return ClusterRows(
-        draw(st.sampled_from(["shared", "equal"])),
-        draw(st.sampled_from(["shuffle", "given"])),
-        least,
-        draw(st.integers(least, 6)),
+        budget=draw(st.sampled_from(["shared", "equal"])),
+        order=draw(st.sampled_from(["shuffle", "given"])),
+        min_documents=least,
+        max_documents=draw(st.integers(least, 6)),
     )
 
 
@@ -121,19 +126,24 @@ def rows_of(clusters, lengths, starts, packing, **options):
 
 def test_short_documents_leave_their_room_to_long_ones_only_when_it_is_shared():
     lengths, starts = [10, 100, 100], [[0], range(100), range(100)]
-    packing = Packing(65, 2, 1)
+    packing = Packing(sequence_length=65, room_per_sequence=2, room_per_document=1)
     assert rows_of([[0, 1, 2]], lengths, starts, packing, max_documents=3)[0] == [[(0, 10), (1, 25), (2, 25)]]
     equal = rows_of([[0, 1, 2]], lengths, starts, packing, max_documents=3, budget="equal")
     assert equal[0] == [[(0, 10), (1, 20), (2, 20)]]
 
 
 def test_a_document_is_cut_where_its_last_whole_sentence_ends():
-    assert rows_of([[0, 1]], [50, 50], [[0, 17, 31], [0, 20, 21]], Packing(64, 2, 1))[0] == [[(0, 17), (1, 21)]]
+    assert rows_of(
+        [[0, 1]],
+        [50, 50],
+        [[0, 17, 31], [0, 20, 21]],
+        Packing(sequence_length=64, room_per_sequence=2, room_per_document=1),
+    )[0] == [[(0, 17), (1, 21)]]
 
 
 def test_a_first_sentence_that_does_not_fit_leaves_its_document_out_and_its_room_to_the_others():
     lengths, starts = [50, 50, 90], [[0, 20, 30], [0, 20, 30], [0, 80]]
-    packing = Packing(65, 2, 1)
+    packing = Packing(sequence_length=65, room_per_sequence=2, room_per_document=1)
     assert rows_of([[0, 1, 2]], lengths, starts, packing, max_documents=3)[0] == [[(0, 30), (1, 30)]]
     assert rows_of([[0, 2]], lengths, starts, packing) == ([], [])
     assert rows_of([[0, 2]], lengths, starts, packing, min_documents=1)[0] == [[(0, 50)]]
@@ -141,11 +151,13 @@ def test_a_first_sentence_that_does_not_fit_leaves_its_document_out_and_its_room
 
 def test_small_clusters_are_left_out_and_large_ones_become_even_rows():
     lengths, starts = [5] * 12, [[0]] * 12
-    packing = Packing(64, 2, 1)
+    packing = Packing(sequence_length=64, room_per_sequence=2, room_per_document=1)
     found, numbers = rows_of([[0], [], [1, 2, 3, 4, 5, 6, 7], [8, 9]], lengths, starts, packing, max_documents=3)
     assert [[document for document, _ in row] for row in found] == [[1, 2, 3], [4, 5], [6, 7], [8, 9]]
     assert numbers == [2, 2, 2, 3]
-    found, _ = rows_of([range(12)], lengths, starts, Packing(4 * 128 + 2, 2, 1))
+    found, _ = rows_of(
+        [range(12)], lengths, starts, Packing(sequence_length=4 * 128 + 2, room_per_sequence=2, room_per_document=1)
+    )
     assert [len(row) for row in found] == [4, 4, 4]
 
 
@@ -165,7 +177,7 @@ def test_options_out_of_range_are_refused(options, message):
 
 def test_more_documents_than_a_row_has_room_for_are_refused():
     with pytest.raises(FarspanError, match="--max-documents 9: a row of 18 positions has no room"):
-        ClusterRows(max_documents=9).largest(Packing(18))
+        ClusterRows(max_documents=9).largest(Packing(sequence_length=18))
 
 
 @st.composite

@@ -121,7 +121,12 @@ def test_each_pass_has_an_order_of_its_own_and_a_part_of_one_follows_it():
 
 shards = st.lists(st.tuples(st.integers(1, 90), st.integers(0, 2)), max_size=30)
 passes = st.lists(st.fractions(Fraction(1, 100), 3), min_size=3, max_size=3)
-packings = st.builds(Packing, st.integers(12, 40), st.integers(0, 2), st.integers(0, 2))
+packings = st.builds(
+    Packing,
+    sequence_length=st.integers(12, 40),
+    room_per_sequence=st.integers(0, 2),
+    room_per_document=st.integers(0, 2),
+)
 
 
 @given(shards, passes, packings, st.booleans(), st.data())
@@ -180,7 +185,7 @@ def test_rows_are_full_but_for_the_last_of_each_source_and_pass(documents, epoch
 
 def test_a_row_of_several_passes_has_an_id_of_its_own_in_each():
     lengths, sources = np.array([30, 5]), np.zeros(2, np.int64)
-    packing = Packing(12, 2, 0)
+    packing = Packing(sequence_length=12, room_per_sequence=2, room_per_document=0)
     taken = take(lengths, sources, [Fraction(3)], keys_of(2), Windows.of(packing))
     cuts = arrange(taken, sources, packing, Windows.of(packing))
     tokens = Ragged.from_lengths(np.arange(35, dtype=np.uint16), lengths)
@@ -193,7 +198,7 @@ def test_a_row_of_several_passes_has_an_id_of_its_own_in_each():
 
 
 def test_a_stride_that_would_leave_gaps_is_refused():
-    assert Windows.of(Packing(16), 13) == Windows.of(Packing(16)) == Windows(13, 13)
+    assert Windows.of(Packing(sequence_length=16), 13) == Windows.of(Packing(sequence_length=16)) == Windows(13, 13)
     for stride in (-1, 14):
         with pytest.raises(FarspanError, match=rf"stride {stride}: give 0 \(no overlap\) or up to 13"):
-            Windows.of(Packing(16), stride)
+            Windows.of(Packing(sequence_length=16), stride)

@@ -19,7 +19,10 @@ from tests.artefacts import make_corpus
 def folders(tmp_path_factory, farspan_lead):
     folder = tmp_path_factory.mktemp("artefacts")
     corpus = make_corpus(str(folder / "corpus"))
-    run_job(plan(Masking(corpus, str(folder / "masks"), "lead_in", options={"lead": 6})), Engine(workers=1))
+    run_job(
+        plan(Masking(corpus=corpus, output=str(folder / "masks"), objective="lead_in", options={"lead": 6})),
+        Engine(workers=1),
+    )
     return corpus, str(folder / "masks")
 
 

@@ -30,7 +30,7 @@ NAME = "part-00000-of-00002.arrow"
 def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound")
     corpus = make_corpus(str(folder / "corpus"))
-    run_job(plan(Masking(corpus, str(folder / "masks"), "span")), Engine(workers=1))
+    run_job(plan(Masking(corpus=corpus, output=str(folder / "masks"), objective="span")), Engine(workers=1))
     return folder
 
 

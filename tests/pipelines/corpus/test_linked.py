@@ -31,7 +31,17 @@ PACKING = {"sequence_length": 256}
 
 def job(documents, neighbours, output, policy="nearest", leftovers="concatenate", **linking):
     options = Linking(policy=policy, **linking)
-    return plan(LinkedCorpus(documents, neighbours, output, Packing(**PACKING), options, leftovers, shards=3))
+    return plan(
+        LinkedCorpus(
+            documents=documents,
+            neighbours=neighbours,
+            output=output,
+            packing=Packing(**PACKING),
+            linking=options,
+            leftovers=leftovers,
+            shards=3,
+        )
+    )
 
 
 @pytest.fixture(scope="module")

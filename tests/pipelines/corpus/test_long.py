@@ -57,7 +57,7 @@ def shares_of(documents):
 
 
 def job(recipe, output, **options):
-    return plan(LongCorpus(recipe, str(output), shards=SHARDS, **options))
+    return plan(LongCorpus(recipe=recipe, output=str(output), shards=SHARDS, **options))
 
 
 def build(recipe, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -201,7 +201,7 @@ def test_proportions_are_those_of_what_overlapping_windows_write(tmp_path):
     recipe = write_recipe(
         tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"\nstride = 20', sequence_length=64, **tables
     )
-    read = run_job(plan_documents(LongCorpus(recipe, str(tmp_path / "corpus"))), Engine(workers=1)).counts
+    read = run_job(plan_documents(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))), Engine(workers=1)).counts
     manifest = build(recipe, tmp_path / "corpus")
     assert verify(str(tmp_path / "corpus")) == []
     mixture = manifest.config["mixture"]
@@ -268,7 +268,7 @@ def test_documents_are_made_from_the_inputs_of_a_recipe(tmp_path):
         talk=f'input = "{tmp_path}/talk"\nformat = "text"',
         news=f'input = "{tmp_path}/news.jsonl"\ntext_field = "body"\nmin_characters = 200',
     )
-    options = LongCorpus(recipe, str(tmp_path / "corpus"))
+    options = LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))
     with pytest.raises(FarspanError, match=r"corpus\.documents: no farspan artefact"):
         plan(options)
     made = run_job(plan_documents(options), Engine(workers=1))
@@ -295,7 +295,7 @@ def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
 
 
 def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
-    assert plan_documents(LongCorpus(recipe, str(tmp_path / "corpus"))) is None
+    assert plan_documents(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))) is None
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_a_source_of_which_everything_was_filtered_says_so(tmp_path):
     (tmp_path / "news.jsonl").write_text('{"text": "the quick brown fox"}\n' * 3 + '{"title": "lazy dogs"}\n')
     source = f'input = "{tmp_path}/news.jsonl"\nmin_characters = 100'
     recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', news=source)
-    options = LongCorpus(recipe, str(tmp_path / "corpus"))
+    options = LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))
     run_job(replace(plan_documents(options), error_budget=1.0), Engine(workers=1))
     with pytest.raises(FarspanError, match=r"no document of it: of 4 read, 3 were filtered .* and 1 rejected"):
         plan(options)
@@ -393,7 +393,7 @@ def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
     with pytest.raises(FarspanError, match=r"recipe\.toml: cannot be read"):
         build(str(tmp_path / "recipe.toml"), tmp_path / "corpus")
     with pytest.raises(FarspanError, match="--shards -1"):
-        plan(LongCorpus(recipe, str(tmp_path / "corpus"), shards=-1))
+        plan(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"), shards=-1))
     with pytest.raises(FarspanError, match="neither documents nor inputs"):
         build(write_recipe(tmp_path, None, books=""), tmp_path / "corpus")
     kept = make_documents(str(tmp_path / "kept"), shards=1, documents=10, held_out=20, sources=("books", "news"))
@@ -401,7 +401,7 @@ def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
         build(write_recipe(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")
 
 
-EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "long_mixture.toml")
+EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "long_mixture.toml")
 
 
 def test_the_example_recipe_explains_every_key():

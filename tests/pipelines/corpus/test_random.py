@@ -38,7 +38,11 @@ def documents(tmp_path_factory):
 
 
 def job(documents, output, **options):
-    return plan(RandomCorpus(documents, str(output), Packing(256), shards=SHARDS, **options))
+    return plan(
+        RandomCorpus(
+            documents=documents, output=str(output), packing=Packing(sequence_length=256), shards=SHARDS, **options
+        )
+    )
 
 
 def build(documents, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -129,7 +133,7 @@ def job_service(tmp_path_factory):
 
 def test_the_portable_runner_writes_the_same_bytes(documents, reference, tmp_path, job_service):
     flags = (f"--job_endpoint=localhost:{job_service}", "--environment_type=LOOPBACK")
-    build(documents, tmp_path / "portable", Engine("PortableRunner", beam_flags=flags))
+    build(documents, tmp_path / "portable", Engine(runner="PortableRunner", beam_flags=flags))
     assert digests(tmp_path / "portable") == digests(reference)
 
 
@@ -178,7 +182,12 @@ def test_a_finished_folder_is_left_alone_and_guarded(documents, reference, tmp_p
     build(documents, reference)
     assert os.stat(os.path.join(reference, "manifest.json")).st_mtime_ns == before
     with pytest.raises(FarspanError, match=r"config\.sequence_length was 256, is 512.*another folder"):
-        run_job(plan(RandomCorpus(documents, reference, Packing(512), shards=SHARDS)), Engine(workers=1))
+        run_job(
+            plan(
+                RandomCorpus(documents=documents, output=reference, packing=Packing(sequence_length=512), shards=SHARDS)
+            ),
+            Engine(workers=1),
+        )
     with pytest.raises(FarspanError, match="seed was 0, is 3"):
         build(documents, reference, seed=3)
     (tmp_path / "other").mkdir()
@@ -246,9 +255,15 @@ def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
 
 def test_what_cannot_work_is_refused_before_work_starts(documents, tmp_path):
     with pytest.raises(FarspanError, match="no farspan artefact"):
-        plan(RandomCorpus(str(tmp_path), str(tmp_path / "corpus"), Packing(256)))
+        plan(
+            RandomCorpus(documents=str(tmp_path), output=str(tmp_path / "corpus"), packing=Packing(sequence_length=256))
+        )
     with pytest.raises(FarspanError, match="--shards -1"):
-        plan(RandomCorpus(documents, str(tmp_path / "corpus"), Packing(256), shards=-1))
+        plan(
+            RandomCorpus(
+                documents=documents, output=str(tmp_path / "corpus"), packing=Packing(sequence_length=256), shards=-1
+            )
+        )
 
 
 def test_two_jobs_never_share_a_folder(documents, tmp_path):
@@ -278,8 +293,10 @@ def test_the_input_is_never_the_output(documents):
 
 
 def test_what_was_left_out_is_said(documents, tmp_path):
-    packing = Packing(40, split_documents=False)
-    manifest = run_job(plan(RandomCorpus(documents, str(tmp_path / "corpus"), packing)), Engine(workers=1))
+    packing = Packing(sequence_length=40, split_documents=False)
+    manifest = run_job(
+        plan(RandomCorpus(documents=documents, output=str(tmp_path / "corpus"), packing=packing)), Engine(workers=1)
+    )
     count = manifest.counts["made"]
     assert count["filtered"] > 10
     assert f"{count['filtered']:,} of {count['read']:,} documents left out" in summary(manifest)

@@ -46,10 +46,19 @@ def neighbours(documents, tmp_path_factory):
 
 
 def job(documents, output, neighbours=None, rows=None, fan_in=64, **options):
-    packing = Packing(options.pop("sequence_length", LENGTH))
+    packing = Packing(sequence_length=options.pop("sequence_length", LENGTH))
     rows = ClusterRows(**(rows or {}))
     return plan(
-        ClusterCorpus(documents, str(output), packing, rows, neighbours, shards=SHARDS, fan_in=fan_in, **options)
+        ClusterCorpus(
+            documents=documents,
+            output=str(output),
+            packing=packing,
+            rows=rows,
+            neighbours=neighbours,
+            shards=SHARDS,
+            fan_in=fan_in,
+            **options,
+        )
     )
 
 
@@ -191,7 +200,10 @@ def test_clusters_of_a_file_of_lists_become_rows(tmp_path):
     read = ReadOptions(text_field="documents")
     inputs = (Input.parse(f"related={tmp_path}/related.jsonl", read),)
     run_job(
-        plan_documents(Documents(inputs, str(tmp_path / "documents"), str(tmp_path / "tokenizer"))), Engine(workers=1)
+        plan_documents(
+            Documents(inputs=inputs, output=str(tmp_path / "documents"), tokenizer=str(tmp_path / "tokenizer"))
+        ),
+        Engine(workers=1),
     )
     manifest = build(str(tmp_path / "documents"), tmp_path / "corpus", rows={"order": "given", "max_documents": 4})
     assert verify(str(tmp_path / "corpus")) == []
@@ -278,7 +290,7 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, neighbours, t
     with pytest.raises(FarspanError, match="--max-documents 200: a row of 256 positions has no room"):
         job(documents, output, rows={"max_documents": 200})
     with pytest.raises(FarspanError, match="--shards -1"):
-        plan(ClusterCorpus(documents, str(output), Packing(LENGTH), shards=-1))
+        plan(ClusterCorpus(documents=documents, output=str(output), packing=Packing(sequence_length=LENGTH), shards=-1))
     with pytest.raises(FarspanError, match=r"is 'farspan\.documents' where 'farspan\.neighbours' is needed"):
         job(documents, output, documents)
     with pytest.raises(FarspanError, match=r"is 'farspan\.neighbours' where 'farspan\.documents' is needed"):

@@ -61,7 +61,7 @@ def raw(texts, tmp_path_factory):
 
 def job(raw, output, tokenizer, read=ReadOptions(), **options):  # noqa: B008 (frozen)
     inputs = tuple(Input.parse(text, read) for text in ([raw] if isinstance(raw, str) else raw))
-    return plan(Documents(inputs, str(output), tokenizer, **options))
+    return plan(Documents(inputs=inputs, output=str(output), tokenizer=tokenizer, **options))
 
 
 def build(raw, output, tokenizer, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -280,7 +280,15 @@ def mixture(tmp_path):
 def test_sources_of_several_formats_in_one_artefact(mixture, tokenizer, tmp_path):
     manifests = [
         run_job(
-            plan(Documents(mixture, str(tmp_path / f"w{workers}"), tokenizer, error_budget=1.0, task_bytes=300)),
+            plan(
+                Documents(
+                    inputs=mixture,
+                    output=str(tmp_path / f"w{workers}"),
+                    tokenizer=tokenizer,
+                    error_budget=1.0,
+                    task_bytes=300,
+                )
+            ),
             Engine(workers=workers),
         )
         for workers in (1, 2)
@@ -314,7 +322,12 @@ def test_clusters_have_numbers_that_survive_a_move_and_another_cut(mixture, toke
     both = (news, topics)
     for name, size in (("once", 1 << 20), ("cut", 50)):
         run_job(
-            plan(Documents(both, str(tmp_path / name), tokenizer, error_budget=1.0, task_bytes=size)), Engine(workers=1)
+            plan(
+                Documents(
+                    inputs=both, output=str(tmp_path / name), tokenizer=tokenizer, error_budget=1.0, task_bytes=size
+                )
+            ),
+            Engine(workers=1),
         )
     found = all_rows(tmp_path / "once")
     assert all_rows(tmp_path / "cut") == found
@@ -337,7 +350,7 @@ def test_one_source_is_read_in_one_way(raw, tokenizer, tmp_path):
     one = Input.parse(f"c4={raw}/a.jsonl")
     other = Input.parse(f"c4={raw}/b.jsonl", ReadOptions(min_tokens=3))
     with pytest.raises(FarspanError, match="source 'c4' is to be read in two ways"):
-        plan(Documents((one, other), str(tmp_path / "documents"), tokenizer))
+        plan(Documents(inputs=(one, other), output=str(tmp_path / "documents"), tokenizer=tokenizer))
 
 
 def test_what_cannot_work_is_refused_before_work_starts(raw, tokenizer, tmp_path):

@@ -27,7 +27,7 @@ def corpus(tmp_path_factory):
 @pytest.fixture(scope="module")
 def masks(corpus, tmp_path_factory, farspan_lead):
     folder = str(tmp_path_factory.mktemp("masks") / "masks")
-    run_job(plan(Masking(corpus, folder, "lead_in", options={"lead": 5})), Engine(workers=1))
+    run_job(plan(Masking(corpus=corpus, output=folder, objective="lead_in", options={"lead": 5})), Engine(workers=1))
     return folder
 
 
@@ -61,13 +61,13 @@ def test_every_span_has_its_reason(corpus, masks):
 
 
 def test_what_is_drawn_is_what_is_stored(corpus, masks):
-    choice = Choice("lead_in", options={"lead": 5})
+    choice = Choice(objective="lead_in", options={"lead": 5})
     for row in (0, 7):
         assert without_folder(shown(corpus, row, choice=choice)) == without_folder(shown(masks, row))
 
 
 def test_options_of_stored_masks_are_adjusted(corpus, masks):
-    less, same = Choice(options={"lead": 2}), Choice("lead_in", options={"lead": 2})
+    less, same = Choice(options={"lead": 2}), Choice(objective="lead_in", options={"lead": 2})
     assert without_folder(shown(masks, 3, choice=less)) == without_folder(shown(corpus, 3, choice=same))
     assert shown(masks, 3, choice=less) != shown(masks, 3)
 
@@ -85,7 +85,7 @@ def test_colours_say_what_happens_to_a_text():
 
 
 def test_a_terminal_sees_hidden_text_and_its_legend(corpus):
-    text = shown(corpus, 0, choice=Choice("span", "t5"), colours=True)
+    text = shown(corpus, 0, choice=Choice(objective="span", preset="t5"), colours=True)
     assert " hidden " in text
     assert "\x1b[30;43m" in text  # black on yellow
     assert "\x1b[30;42m" not in text  # nothing that is asked stays visible
@@ -121,14 +121,14 @@ def test_a_cut_text_has_few_reasons(masks):
 @pytest.mark.parametrize(
     ("folder", "row", "choice", "message"),
     [
-        ("masks", 0, Choice("span"), "holds masks; show the corpus instead"),
+        ("masks", 0, Choice(objective="span"), "holds masks; show the corpus instead"),
         ("masks", 0, Choice(options={"whole_words": True}), r"option whole_words .* cannot be changed .*can be: lead"),
         ("corpus", 0, Choice(options={"lead": 2}), "holds no masks; name what hides: --objective NAME"),
         ("corpus", 0, Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name what hides"),
         ("masks", 0, Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
         ("corpus", 10_000, Choice(), "has rows 0 to"),
-        ("corpus", 0, Choice("spam"), "no objective is called 'spam'"),
-        ("corpus", 0, Choice("span", scorer="model"), "objective span asks no model; leave the flag out"),
+        ("corpus", 0, Choice(objective="spam"), "no objective is called 'spam'"),
+        ("corpus", 0, Choice(objective="span", scorer="model"), "objective span asks no model; leave the flag out"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):

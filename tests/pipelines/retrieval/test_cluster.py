@@ -24,11 +24,11 @@ OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents
 
 
 def job(vectors, output):
-    return plan(Clustering(vectors, output, **OPTIONS))
+    return plan(Clustering(vectors=vectors, output=output, **OPTIONS))
 
 
 def build(vectors, output, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
-    return run_job(plan(Clustering(str(vectors), str(output), **options)), engine)
+    return run_job(plan(Clustering(vectors=str(vectors), output=str(output), **options)), engine)
 
 
 def digests(folder):
@@ -115,7 +115,10 @@ def test_another_seed_is_another_start(vectors, reference, tmp_path):
 
 def test_tasks_take_whole_shards_up_to_their_size(vectors, tmp_path):
     def tasks(size):
-        stages = {stage.name: stage for stage in plan(Clustering(vectors, str(tmp_path), task_documents=size)).stages}
+        stages = {
+            stage.name: stage
+            for stage in plan(Clustering(vectors=vectors, output=str(tmp_path), task_documents=size)).stages
+        }
         assert [task.units for task in stages["sample"].tasks] == [task.units for task in stages["assign"].tasks]
         return [task.units for task in stages["assign"].tasks]
 
@@ -175,16 +178,16 @@ def test_vectors_of_another_dimension_are_refused(tmp_path):
 
 def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
     with pytest.raises(FarspanError, match="holds no vector"):
-        plan(Clustering(make_vectors(str(tmp_path / "none"), 0), str(tmp_path / "clusters")))
+        plan(Clustering(vectors=make_vectors(str(tmp_path / "none"), 0), output=str(tmp_path / "clusters")))
     with pytest.raises(FarspanError, match="no farspan artefact"):
-        plan(Clustering(str(tmp_path), str(tmp_path / "clusters")))
+        plan(Clustering(vectors=str(tmp_path), output=str(tmp_path / "clusters")))
     least = {"centroids": -1, "iterations": 0, "sample": 999, "max_documents": 1, "task_documents": 0, "threads": 0}
     for name, value in least.items():
         with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} {value}: give a number of at least"):
-            Clustering(vectors, str(tmp_path / "clusters"), **{name: value})
+            Clustering(vectors=vectors, output=str(tmp_path / "clusters"), **{name: value})
     with pytest.raises(FarspanError, match=r"--centroids 9: .* 320 vectors to learn from .* give at most 8, or leave"):
-        plan(Clustering(vectors, str(tmp_path / "clusters"), centroids=9))
+        plan(Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=9))
     with pytest.raises(FarspanError, match=r"--centroids 26: .* 1,000 vectors .* give at most 25,"):
-        Clustering(vectors, str(tmp_path / "clusters"), centroids=26, sample=1000).clusters(5000)
+        Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=26, sample=1000).clusters(5000)
     with pytest.raises(FarspanError, match="is the folder that the job reads"):
-        plan(Clustering(vectors, vectors))
+        plan(Clustering(vectors=vectors, output=vectors))

@@ -45,7 +45,15 @@ def encoder(tmp_path_factory):
 
 
 def job(documents, output, encoder, normalize=False, **options):
-    return plan(Embed(documents, str(output), EncoderOptions(encoder, normalize=normalize), block=BLOCK, **options))
+    return plan(
+        Embed(
+            documents=documents,
+            output=str(output),
+            encoder=EncoderOptions(name=encoder, normalize=normalize),
+            block=BLOCK,
+            **options,
+        )
+    )
 
 
 def build(documents, output, encoder, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
@@ -118,7 +126,7 @@ def test_rows_are_the_split_s_documents_in_order(documents, reference):
 
 
 def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, reference):
-    model, tokenizer = load_encoder(EncoderOptions(encoder)), small_tokenizer()
+    model, tokenizer = load_encoder(EncoderOptions(name=encoder)), small_tokenizer()
     vectors, texts, starts = [], [], []
     for batch in rows(documents, "farspan.documents"):
         for row in batch.filter(pa.compute.invert(batch.column("held_out"))).to_pylist():
@@ -161,10 +169,27 @@ def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
 
 def test_numbers_of_equal_effect_are_one_job(documents, encoder, reference):
     for block, length in ((1, 32), (BLOCK - 1, 512), (BLOCK, 33)):
-        started = plan(Embed(documents, reference, EncoderOptions(encoder, max_length=length), block=block))
+        started = plan(
+            Embed(
+                documents=documents,
+                output=reference,
+                encoder=EncoderOptions(name=encoder, max_length=length),
+                block=block,
+            )
+        )
         run_job(started, Engine(workers=1))  # finished
     with pytest.raises(FarspanError, match=r"config\.block was 16, is 32; config\.max_length was 32, is 31"):
-        run_job(plan(Embed(documents, reference, EncoderOptions(encoder, max_length=31), block=BLOCK + 1)), Engine())
+        run_job(
+            plan(
+                Embed(
+                    documents=documents,
+                    output=reference,
+                    encoder=EncoderOptions(name=encoder, max_length=31),
+                    block=BLOCK + 1,
+                )
+            ),
+            Engine(),
+        )
 
 
 @pytest.mark.slow
@@ -216,7 +241,7 @@ def test_what_the_encoder_sees_of_a_long_document(encoder, tmp_path):
         "Some wizard. " + "Night and night and then some night. " * 2 + "The quick brown fox jumps over the dog. " * 6
     )
     documents = documents_of([text, "The fox."], str(tmp_path / "documents"))
-    model = load_encoder(EncoderOptions(encoder))
+    model = load_encoder(EncoderOptions(name=encoder))
     seen = {}
     for policy in ("principal", "first"):
         manifest = build(documents, tmp_path / policy, encoder, long_documents=policy)
@@ -284,7 +309,7 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_
 
     def refused(message, documents=documents, encoder=encoder, **options):
         with pytest.raises(FarspanError, match=message):
-            plan(Embed(documents, output, EncoderOptions(encoder), **options))
+            plan(Embed(documents=documents, output=output, encoder=EncoderOptions(name=encoder), **options))
         assert not os.path.exists(output)
 
     refused("no farspan artefact", documents=str(tmp_path))
@@ -296,7 +321,7 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, encoder, tmp_
     refused("--min-document-tokens 0", min_document_tokens=0)
     refused("the longest document of .* has 1", min_document_tokens=10_000)
     with pytest.raises(FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny .* give at least 3"):
-        plan(Embed(documents, output, EncoderOptions(encoder, max_length=2)))
+        plan(Embed(documents=documents, output=output, encoder=EncoderOptions(name=encoder, max_length=2)))
     refused("no such folder", encoder=str(tmp_path / "nothing"))
     refused("has no config.json", encoder=documents)
 
@@ -309,7 +334,7 @@ def test_a_corpus_tokenizer_that_cannot_decode(documents, encoder, tmp_path):
     with open(path, "w") as file:
         json.dump(settings | {"decoder": {"type": "BPEDecoder", "suffix": "</w>"}}, file)
     with pytest.raises(FarspanError, match="decoder 'BPEDecoder' is not supported"):
-        plan(Embed(broken, str(tmp_path / "vectors"), EncoderOptions(encoder)))
+        plan(Embed(documents=broken, output=str(tmp_path / "vectors"), encoder=EncoderOptions(name=encoder)))
 
 
 def test_the_real_encoder_brings_like_documents_together(tmp_path):

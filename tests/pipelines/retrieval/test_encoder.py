@@ -33,7 +33,7 @@ def random_texts(count, seed=0):
 
 
 def encoder(folder, **options):
-    return Encoder(find_encoder(folder), EncoderOptions(folder, **options))
+    return Encoder(find_encoder(folder), EncoderOptions(name=folder, **options))
 
 
 def cosines(a, b):
@@ -140,7 +140,7 @@ def test_the_limit_is_the_model_s_or_the_user_s(tiny):
     ):
         encoder(tiny, max_length=2)
     for asked, comes_to in ((3, 3), (64, 64), (512, 64)):
-        assert resolve(EncoderOptions(tiny, max_length=asked), find_encoder(tiny)).max_length == comes_to
+        assert resolve(EncoderOptions(name=tiny, max_length=asked), find_encoder(tiny)).max_length == comes_to
 
 
 def test_a_configuration_of_no_model_is_refused_before_weights_are_read(tiny, tmp_path):
@@ -151,7 +151,7 @@ def test_a_configuration_of_no_model_is_refused_before_weights_are_read(tiny, tm
     with open(path, "w") as file:
         json.dump(config | {"hidden_act": "wave"}, file)
     with pytest.raises(FarspanError, match=r"config\.json describes no model that can be built"):
-        resolve(EncoderOptions(broken), find_encoder(broken))
+        resolve(EncoderOptions(name=broken), find_encoder(broken))
 
 
 def test_roberta_counts_positions_behind_padding(tmp_path):
@@ -170,7 +170,7 @@ def test_roberta_counts_positions_behind_padding(tmp_path):
     RobertaModel(config).save_pretrained(folder)
     model = encoder(folder)
     assert model.room == 40 - 1 - 2
-    assert resolve(EncoderOptions(folder), find_encoder(folder)).max_length == 40 - 1
+    assert resolve(EncoderOptions(name=folder), find_encoder(folder)).max_length == 40 - 1
     assert np.isfinite(model.encode(["the fox " * 100])).all()
 
 
@@ -265,7 +265,7 @@ def test_a_name_on_the_hub_is_downloaded(tiny, tmp_path, monkeypatch, weights):
         return str(local)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    found = Encoder(find_encoder("some/encoder"), EncoderOptions("some/encoder"))
+    found = Encoder(find_encoder("some/encoder"), EncoderOptions(name="some/encoder"))
     assert found.files.name == "some/encoder"
     assert weights in os.listdir(local)
     assert "code.py" not in os.listdir(local)

@@ -32,16 +32,18 @@ OPTIONS = Search(k=12, exact_up_to=100, probes=4)
 def clustered(folder, documents, **options):
     vectors = options.pop("vectors", None)
     made = make_vectors(f"{folder}/vectors", documents, vectors=vectors, dimension=options.pop("dimension", 16))
-    run_job(cluster.plan(cluster.Clustering(made, f"{folder}/clusters", **options)), Engine(workers=1))
+    run_job(cluster.plan(cluster.Clustering(vectors=made, output=f"{folder}/clusters", **options)), Engine(workers=1))
     return f"{folder}/clusters"
 
 
 def job(clusters, output):
-    return neighbours.plan(NeighbourSearch(clusters, output, OPTIONS))
+    return neighbours.plan(NeighbourSearch(clusters=clusters, output=output, search=OPTIONS))
 
 
 def build(clusters, output, search=OPTIONS, engine=Engine(workers=1), **options):  # noqa: B008 (frozen)
-    return run_job(neighbours.plan(NeighbourSearch(str(clusters), str(output), search, **options)), engine)
+    return run_job(
+        neighbours.plan(NeighbourSearch(clusters=str(clusters), output=str(output), search=search, **options)), engine
+    )
 
 
 def digests(folder):
@@ -169,7 +171,9 @@ def table_of(run, clusters, output, search):
 
 def test_compressed_clusters_give_the_same_neighbours(clusters, reference, tmp_path):
     vectors = os.path.join(os.path.dirname(clusters), "vectors")
-    options = cluster.Clustering(vectors, str(tmp_path / "clusters"), centroids=4, max_documents=300, compression="lz4")
+    options = cluster.Clustering(
+        vectors=vectors, output=str(tmp_path / "clusters"), centroids=4, max_documents=300, compression="lz4"
+    )
     run_job(cluster.plan(options), Engine(workers=1))
     build(tmp_path / "clusters", tmp_path / "neighbours")
     assert digests(tmp_path / "neighbours") == digests(reference)
@@ -264,8 +268,8 @@ def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):
         build(clusters, tmp_path / "neighbours", memory=1 << 20)
     for memory in (0, -1.0, float("nan")):
         with pytest.raises(FarspanError, match=r"--memory .* give a positive number of GiB"):
-            NeighbourSearch(clusters, str(tmp_path / "neighbours"), memory=memory)
+            NeighbourSearch(clusters=clusters, output=str(tmp_path / "neighbours"), memory=memory)
     with pytest.raises(FarspanError, match="--threads 0"):
-        NeighbourSearch(clusters, str(tmp_path / "neighbours"), threads=0)
+        NeighbourSearch(clusters=clusters, output=str(tmp_path / "neighbours"), threads=0)
     with pytest.raises(FarspanError, match=r"farspan\.clusters"):
         build(os.path.join(os.path.dirname(clusters), "vectors"), tmp_path / "neighbours")

@@ -41,7 +41,7 @@ def corpus(tmp_path_factory) -> str:
 
 
 def masks_of(corpus: str, folder: Path, objective: str, **options) -> str:
-    run_job(plan(Masking(corpus, str(folder), objective, options=options)), Engine(workers=1))
+    run_job(plan(Masking(corpus=corpus, output=str(folder), objective=objective, options=options)), Engine(workers=1))
     return str(folder)
 
 

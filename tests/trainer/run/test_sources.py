@@ -66,7 +66,7 @@ def test_wrong_sections_are_refused(folders):
 
 def test_stored_masks_with_other_options_are_those_drawn_with_them(tmp_path, farspan_lead):
     corpus, masks = make_corpus(str(tmp_path / "corpus")), str(tmp_path / "masks")
-    run_job(plan(Masking(corpus, masks, "lead_in", options={"lead": 6})), Engine(workers=1))
+    run_job(plan(Masking(corpus=corpus, output=masks, objective="lead_in", options={"lead": 6})), Engine(workers=1))
     data = DataConfig(corpus=corpus, source_length=256, target_length=256)
     stored = open_source(replace(data, masks=masks))
     adjusted = open_source(replace(data, masks=masks, masks_options={"lead": 2}))
@@ -154,7 +154,7 @@ def test_a_run_is_resumed_exactly_across_epochs(tmp_path):
 def test_masks_drawn_by_default_are_those_that_the_command_stores_by_default(artefacts):
     """Whatever the seed of the run."""
     corpus, masks = str(artefacts / "corpus"), str(artefacts / "defaults")
-    run_job(plan(Masking(corpus, masks, "span")), Engine(workers=1))
+    run_job(plan(Masking(corpus=corpus, output=masks, objective="span")), Engine(workers=1))
     data = DataConfig(corpus=corpus, source_length=256, target_length=256)
     drawn = open_source(replace(data, objective=ObjectiveConfig(name="span")))
     stored = open_source(replace(data, masks=masks))
@@ -178,7 +178,12 @@ def artefacts(tmp_path_factory) -> Path:
     for source in MIXED:
         asked = source.objective
         masking = Masking(
-            corpus, str(folder / source.name), asked.name, preset=asked.preset, options=asked.options, draws=2
+            corpus=corpus,
+            output=str(folder / source.name),
+            objective=asked.name,
+            preset=asked.preset,
+            options=asked.options,
+            draws=2,
         )
         run_job(plan(masking), Engine(workers=1))
     return folder
