@@ -1,9 +1,10 @@
-"""The one exception that users are meant to read."""
+"""The one exception that users are meant to read, and how other exceptions become one."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class FarspanError(ValueError):
@@ -48,3 +49,20 @@ def from_os_error(error: OSError, place: str) -> FarspanError | None:
     """
     cure = _CURES.get(error.errno or 0)
     return FarspanError(f"{error.filename or place}: {error.strerror}; {cure}") if cure else None
+
+
+@contextmanager
+def from_extra(name: str, need: str) -> Iterator[None]:
+    """Import libraries that an extra of the distribution brings.
+
+    Args:
+        name: of the extra.
+        need: what needs them, for the message: ``"clustering documents"``.
+
+    Raises:
+        FarspanError: one is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise FarspanError(f"{need} needs {error.name}: pip install 'farspan[{name}]'") from error

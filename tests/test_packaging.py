@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("corpora", "objectives", "trainer", "pipelines")
+NOTEBOOK = {"IPython"}  # imported only where it runs
 CONFIG = ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", "utf-8")
 
@@ -38,7 +39,7 @@ def imported_modules(*folders: str) -> set[str]:
                     found |= {alias.name.split(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module:
                     found.add(node.module.split(".")[0])
-    return found - set(sys.stdlib_module_names) - own
+    return found - set(sys.stdlib_module_names) - own - NOTEBOOK
 
 
 def distributions_of(modules: set[str]) -> dict[str, set[str]]:

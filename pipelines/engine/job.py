@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
 
 from corpora.errors import FarspanError, from_os_error
@@ -160,30 +159,33 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
     return finalize(job.output, job.error_budget)
 
 
-class RunTask(beam.DoFn):
+@dataclass(frozen=True)
+class RunTask:
     """Does one task unless its receipt is there, and leaves the receipt."""
 
-    def __init__(self, stage: str, work: Callable[[Task, Report], Receipt], output: str, reporter: Reporter) -> None:
-        self._stage, self._work, self._output, self._reporter = stage, work, output, reporter
+    stage: str
+    work: Callable[[Task, Report], Receipt]
+    output: str
+    reporter: Reporter
 
-    def process(self, task: Task, barrier: Any = None) -> Iterator[str]:
-        files = files_for(self._output)
-        place = os.path.join(self._output, WORK, task.name)
+    def __call__(self, task: Task, barrier: Any = None) -> str:
+        files = files_for(self.output)
+        place = os.path.join(self.output, WORK, task.name)
         if not files.exists(f"{place}.json"):
             try:
-                _require_begun(files, self._output)
-                receipt = self._work(task, lambda done: self._reporter(self._stage, task.name, done))
+                _require_begun(files, self.output)
+                receipt = self.work(task, lambda done: self.reporter(self.stage, task.name, done))
                 write_bytes(files, f"{place}.json", receipt.to_json())
             except Exception as error:
-                text = _told(error, self._output)
+                text = _told(error, self.output)
                 with suppress(OSError, FarspanError):  # a full disk takes no word, a deleted folder stays deleted
-                    _require_begun(files, self._output)
+                    _require_begun(files, self.output)
                     write_bytes(files, f"{place}.failed", text.encode())
                 raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
             finally:
                 pa.default_memory_pool().release_unused()  # a long job needs no more than its largest task
-        self._reporter(self._stage, task.name, task.units)
-        yield task.name
+        self.reporter(self.stage, task.name, task.units)
+        return task.name
 
 
 def _require_begun(files: Files, output: str) -> None:
@@ -205,8 +207,10 @@ def _told(error: Exception, output: str) -> str:
     return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{_REPEAT}"
 
 
-def _build(pipeline: beam.Pipeline, job: Job, done: set[str], reporter: Reporter) -> None:
-    """Create | Reshuffle | ParDo for each stage, a stage waiting for the one before by way of a side input."""
+def _build(pipeline: Any, job: Job, done: set[str], reporter: Reporter) -> None:
+    """Create | Reshuffle | Map for each stage, a stage waiting for the one before by way of a side input."""
+    from pipelines.engine.beam import beam
+
     barrier: list[Any] = []
     for stage in job.stages:
         for task in stage.tasks:
@@ -216,7 +220,7 @@ def _build(pipeline: beam.Pipeline, job: Job, done: set[str], reporter: Reporter
             pipeline
             | f"{stage.name}: tasks" >> beam.Create([task for task in stage.tasks if task.name not in done])
             | f"{stage.name}: spread" >> beam.Reshuffle()
-            | f"{stage.name}: work" >> beam.ParDo(RunTask(stage.name, stage.work, job.output, reporter), *barrier)
+            | f"{stage.name}: work" >> beam.Map(RunTask(stage.name, stage.work, job.output, reporter), *barrier)
         )
         barrier = [beam.pvalue.AsIter(finished)]
 

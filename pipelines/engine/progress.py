@@ -1,4 +1,4 @@
-"""Progress of a running job: workers send small datagrams, the driver draws one bar a stage.
+"""Progress of a running job: workers send small datagrams, the driver shows one bar a stage.
 
 A lost datagram costs nothing, since each carries a task's running total; on a remote worker they go nowhere, and only
 finished tasks are counted.
@@ -10,11 +10,17 @@ import json
 import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+_CELL_SECONDS = 0.2  # between two drawings in a notebook's cell
+_LINE_SECONDS = 30.0  # between two lines in a log
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,18 @@ class Reporter:
 
 
 class ProgressBars:
-    """Listens in a thread while the job runs; silent when the output is no terminal."""
+    """Listens in a thread while the job runs; draws bars in a terminal or a notebook, prints a line at times in a log.
 
-    def __init__(self, stages: dict[str, tuple[int, str]]) -> None:
-        """``stages``: name -> (total units, unit)."""
-        console = Console(file=sys.stderr)
+    A job that takes less than half a minute leaves no line in a log.
+    """
+
+    def __init__(self, stages: dict[str, tuple[int, str]], clock: Callable[[], float] = time.monotonic) -> None:
+        """
+        Args:
+            stages: name -> (total units, unit).
+            clock: seconds, for the pace of drawing.
+        """
+        self._console = Console(file=sys.stderr)
         self._bars = Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(),
@@ -44,20 +57,26 @@ class ProgressBars:
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
+            console=self._console,
+            disable=not self._console.is_terminal,
         )
         self._rows = {name: self._bars.add_task(name, total=total, unit=unit) for name, (total, unit) in stages.items()}
         self._done: dict[str, dict[str, int]] = {name: {} for name in stages}
+        self._clock, self._shown = clock, clock()
+        self._cell: Any = None  # IPython's handle of what is displayed
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._listen, name="farspan-progress", daemon=True)
 
     @property
     def reporter(self) -> Reporter:
-        return Reporter(0 if self._bars.disable else self._socket.getsockname()[1])
+        return Reporter(self._socket.getsockname()[1])
 
     def __enter__(self) -> ProgressBars:
+        if self._console.is_jupyter:
+            from IPython.display import display  # by rich itself a notebook would need ipywidgets
+
+            self._cell = display(self._bars, display_id=True)
         self._bars.start()
         self._thread.start()
         return self
@@ -67,15 +86,31 @@ class ProgressBars:
     ) -> None:
         self._socket.close()
         self._bars.stop()
+        if self._cell:
+            self._cell.update(self._bars)
+
+    def received(self, stage: str, task: str, done: int) -> None:
+        """Take one report, and show it if the last one was shown long enough ago."""
+        if stage not in self._done:
+            return
+        self._done[stage][task] = done
+        self._bars.update(self._rows[stage], completed=sum(self._done[stage].values()))
+        now = self._clock()
+        if self._console.is_terminal or now - self._shown < (_CELL_SECONDS if self._cell else _LINE_SECONDS):
+            return  # a terminal's bars draw themselves
+        self._shown = now
+        if self._cell:
+            self._cell.update(self._bars)
+        else:
+            row = self._bars.tasks[self._rows[stage]]
+            counted = f"{row.completed:,.0f} of {row.total:,.0f} {row.fields['unit']}"
+            print(f"{stage}: {row.percentage:.0f}% ({counted})", file=sys.stderr)
 
     def _listen(self) -> None:
         while True:
             try:
-                stage, task, done = json.loads(self._socket.recv(4096))
+                self.received(*json.loads(self._socket.recv(4096)))
             except OSError:
                 return  # closed: the job has ended
-            except ValueError:
-                continue
-            if stage in self._done:
-                self._done[stage][task] = done
-                self._bars.update(self._rows[stage], completed=sum(self._done[stage].values()))
+            except (TypeError, ValueError):
+                continue  # another program's datagram

@@ -62,7 +62,7 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
     Raises:
         FarspanError: with the nearest known flag.
     """
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from pipelines.engine.beam import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for options in PipelineOptions.__subclasses__():
@@ -94,15 +94,14 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         Exception: what the pipeline raised.
     """
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported once, by its own message
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
+    from pipelines.engine.beam import PipelineOptions, beam
     from pipelines.engine.loopback import serve_on_loopback
+    from pipelines.engine.notebook import without_interactive_labels
 
     serve_on_loopback()
     if engine.runner != EMBEDDED:
         options = PipelineOptions([f"--runner={engine.runner}", *engine.beam_flags])
-        with beam.Pipeline(options=options) as pipeline:
+        with without_interactive_labels(), beam.Pipeline(options=options) as pipeline:
             build(pipeline)
         return
 
@@ -112,9 +111,10 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
 
     def run() -> None:
         try:
-            pipeline = beam.Pipeline(runner=_embedded_runner(options, workers), options=options)
-            build(pipeline)
-            pipeline.run().wait_until_finish()
+            with without_interactive_labels():
+                pipeline = beam.Pipeline(runner=_embedded_runner(options, workers), options=options)
+                build(pipeline)
+                pipeline.run().wait_until_finish()
         except BaseException as error:
             failure.append(error)
         finally:

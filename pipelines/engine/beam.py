@@ -1,0 +1,29 @@
+"""Apache Beam, which all of ``pipelines`` imports from here: quiet, or missing with one clear line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from corpora.errors import from_extra
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Beam's import from warning of Google's libraries, and from giving the root logger a handler for that."""
+    handler, before = logging.NullHandler(), logging.root.manager.disable
+    logging.root.addHandler(handler)
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        logging.root.removeHandler(handler)
+
+
+with from_extra("pipelines", "running a job"), _quiet():
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+__all__ = ["PipelineOptions", "beam"]

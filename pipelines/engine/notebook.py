@@ -1,0 +1,25 @@
+"""Beam inside IPython: its labels for interactive pipelines are switched off while a job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def without_interactive_labels() -> Iterator[None]:
+    """Build and run pipelines as in a script, also where the process is IPython or a notebook's kernel.
+
+    In IPython, Beam prefixes the cell's number to the labels of transforms. For that it imports its interactive runner,
+    and with it its DataFrame API, which needs pandas and fails to import beside pandas 3. A job has labels of its own
+    and no DataFrames; so Beam's pipelines are told, for the time of the job, that this is no IPython.
+    """
+    from apache_beam import pipeline
+
+    changed = {"is_in_ipython": lambda: False, "alter_label_if_ipython": lambda transform, input: None}
+    before = {name: getattr(pipeline, name) for name in changed}
+    vars(pipeline).update(changed)
+    try:
+        yield
+    finally:
+        vars(pipeline).update(before)

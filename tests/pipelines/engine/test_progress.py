@@ -1,0 +1,77 @@
+"""Progress without a terminal: bars in a notebook's cell, lines in a log."""
+
+import sys
+import types
+
+import pytest
+from rich.console import Console
+
+from pipelines.engine.progress import ProgressBars
+
+STAGES = {"tokenise": (2000, "bytes"), "pack": (3, "tasks")}
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
+    with ProgressBars(STAGES, clock) as bars:
+        for clock.now, task, done in [(29.0, "a", 500), (31.0, "a", 700), (32.0, "b", 100), (62.0, "b", 300)]:
+            bars.received("tokenise", task, done)
+        clock.now = 93.0
+        bars.received("pack", "a", 1)
+    assert capsys.readouterr() == (
+        "",
+        "tokenise: 35% (700 of 2,000 bytes)\ntokenise: 50% (1,000 of 2,000 bytes)\npack: 33% (1 of 3 tasks)\n",
+    )
+
+
+def test_a_short_job_leaves_no_line(clock: Clock, capsys):
+    with ProgressBars(STAGES, clock) as bars:
+        bars.received("tokenise", "a", 2000)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_reports_of_workers_arrive(clock: Clock, monkeypatch):
+    found = []
+    monkeypatch.setattr(ProgressBars, "received", lambda bars, *report: found.append(report))
+    with ProgressBars(STAGES, clock) as bars:
+        bars.reporter("tokenise", "a", 700)
+        for _ in range(1000):
+            if found:
+                break
+            bars._thread.join(0.01)
+    assert found == [("tokenise", "a", 700)]
+
+
+def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, capsys):
+    drawn = []
+
+    def display(bars, display_id):
+        assert display_id is True
+        drawn.append(bars._repr_mimebundle_([], [])["text/plain"])
+        return types.SimpleNamespace(update=lambda bars: drawn.append(bars._repr_mimebundle_([], [])["text/plain"]))
+
+    ipython = types.ModuleType("IPython")
+    ipython.display = types.ModuleType("IPython.display")
+    ipython.display.display = display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    monkeypatch.setattr("pipelines.engine.progress.Console", lambda file: Console(file=file, force_jupyter=True))
+    with ProgressBars(STAGES, clock) as bars:
+        for clock.now, done in [(0.1, 500), (0.3, 1000), (0.4, 2000)]:
+            bars.received("tokenise", "a", done)
+    percents = [[line.split("%")[0].split()[-1] for line in text.splitlines() if "%" in line] for text in drawn]
+    assert percents == [["0", "0"], ["50", "0"], ["100", "0"]]
+    assert capsys.readouterr() == ("", "")
