@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 
@@ -20,6 +21,12 @@ def first_few(items: Sequence[str], count: int = 4) -> str:
     """The first ``count`` items and how many follow, in one line."""
     more = len(items) - count
     return "; ".join(items[:count]) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'WORD'?)`` with the nearest of the known words; empty if none is near."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 _NO_ROOM = "make room there, or choose a place with more"

@@ -1,17 +1,16 @@
-"""Tables of TOML -> frozen dataclasses, with errors that say which key is wrong and what was meant."""
+"""TOML tables and ``KEY=VALUE`` -> frozen dataclasses; errors name the wrong key and the nearest right one."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from corpora.assignments import assignment, spelled
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
 
 Settings = TypeVar("Settings")
 
@@ -33,7 +32,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
     hints = get_type_hints(kind)
     for key in values:
         if key not in hints:
-            raise FarspanError(f"{where} has no key {key!r}{_nearest(key, hints)}; its keys: {_names(kind)}")
+            raise FarspanError(f"{where} has no key {key!r}{nearest(key, hints)}; its keys: {_names(kind)}")
     if lacking := [name for name in _needed(kind) if name not in values]:
         raise FarspanError(f"{where} lacks {', '.join(lacking)}; add what is missing, its keys: {_names(kind)}")
     parsed = {key: _value(hints[key], value, file, _join(section, key)) for key, value in values.items()}
@@ -106,7 +105,7 @@ def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
     chosen = value.get(tag) if isinstance(value, Mapping) else value
     if not isinstance(chosen, str) or chosen not in by_tag:
         raise FarspanError(
-            f"{file}: {name}.{tag} is {chosen!r}{_nearest(str(chosen), by_tag)}; "
+            f"{file}: {name}.{tag} is {chosen!r}{nearest(str(chosen), by_tag)}; "
             f"choose one of {', '.join(map(repr, by_tag))}"
         )
     return _value(by_tag[chosen], value if isinstance(value, Mapping) else {}, file, name)
@@ -141,6 +140,31 @@ def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
     return values
 
 
+def assignment(text: str) -> tuple[str, Any]:
+    """Key and value of ``KEY=VALUE``.
+
+    The value is ``null`` (None, which TOML lacks), a TOML value, or else plain text, so that a word or a path needs no
+    quotes within the shell's.
+
+    Raises:
+        FarspanError: no ``=``, or nothing before it.
+    """
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key:
+        raise FarspanError(f"--set {text}: give KEY=VALUE, e.g. --set {key or 'density'}=0.1")
+    if value == "null":
+        return key, None
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
+
+
+def spelled(value: Any) -> str:
+    """A value for a message, as ``assignment`` and recipes take it: None is ``null``."""
+    return "null" if value is None else repr(value)
+
+
 def _join(section: str, key: str) -> str:
     return f"{section}.{key}" if section else key
 
@@ -151,8 +175,3 @@ def _needed(kind: Any) -> list[str]:
 
 def _names(kind: Any) -> str:
     return ", ".join(field.name for field in fields(kind))
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

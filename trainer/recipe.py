@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
@@ -10,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
 from corpora.settings import override, parse
 from trainer.checkpoint.checkpoints import CheckpointConfig
 from trainer.data.config import DataConfig, SourceConfig, require_names
@@ -310,10 +309,9 @@ def _find(name: str, folder: Path) -> Path:
     packaged = {path.stem: path for path in RECIPES.glob("*.toml")}
     path = packaged.get(name, folder / name)
     if not path.is_file():
-        close = difflib.get_close_matches(name, packaged, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise FarspanError(
-            f"no recipe {name!r}{hint}; give the path of a TOML file or one of: {', '.join(sorted(packaged))}"
+            f"no recipe {name!r}{nearest(name, packaged)}; give the path of a TOML file or one of: "
+            f"{', '.join(sorted(packaged))}"
         )
     return path.resolve()
 

@@ -7,8 +7,8 @@ from copy import copy
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from corpora.assignments import spelled
 from corpora.errors import FarspanError
+from corpora.settings import spelled
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR
 from objectives.api.tools import Tools
 

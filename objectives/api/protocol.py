@@ -6,7 +6,6 @@ callable) that takes the options as keyword arguments and may carry ``presets``:
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 import sys
@@ -19,7 +18,7 @@ from typing import Any, Protocol, get_args, get_type_hints, runtime_checkable
 
 import numpy as np
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Manifest
@@ -184,7 +183,7 @@ def objective_factory(name: str) -> Any:
     known = installed()
     if name not in known:
         raise FarspanError(
-            f"no objective is called {name!r}{_nearest(name, known)}; installed: {', '.join(sorted(known))}"
+            f"no objective is called {name!r}{nearest(name, known)}; installed: {', '.join(sorted(known))}"
         )
     where = _where(known[name])
     try:
@@ -213,16 +212,14 @@ def load_objective(name: str, preset: str | None = None, options: Mapping[str, A
     presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
     if preset is not None and preset not in presets:
         names = ", ".join(presets) or "none"
-        raise FarspanError(
-            f"objective {name} has no preset {preset!r}{_nearest(preset, presets)}; its presets: {names}"
-        )
+        raise FarspanError(f"objective {name} has no preset {preset!r}{nearest(preset, presets)}; its presets: {names}")
     accepted = inspect.signature(factory).parameters
     values = {**(presets[preset] if preset else {}), **_with_null(factory, accepted, options or {})}
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values()):
         for option in values:
             if option not in accepted:
                 raise FarspanError(
-                    f"objective {name} has no option {option!r}{_nearest(option, accepted)}; "
+                    f"objective {name} has no option {option!r}{nearest(option, accepted)}; "
                     f"its options: {', '.join(accepted)}"
                 )
     return _complete(name, factory, values)
@@ -280,8 +277,3 @@ def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options:
         return NoneType in get_args(hints.get(option)) or (option in accepted and accepted[option].default is None)
 
     return {option: None if value == "null" and optional(option) else value for option, value in options.items()}
-
-
-def _nearest(word: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

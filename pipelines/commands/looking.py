@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from corpora.assignments import assignment
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.settings import assignment
 from pipelines.commands.masks import objective_flags
 from pipelines.commands.shared import command
 

@@ -7,8 +7,8 @@ import inspect
 import json
 from typing import Any
 
-from corpora.assignments import assignment
 from corpora.errors import FarspanError
+from corpora.settings import assignment
 from pipelines.commands.shared import command, job_flags, start
 
 _SHOWN = 3  # problems of a law

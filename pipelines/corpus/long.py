@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
 from corpora.keyed import id_keys, make_key
 from corpora.packing.assemble import Cuts, assemble_cuts
 from corpora.packing.concatenate import Packing
@@ -23,7 +23,7 @@ from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.windows import Windows, arrange, take
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.stored_shards import stored_shards
-from pipelines.corpus.mixture_recipe import MixtureRecipe, nearest, read_recipe
+from pipelines.corpus.mixture_recipe import MixtureRecipe, read_recipe
 from pipelines.documents import job as documents_job
 from pipelines.engine.artefacts import absolute, tokens_of_split
 from pipelines.engine.beam_files import files_for

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
@@ -173,9 +172,3 @@ def _refuse_idle(recipe: MixtureRecipe, file: str) -> None:
         for key in (one.name for one in fields(source) if one.name not in SHARES):
             if getattr(source, key) != getattr(untouched, key):
                 raise FarspanError(f"{file}: [sources.{name}] {key} has no effect with documents and no input; {cure}")
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """`` (did you mean ...?)``, or nothing."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

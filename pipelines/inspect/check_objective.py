@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from corpora.assignments import assignment
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
+from corpora.settings import assignment
 from objectives.api.laws import LAWS, Trial, broken, digest
 from objectives.api.protocol import CorpusFacts, Objective
 from pipelines.masks import equipped_objective

@@ -1,9 +1,9 @@
-"""``KEY=VALUE``: null, TOML, or a word."""
+"""Settings from text: ``KEY=VALUE`` is null, TOML, or a word."""
 
 import pytest
 
-from corpora.assignments import assignment
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
+from corpora.settings import assignment
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,8 @@ def test_values_are_null_toml_or_a_word(text, value):
 def test_what_is_no_assignment_is_refused(text):
     with pytest.raises(FarspanError, match="give KEY=VALUE"):
         assignment(text)
+
+
+def test_the_nearest_known_word_is_suggested_or_none():
+    assert nearest("densty", ["seed", "density"]) == " (did you mean 'density'?)"
+    assert nearest("zzz", ["seed", "density"]) == nearest("seed", []) == ""
