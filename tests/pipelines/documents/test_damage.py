@@ -1,0 +1,169 @@
+"""Bad records, damaged files and the error budget: the neighbours stay, the damage is counted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+
+import pyarrow as pa
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.readers import ReadOptions
+from corpora.verify.artefact import verify
+from pipelines.documents.inputs import Input
+from tests.artefacts import all_rows
+from tests.corpora.tokenizers.test_special_pieces import JSON
+from tests.pipelines.documents.jobs import build, rejects
+
+BAD = {
+    "invalid_utf8": b'{"text": "caf\xe9 au lait"}',
+    "broken_json": b'{"text": "no end',
+    "not_an_object": b'["text", "in a list"]',
+    "missing_text": b'{"body": "elsewhere"}',
+    "null_text": b'{"text": null}',
+    "empty_text": b'{"text": "  "}',
+    "not_a_string": b'{"text": 7}',
+    "too_long": b'{"text": "' + b"long " * 4_000 + b'"}',
+}
+
+
+@pytest.fixture
+def bad(tmp_path):
+    """Each bad line stands between two good ones; a truncated gzip and an unreadable file beside them."""
+    folder = tmp_path / "bad"
+    folder.mkdir()
+    good = [json.dumps({"text": f"A good neighbour, number {i}. It stays."}).encode() for i in range(len(BAD) + 1)]
+    lines = [good[0]]
+    for line, neighbour in zip(BAD.values(), good[1:], strict=True):
+        lines += [line, neighbour]
+    (folder / "lines.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    whole = gzip.compress(
+        b"\n".join(json.dumps({"text": f"Line {random.random()} of many."}).encode() for _ in range(400))
+    )
+    (folder / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    (folder / "magic.json.gz").write_bytes(b"this is no gzip file")
+    return str(folder)
+
+
+def test_bad_records_are_rejected_alone_with_place_reason_and_bytes(bad, tokenizer, tmp_path):
+    output = tmp_path / "documents"
+    manifest = build(bad, output, tokenizer, read=ReadOptions(max_record_bytes=10_000), error_budget=1.0)
+    names = [row["document_id"] for row in all_rows(output)]
+    assert sum(":lines.jsonl:" in name for name in names) == len(BAD) + 1
+    assert sum(":cut.jsonl.gz:" in name for name in names) > 50
+    found = {row["reason"]: row for row in rejects(output) if row["path"] == "lines.jsonl"}
+    assert set(found) == set(BAD)
+    content = open(os.path.join(bad, "lines.jsonl"), "rb").read()
+    for reason, line in BAD.items():
+        assert content[int(found[reason]["record"]) :].startswith(line)
+        if reason != "too_long":
+            assert found[reason]["raw"] == line
+    others = {row["path"]: row["reason"] for row in rejects(output) if row["path"] != "lines.jsonl"}
+    assert others == {"cut.jsonl.gz": "truncated_file", "magic.json.gz": "unreadable_file"}
+    count = manifest.counts["bad"]
+    assert count["read"] == count["written"] + count["rejected"] + count["filtered"]
+    assert count["rejected"] == sum(manifest.rejects.values()) == len(BAD) + 2
+    assert verify(str(output)) == []
+
+
+def test_the_error_budget_stops_the_job_and_keeps_its_work(bad, tokenizer, tmp_path):
+    output = tmp_path / "documents"
+    read = ReadOptions(max_record_bytes=10_000)
+    with pytest.raises(FarspanError, match=r"files are damaged \(.*broken_json 1.*larger --error-budget"):
+        build(bad, output, tokenizer, read=read)
+    assert not (output / "manifest.json").exists()
+    receipt = output / "_work" / "documents-00000.json"
+    before = os.stat(receipt).st_mtime_ns
+    with pytest.raises(FarspanError, match="2 of 3 files are damaged"):
+        build(bad, output, tokenizer, read=read, error_budget=0.5)
+    assert os.stat(receipt).st_mtime_ns == before
+    build(bad, output, tokenizer, read=read, error_budget=0.7)
+    assert verify(str(output)) == []
+
+
+def test_cut_and_empty_files_count_as_files_against_the_budget(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for number in range(10):
+        lines = [json.dumps({"text": f"Text {random.random()} of file {number}."}).encode() for _ in range(200)]
+        packed = gzip.compress(b"\n".join(lines))
+        packed = packed[: len(packed) // 50] if number < 4 else packed
+        (folder / f"{number}.jsonl.gz").write_bytes(b"" if number == 4 else packed)
+    with pytest.raises(FarspanError, match=r"5 of 10 files are damaged \(truncated_file 5\), more than .* of 1.00%"):
+        build(str(folder), tmp_path / "documents", tokenizer)
+    manifest = build(str(folder), tmp_path / "documents", tokenizer, error_budget=0.5)
+    count = manifest.counts["raw"]
+    assert (count["files"], count["damaged_files"], manifest.rejects) == (10, 5, {"truncated_file": 5})
+    assert count["bytes"] == sum(path.stat().st_size for path in folder.iterdir())
+    assert 0 <= count["lost_bytes"] < 1000
+    assert count["read"] == count["written"] + count["rejected"]
+
+
+def test_a_refuted_checksum_counts_its_bytes_against_the_budget(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    for name in ("a", "b"):
+        lines = [json.dumps({"text": f"Text {random.random()}."}).encode() for _ in range(200)]
+        (folder / f"{name}.jsonl").write_bytes(b"\n".join(lines))
+    packed = bytearray(gzip.compress((folder / "a.jsonl").read_bytes() * 3))
+    packed[-6] ^= 1
+    (folder / "c.jsonl.gz").write_bytes(packed)
+    manifest = build(str(folder), tmp_path / "documents", tokenizer, error_budget=0.4)
+    assert manifest.counts["raw"]["lost_bytes"] == len(packed)
+    assert manifest.totals["documents"] == 400
+
+
+def test_a_damaged_file_of_several_tasks_is_one_file(tokenizer, tmp_path):
+    path = tmp_path / "a.arrow"
+    table = pa.table({"text": [f"Text number {n} of a table." for n in range(400)]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=20)
+    data = bytearray(path.read_bytes())
+    for place in (len(data) // 4, len(data) * 3 // 4):
+        data[place : place + 400] = bytes(b"\xff" * 400)
+    path.write_bytes(data)
+    manifest = build(str(path), tmp_path / "documents", tokenizer, task_bytes=500, error_budget=1.0)
+    count = manifest.counts["a"]
+    assert (count["files"], count["damaged_files"]) == (1, 1)
+    assert sum(manifest.rejects.values()) >= 1
+    assert 0 < count["lost_bytes"] <= count["bytes"]
+
+
+def test_links_and_special_files_beside_the_text(tokenizer, tmp_path):
+    folder = tmp_path / "raw"
+    (folder / "real").mkdir(parents=True)
+    (folder / "real" / "a.jsonl").write_text('{"text": "One."}\n')
+    os.mkfifo(folder / "pipe")
+    os.symlink("nowhere.jsonl", folder / "dangling.jsonl")
+    os.symlink("..", folder / "real" / "circle")
+    for number, pattern in enumerate((str(folder), f"{folder}/**")):
+        output = tmp_path / f"documents{number}"
+        with pytest.raises(FarspanError, match=r"2 of 3 files are damaged \(dangling_link 1, not_a_file 1\)"):
+            build(pattern, output, tokenizer)
+        manifest = build(pattern, output, tokenizer, error_budget=0.7)
+        assert [row["document_id"] for row in all_rows(output)] == ["raw:real/a.jsonl:0"]
+        assert (manifest.counts["raw"]["files"], manifest.counts["raw"]["repeated_links"]) == (3, 1)
+        assert {row["path"]: row["reason"] for row in rejects(output)} == {
+            "dangling.jsonl": "dangling_link",
+            "pipe": "not_a_file",
+        }
+    for name in ("pipe", "dangling.jsonl"):
+        with pytest.raises(FarspanError, match=name):
+            Input.parse(str(folder / name))
+
+
+def test_a_text_that_a_tokenizer_takes_for_special_tokens_is_a_dead_letter(tmp_path):
+    """Only one that spells the name under which an encoder hides a piece: a noncharacter, and the token."""
+    (tmp_path / "tokenizer.json").write_bytes(JSON["whole words"])
+    lines = [{"text": text} for text in ("ab <mask> text|>", "\U0010ffff<mask> ab", "<mask>")]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    output = str(tmp_path / "documents")
+    inputs = f"made={tmp_path / 'a.jsonl'}"
+    manifest = build(inputs, output, str(tmp_path / "tokenizer.json"), error_budget=1.0)
+    assert manifest.rejects == {"special_token": 1}
+    assert manifest.counts["made"]["written"] == 2
+    assert [(row["record"], row["raw"].decode()) for row in rejects(output)] == [("a.jsonl:29", "\U0010ffff<mask> ab")]
+    assert verify(output) == []

@@ -1,0 +1,86 @@
+"""Inputs as they are given on the command line: names, roots, and the files that are read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.readers import ReadOptions
+from pipelines.documents.inputs import Input
+
+
+def test_an_input_is_named_and_rooted(raw):
+    whole = Input.parse(raw)
+    assert (whole.source, whole.relative(whole.paths[0])) == (os.path.basename(raw), "a.jsonl")
+    named = Input.parse(f"c4={raw}/*.json.gz")
+    assert (named.source, [named.relative(path) for path in named.paths]) == ("c4", ["c.json.gz"])
+    one = Input.parse(f"{raw}/a.jsonl")
+    assert (one.source, one.relative(one.paths[0])) == ("a", "a.jsonl")
+    with pytest.raises(FarspanError, match="leave ':' out"):
+        Input.parse(f"a:b={raw}")
+
+
+def test_what_publishers_put_beside_the_records_is_left_out_of_a_folder(tmp_path):
+    names = {
+        "pg19": (["train/1.txt", "train/2.txt"], ["README.md", "metadata.csv"]),
+        "mediasum": (["news_dialogue.json"], ["train_val_test_split.json"]),
+        "multi-news": (["train.src", "train.src.cleaned"], ["train.tgt", "train.tgt.cleaned"]),
+        "opensubtitles": (["en/1990/1/2.xml"], ["INFO", "LICENSE"]),
+    }
+    for format, (data, beside) in names.items():
+        for name in [*data, *beside]:
+            (tmp_path / format / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / format / name).touch()
+        item = Input.parse(str(tmp_path / format), ReadOptions(format=format))
+        assert [item.relative(path) for path in item.paths] == data
+        one = Input.parse(str(tmp_path / format / beside[-1]), ReadOptions(format=format))
+        assert len(one.paths) == 1  # what is named is read
+    assert len(Input.parse(str(tmp_path / "pg19")).paths) == 4
+
+
+def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_path):
+    folder = tmp_path / "x=y [1]"
+    (folder / ".cache").mkdir(parents=True)
+    for name in ("ä é.jsonl", ".cache/a.metadata", "_SUCCESS"):
+        (folder / name).write_text('{"text": "One."}\n')
+    assert [os.path.basename(path) for path in Input.parse(str(folder)).paths] == ["ä é.jsonl"]
+    assert Input.parse(f"{folder}/ä é.jsonl").source == "ä é"
+
+
+LISTED = """
+import sys
+from corpora.readers import ReadOptions
+from pipelines.documents.inputs import Input
+assert sys.getfilesystemencoding() == sys.argv[2], sys.getfilesystemencoding()
+item = Input.parse(sys.argv[1], ReadOptions())
+sys.stdout.buffer.write("\\n".join([item.source, *map(item.relative, item.paths)]).encode())
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso8859-1"])
+def test_ids_are_the_bytes_of_names_in_any_locale(tmp_path, encoding):
+    folder = tmp_path / "caf\u00e9"
+    folder.mkdir()
+    for name in ("\u00e4 \u00e9.txt", "\u4e16.txt"):
+        (folder / name).write_text("One.")
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    if encoding != "utf-8":
+        made = subprocess.run(
+            ["localedef", "-i", "POSIX", "-f", "ISO-8859-1", "-c", str(tmp_path / "xx_XX.ISO-8859-1")],
+            capture_output=True,
+            check=False,
+        )
+        if not (tmp_path / "xx_XX.ISO-8859-1").is_dir():
+            pytest.skip(f"no Latin-1 locale can be made here: {made.stderr.decode()}")
+        environment |= {"PYTHONUTF8": "0", "LOCPATH": str(tmp_path), "LC_ALL": "xx_XX.ISO-8859-1"}
+    told = subprocess.run(
+        [sys.executable, "-c", LISTED, f"n\u00e4me={folder}", encoding],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert told.stdout.decode().split("\n") == ["n\u00e4me", "\u00e4 \u00e9.txt", "\u4e16.txt"]

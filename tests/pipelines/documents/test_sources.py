@@ -1,0 +1,128 @@
+"""Several sources in one artefact, each read in its own way, and the clusters that they name."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import replace
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.readers import ReadOptions
+from corpora.tokenizers import load_tokenizer
+from corpora.verify.artefact import verify
+from pipelines.documents.inputs import Input
+from pipelines.documents.job import Documents, plan
+from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
+from tests.artefacts import all_rows, digests
+
+
+@pytest.fixture
+def mixture(tmp_path):
+    """Sources of four formats, one of them with ids of its own, and how each is read."""
+    folder = tmp_path / "mixture"
+    books = {
+        f"books/{n}.epub.txt": f"*** START OF THE PROJECT GUTENBERG EBOOK {n} ***\n" + "A b c. " * n for n in range(9)
+    }
+    (folder / "books").mkdir(parents=True)
+    with tarfile.open(folder / "books" / "books3.tar.gz", "w:gz") as archive:
+        for name, text in books.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
+    (folder / "talks").mkdir()
+    talks = [{"id": f"NPR-{n % 8}", "utt": ["Hello.", "And you?"], "speaker": ["A", "B"]} for n in range(10)]
+    (folder / "talks" / "news_dialogue.json").write_text(json.dumps([*talks, {"id": "NPR-9"}]))
+    (folder / "news").mkdir()
+    news = [{"document": f"First of {n}. ||||| Second of {n}, with more words. ||||| |||||"} for n in range(5)]
+    (folder / "news" / "multi.jsonl").write_text("\n".join(map(json.dumps, news)))
+    (folder / "topics").mkdir()
+    topics = [{"body": f"Text {n}.", "topic": n % 2 or None} for n in range(6)]
+    (folder / "topics" / "a.jsonl").write_text("\n".join(map(json.dumps, topics)))
+    reads = {
+        "books": ReadOptions(format="books3", preprocess=("strip-gutenberg",), min_characters=30),
+        "talks": ReadOptions(format="mediasum", id_field="id"),
+        "news": ReadOptions(format="multi-news", min_tokens=15),
+        "topics": ReadOptions(text_field="body", cluster_field="topic"),
+    }
+    return tuple(Input.parse(f"{name}={folder / name}", read) for name, read in reads.items())
+
+
+def test_sources_of_several_formats_in_one_artefact(mixture, tokenizer, tmp_path):
+    manifests = [
+        run_job(
+            plan(
+                Documents(
+                    inputs=mixture,
+                    output=str(tmp_path / f"w{workers}"),
+                    tokenizer=tokenizer,
+                    error_budget=1.0,
+                    task_bytes=300,
+                )
+            ),
+            Engine(workers=workers),
+        )
+        for workers in (1, 2)
+    ]
+    assert digests(tmp_path / "w1") == digests(tmp_path / "w2")
+    output = str(tmp_path / "w1")
+    counts = manifests[0].counts
+    assert {name: (c["read"], c["written"], c["filtered"], c["rejected"]) for name, c in counts.items()} == {
+        "books": (9, 4, 5, 0),
+        "talks": (11, 8, 0, 3),
+        "news": (15, 5, 5, 5),
+        "topics": (6, 6, 0, 0),
+    }
+    assert manifests[0].rejects == {"duplicate_id": 2, "empty_text": 5, "missing_text": 1}
+    assert verify(output) == []
+    found = all_rows(output)
+    for source, count in counts.items():
+        assert count["tokens"] == sum(len(row["tokens"]) for row in found if row["source"] == source)
+    assert sum(count["tokens"] for count in counts.values()) == manifests[0].totals["tokens"]
+    texts = {row["document_id"]: load_tokenizer(tokenizer).decode(row["tokens"]) for row in found}
+    assert texts["books:books3.tar.gz:books/8.epub.txt"].startswith("A b c. A b c.")
+    assert texts["talks:NPR-1"] == "A: Hello.\nB: And you?"
+    assert texts["news:multi.jsonl:0.1"] == "Second of 0, with more words."
+    config = manifests[0].config["read"]
+    assert (config["news"]["min_tokens"], config["books"]["preprocess"]) == (15, ["strip-gutenberg"])
+
+
+def test_clusters_have_numbers_that_survive_a_move_and_another_cut(mixture, tokenizer, tmp_path):
+    _, _, news, topics = mixture
+    news = replace(news, read=replace(news.read, min_tokens=0))
+    both = (news, topics)
+    for name, size in (("once", 1 << 20), ("cut", 50)):
+        run_job(
+            plan(
+                Documents(
+                    inputs=both, output=str(tmp_path / name), tokenizer=tokenizer, error_budget=1.0, task_bytes=size
+                )
+            ),
+            Engine(workers=1),
+        )
+    found = all_rows(tmp_path / "once")
+    assert all_rows(tmp_path / "cut") == found
+    members: dict[int | None, list[str]] = {}
+    for row in found:
+        members.setdefault(row["cluster"], []).append(row["document_id"].rpartition(":")[2])
+    alone = members.pop(None)
+    assert len(alone) == 3
+    assert all(0 <= number < 1 << 63 for number in members)
+    stems = [{name.partition(".")[0] for name in names} for names in members.values() if "." in names[0]]
+    assert [len(stem) for stem in stems] == [1] * 5
+    assert sorted(len(names) for names in members.values()) == [2] * 5 + [3]
+    # blake2b, 16 bytes, keyed with blake2b("[0,"cluster",{}]"), over the cluster's name; upper 63 of the first 64 bits
+    key = hashlib.blake2b(b'[0,"cluster",{}]', digest_size=16).digest()
+    digest = hashlib.blake2b(b"topics:1", digest_size=16, key=key).digest()
+    assert int.from_bytes(digest[:8], "little") >> 1 in members
+
+
+def test_one_source_is_read_in_one_way(raw, tokenizer, tmp_path):
+    one = Input.parse(f"c4={raw}/a.jsonl")
+    other = Input.parse(f"c4={raw}/b.jsonl", ReadOptions(min_tokens=3))
+    with pytest.raises(FarspanError, match="source 'c4' is to be read in two ways"):
+        plan(Documents(inputs=(one, other), output=str(tmp_path / "documents"), tokenizer=tokenizer))
