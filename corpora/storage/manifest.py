@@ -153,7 +153,7 @@ class Manifest:
 
     @property
     def job(self) -> dict[str, Any]:
-        """What decides every byte of the artefact: two manifests with equal jobs describe equal shards."""
+        """Everything that decides the bytes of the shards: two manifests with equal jobs describe equal shards."""
         names = (
             "format",
             "format_version",
@@ -165,6 +165,7 @@ class Manifest:
             "inputs",
         )
         values = json.loads(self.to_json())
+        values["config"].pop("document_use", None)  # follows from the options, and older jobs are resumed without it
         return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage.files import LocalFiles
-from corpora.storage.manifest import Manifest, ShardInfo, file_info, is_listed, read_manifest
+from corpora.storage.manifest import NAME, Manifest, ShardInfo, file_info, is_listed, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import map_shard
@@ -39,7 +39,10 @@ def verify(folder: str) -> list[str]:
     manifest = read_manifest(LocalFiles(), folder)
     if manifest.format not in _CHECKS:
         raise FarspanError(f"{folder}: {manifest.format!r} is none of {', '.join(_CHECKS)}")
-    check = _CHECKS[manifest.format](manifest)
+    try:
+        check = _CHECKS[manifest.format](manifest)
+    except FarspanError as error:
+        raise FarspanError(f"{os.path.join(folder, NAME)}: {error}") from error
     problems = [*others(folder, manifest), *shards(folder, manifest, check.schema, check.shard), *check.end()]
     return [*problems, *totals(manifest, check.counted)]
 

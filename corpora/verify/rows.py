@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
+from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest
@@ -71,6 +72,7 @@ class CorpusCheck:
     def __init__(self, manifest: Manifest) -> None:
         self.schema = corpus_schema(manifest.tokenizer["vocab_size"])
         self._manifest = manifest
+        self._use = DocumentUse.of(manifest)
         self._sequences: set[bytes] = set()
         names = ("sequences", "tokens", "documents", "parts", "max_tokens", "max_documents")
         self.counted = dict.fromkeys(names, 0)
@@ -86,27 +88,31 @@ class CorpusCheck:
                 self._parts.append(_Parts.of(place, batch))
             else:
                 yield f"{place}: the lists of parts have different lengths"
-        if manifest.config["builder"] != "linked":  # all parts of a document lie in one shard: no need to keep them
-            yield from self.end()
+        if self._use.one_shard:  # no need to keep the parts
+            yield from self._coverage()
 
     def end(self) -> Problems:
-        """Whether the parts seen since the last call add up to documents."""
+        yield from self._coverage()
+        filtered = sum(count["filtered"] for count in self._manifest.counts.values())
+        if filtered and self._use.left_out is None:
+            yield f"manifest.json: {filtered} documents are left out, document_use says that none is"
+
+    def _coverage(self) -> Problems:
+        """Report where the parts seen since the last call do not add up to documents."""
         parts, self._parts = self._parts, []
         if not parts:
             return
         keys, offsets, sizes, lengths = (np.concatenate([getattr(p, f.name) for p in parts]) for f in _COLUMNS)
         _, documents = np.unique(keys, return_inverse=True)
         self.counted["documents"] += int(documents.max(initial=-1)) + 1
-        config = self._manifest.config
-        cut = config.get("drop_ragged_tail", False) or config["builder"] in ("long", "clusters")
+        use = self._use
         edges = np.cumsum([len(p.keys) for p in parts])
-        for part, fault in gaps(documents, offsets, sizes, lengths, config.get("overlap", 0), cut):
+        for part, fault in gaps(documents, offsets, sizes, lengths, use.overlap, use.truncated):
             block = int(np.searchsorted(edges, part, side="right"))
             yield parts[block].describe(part - int(edges[block] - len(parts[block].keys))) + f" {fault}"
         uses = np.bincount(documents[offsets == 0])
-        most = config.get("max_uses")
-        if most is not None and uses.max(initial=0) > most:
-            yield f"a document is used {uses.max()} times, max_uses is {most}"
+        if use.max_uses is not None and uses.max(initial=0) > use.max_uses:
+            yield f"a document is used {uses.max()} times, max_uses is {use.max_uses}"
 
     def _rows(self, place: str, batch: SequenceBatch) -> Problems:
         lengths = batch.tokens.lengths

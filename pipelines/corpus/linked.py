@@ -19,6 +19,7 @@ from corpora.linking.near_duplicates import NEAR_DUPLICATES, clusters_of_shard, 
 from corpora.linking.policies import Linked, Linking, link
 from corpora.packing.assemble import assemble
 from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt, read_manifest
 from corpora.storage.shards import write_shard
@@ -114,7 +115,13 @@ def plan(options: LinkedCorpus) -> Job:
     spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
     work = PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
     stages = [planning, *spilling, pack_stage(output, shards, tokens, work)]
-    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
+    use = DocumentUse(
+        truncated=options.packing.drop_ragged_tail,
+        max_uses=linking.max_uses,
+        one_shard=False,
+        left_out="without a vector, in no linked sequence, or repeating another",
+    )
+    return corpus_job(output, documents, parent, config, use, options.seed, stages, 2 * tokens)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from corpora.packing.assemble import Cuts, assemble_cuts
 from corpora.packing.concatenate import Packing
 from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.windows import Windows, arrange, take
+from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.stored_shards import stored_shards
 from pipelines.corpus.mixture_recipe import MixtureRecipe, read_recipe
@@ -150,7 +151,13 @@ def plan(options: LongCorpus) -> Job:
     )
     stages.append(pack_stage(output, shards, mixture.tokens, work))
     work_bytes = 2 * (sum(read.values()) + mixture.tokens)
-    return corpus_job(output, documents, parent, config, options.seed, stages, work_bytes)
+    use = DocumentUse(
+        truncated=True,
+        overlap=windows.overlap,
+        max_uses=math.ceil(max(share.epochs for share in mixture.shares.values())),
+        left_out="beyond their source's share",
+    )
+    return corpus_job(output, documents, parent, config, use, options.seed, stages, work_bytes)
 
 
 def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) -> int:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
 from corpora.packing.concatenate import Packing, concatenate
+from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Receipt, read_manifest
 from corpora.storage.ragged import Ragged
 from pipelines.engine.artefacts import absolute, some_tokens
@@ -69,7 +70,16 @@ def plan(options: RandomCorpus) -> Job:
     stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
     work = Pack(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
     stages.append(pack_stage(output, shards, tokens, work))
-    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
+    return corpus_job(
+        output, documents, parent, config, _document_use(options.packing), options.seed, stages, 2 * tokens
+    )
+
+
+def _document_use(packing: Packing) -> DocumentUse:
+    all_in = packing.split_documents and not packing.drop_ragged_tail and packing.min_document_tokens <= 1
+    return DocumentUse(
+        truncated=packing.drop_ragged_tail, left_out=None if all_in else "too short, too long, or in a dropped tail"
+    )
 
 
 @dataclass(frozen=True)

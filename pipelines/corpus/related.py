@@ -20,6 +20,7 @@ from corpora.linking.policies import Linking
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.concatenate import Packing
 from corpora.packing.related import ClusterRows, arrange, groups
+from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.stored_shards import StoredShard, stored_shards
@@ -113,7 +114,11 @@ def plan(options: ClusterCorpus) -> Job:
     order = make_key(options.seed, "order in clusters")
     work = PackClusters(spills, options.packing, rows, order, parent.tokenizer["vocab_size"], options.compression)
     stages += [*spilling, pack_stage(output, shards, tokens, work)]
-    return corpus_job(output, documents, parent, config, options.seed, stages, 2 * tokens)
+    use = DocumentUse(
+        truncated=True,
+        left_out="in no cluster, in a small one, or with a first sentence longer than their share of the row",
+    )
+    return corpus_job(output, documents, parent, config, use, options.seed, stages, 2 * tokens)
 
 
 def _clustered(documents: Manifest, split: str) -> int:

@@ -11,16 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from corpora.printing import printable
+from corpora.schemas.document_use import DocumentUse
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import FILE_COUNTS, Manifest, read_manifest
 from pipelines.inspect.distributions import Distribution
-
-_LEFT_OUT = {
-    "documents": "too short",
-    "linked": "without a vector, in no linked sequence, or repeating another",
-    "long": "beyond their source's share",
-    "clusters": "in no cluster, in a small one, or with a first sentence longer than their room",
-}
 
 
 def summary(manifest: Manifest) -> str:
@@ -35,7 +29,7 @@ def summary(manifest: Manifest) -> str:
     left_out = sum(count["filtered"] for count in manifest.counts.values())
     if left_out:
         read = sum(count["read"] for count in manifest.counts.values())
-        why = _LEFT_OUT.get(manifest.config.get("builder", ""), "too short, too long, or in a dropped tail")
+        why = DocumentUse.of(manifest).left_out if manifest.format == "farspan.corpus" else "too short"
         totals += f"; {left_out:,} of {read:,} documents left out ({why})"
     if manifest.format == "farspan.masks" and 0 < manifest.totals["sequences"] == manifest.totals["unmasked"]:
         totals += "; warning: NO row asks for a token, and training refuses such masks; choose options that hide some"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.packing.concatenate import Packing
+from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.shards import shard_name, write_shard
@@ -61,6 +63,7 @@ def corpus_job(
     documents: str,
     parent: Manifest,
     config: Mapping[str, Any],
+    use: DocumentUse,
     seed: int,
     stages: Sequence[Stage],
     work_bytes: int,
@@ -72,7 +75,7 @@ def corpus_job(
     """
     head = Manifest(
         format="farspan.corpus",
-        config=config,
+        config={**config, "document_use": asdict(use)},
         seed=seed,
         rows_per_batch=ROWS_PER_BATCH,
         tokenizer=parent.tokenizer,

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 import time
 from dataclasses import replace
 
@@ -162,7 +163,7 @@ def test_killed_half_way_and_resumed(run, documents, reference, tmp_path):
 
 def test_a_killed_worker_ends_the_job_with_a_message(tmp_path):
     """Beam alone would wait for ever for a worker that the out-of-memory killer took."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    root = str(Path(__file__).parents[3])
     ended = subprocess.run(
         [sys.executable, "-m", "tests.pipelines.engine.crashing_job", str(tmp_path / "corpus")],
         cwd=root,
