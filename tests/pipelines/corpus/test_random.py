@@ -8,9 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest

@@ -14,7 +14,7 @@ from tests.third_party import install_objectives
 from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.run.sources import open_source
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENTRIES = {
     "sound": "tests.objectives.broken:Sound",
     "hashes": "tests.objectives.broken:Hashes",

@@ -27,4 +27,4 @@ def test_a_run_and_its_checkpoints(tmp_path):
 
 def test_it_needs_no_torch():
     code = "import sys, pipelines.inspect.verify; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3]).returncode == 0
