@@ -27,7 +27,7 @@ def full_batch(source: Tensor, decoder: Tensor, labels: Tensor, global_positions
         samples=np.arange(len(source)),
         sequence_ids=np.zeros((len(source), 16), np.uint8),
         source_ids=source,
-        source_real=None,
+        source_padding_mask=None,
         decoder_ids=decoder,
         labels=labels,
         source_tokens=source.numel(),

@@ -25,9 +25,10 @@ from objectives.api.examples import IGNORED
 from objectives.api.protocol import load_objective
 from objectives.api.special_tokens import MASK, SpecialTokens
 from objectives.api.tools import Tools
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.positions import Learned

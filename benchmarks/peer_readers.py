@@ -123,7 +123,7 @@ def ready_batch(samples: Sequence[Sample], settings: Mapping[str, Any]) -> dict[
     first = torch.full((len(samples), 1), settings["start"], dtype=torch.int32)
     return {
         "source_ids": source,
-        "source_real": torch.arange(settings["source_width"]) < lengths[:, None],
+        "source_padding_mask": torch.arange(settings["source_width"]) < lengths[:, None],
         "decoder_ids": torch.cat([first, decoder], 1),
         "labels": labels,
     }

@@ -141,7 +141,7 @@ class Ours:
 
     def ready(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
         batch = collate(self.source.examples(rows), rows, self.data, self.source.special)
-        names = ("source_ids", "source_real", "decoder_ids", "labels")
+        names = ("source_ids", "source_padding_mask", "decoder_ids", "labels")
         return {name: tensor for name in names if (tensor := getattr(batch, name)) is not None}
 
     def run(self, work: str) -> float:

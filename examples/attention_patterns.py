@@ -10,7 +10,7 @@ import sys
 import matplotlib
 import torch
 
-from trainer.model.attention import Pattern
+from trainer.model.pattern import Pattern
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -35,7 +35,7 @@ PATTERNS: dict[str, Pattern] = {
 def dense(pattern: Pattern) -> torch.Tensor:
     """``(G + L, G + L)`` bool, True where the row's query sees the column's key."""
     places = torch.arange(pattern.extra_tokens + LENGTH)
-    return pattern.sees(places[:, None], places, LENGTH).expand(len(places), len(places))
+    return pattern.mask_mod(places[:, None], places, LENGTH).expand(len(places), len(places))
 
 
 def main(path: str) -> None:

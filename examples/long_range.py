@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from objectives.api.examples import IGNORED
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EmbeddingConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal

@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ ROOMS = ("corpora", "objectives", "trainer", "pipelines")  # a room may import i
 BARRED = {"corpora": {"apache_beam", "torch"}, "objectives": {"apache_beam", "torch"}, "trainer": {"apache_beam"}}
 OUTSIDE = {"tests", "benchmarks", "examples"}
 ALLOWED = {("corpora/readers/newshead.py", "torch")}  # .pt files, inside the function that loads them
+
+TYPES_ONLY = {"corpora.storage.manifest_contents": {"corpora.storage.manifest"}}  # a circle left, for the checker alone
 
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -88,6 +91,61 @@ def test_what_follows_the_arrows_is_none(tmp_path: Path, file: str, text: str):
     (tmp_path / file).parent.mkdir(parents=True)
     (tmp_path / file).write_text(text)
     assert violations(tmp_path) == []
+
+
+def modules_of(root: Path) -> dict[str, Path]:
+    """Module name -> file, of all rooms."""
+    files = (path for room in ROOMS for path in sorted((root / room).rglob("*.py")))
+    return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
+
+
+def top_level_imports(tree: ast.Module, modules: Container[str]) -> Iterator[str]:
+    """Those of ``modules`` that a module imports when it is loaded, or for its types: outside functions and classes."""
+    pending: list[ast.AST] = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module in modules:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in modules else node.module for name in names)
+        elif isinstance(node, ast.If | ast.Try):
+            pending += ast.iter_child_nodes(node)
+
+
+def import_cycle(root: Path) -> list[str]:
+    """Modules of the rooms that import each other in a circle, the first one repeated at the end; none if empty."""
+    modules = modules_of(root)
+    graph = {
+        name: {*top_level_imports(ast.parse(path.read_text("utf-8")), modules)} - TYPES_ONLY.get(name, set())
+        for name, path in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert import_cycle(ROOT) == []
+
+
+def test_a_circle_is_found(tmp_path: Path):
+    room = tmp_path / "trainer"
+    room.mkdir()
+    for name, text in {
+        "__init__": "",
+        "a": "from trainer import b",
+        "b": "if TYPE_CHECKING:\n    from trainer.c import C",
+        "c": "import trainer.a",
+        "d": "import trainer.a\ndef f():\n    import trainer.e",
+        "e": "import trainer.d",
+    }.items():
+        (room / f"{name}.py").write_text(text)
+    assert {*import_cycle(tmp_path)} == {"trainer.a", "trainer.b", "trainer.c"}
+    (room / "c.py").write_text("")
+    assert import_cycle(tmp_path) == []
 
 
 def test_data_rooms_load_neither_beam_nor_torch():

@@ -41,7 +41,7 @@ def batches(encoder_only: bool = False):
 def test_counts_are_those_of_the_tensors():
     model, made = toy_recipe("unused").model, batches()
     found = Counts.of(made, model, 30)
-    assert found.source_tokens == sum(int(batch.source_real.sum()) for batch in made)
+    assert found.source_tokens == sum(int(batch.source_padding_mask.sum()) for batch in made)
     assert found.source_positions == sum(batch.source_ids.numel() for batch in made)
     assert found.target_tokens == sum(int((batch.labels >= 0).sum()) for batch in made)
     assert found.target_positions == sum(batch.labels.numel() for batch in made)

@@ -9,8 +9,9 @@ from objectives.api.special_tokens import SpecialTokens
 from trainer.checkpoint.checkpoints import CheckpointConfig
 from trainer.data.config import DataConfig
 from trainer.metrics import MetricsConfig
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned

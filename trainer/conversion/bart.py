@@ -7,18 +7,14 @@ from typing import Any
 
 from trainer.conversion.names import Tensors, expand
 from trainer.conversion.values import read_activation, require, token_ids, write_activation
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import (
-    DecoderConfig,
-    EmbeddingConfig,
-    EncoderConfig,
-    FeedForwardConfig,
-    ModelConfig,
-)
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 
 MODEL_TYPES = ("bart",)
+PATTERNS = ("full",)
 IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight")
 _UNUSED_POSITIONS = 2
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from trainer.conversion.names import Tensors, expand
 from trainer.conversion.values import read_activation, require
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 
 MODEL_TYPES = ("bert",)
+PATTERNS: tuple[str, ...] = ()
 IGNORED = ("bert.pooler.*", "cls.seq_relationship.*", "cls.predictions.decoder.*", "*position_ids")
 
 

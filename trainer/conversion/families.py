@@ -18,10 +18,12 @@ class Family(Protocol):
     Attributes:
         MODEL_TYPES: values of ``model_type`` in ``config.json``.
         IGNORED: patterns of stored names that carry nothing.
+        PATTERNS: names of the attention patterns that its models are written with; none where none is written.
     """
 
     MODEL_TYPES: tuple[str, ...]
     IGNORED: tuple[str, ...]
+    PATTERNS: tuple[str, ...]
 
     def read_config(self, values: Mapping[str, Any]) -> ModelConfig:
         """A whole ``config.json`` -> the configuration of the same model here."""
@@ -38,10 +40,7 @@ class ExportableFamily(Family, Protocol):
 
 
 FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer, t5))
-_BY_PATTERN = cast(
-    dict[str, ExportableFamily],
-    {"full": bart, "staggered": pegasus, "window": longformer, "local": t5, "tglobal": t5},
-)
+_BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in FAMILIES for pattern in family.PATTERNS})
 
 
 def family_of(model_type: str) -> Family:

@@ -10,12 +10,14 @@ from trainer.conversion.bart import layer_modules
 from trainer.conversion.bert import encoder_names, read_encoder
 from trainer.conversion.names import Tensors, expand
 from trainer.conversion.values import read_activation, require, token_ids, write_activation
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 
 MODEL_TYPES = ("longformer", "led")
+PATTERNS = ("window",)
 IGNORED = (
     "final_logits_bias",
     "lm_head.weight",

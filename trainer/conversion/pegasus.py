@@ -9,20 +9,15 @@ from corpora.errors import FarspanError
 from trainer.conversion.bart import layer_modules
 from trainer.conversion.names import Tensors, expand
 from trainer.conversion.values import read_activation, require, token_ids, write_activation
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import (
-    DecoderConfig,
-    EmbeddingConfig,
-    EncoderConfig,
-    FeedForwardConfig,
-    ModelConfig,
-    NormConfig,
-)
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Sinusoidal
 
 MODEL_TYPES = ("pegasus", "pegasus_x")
+PATTERNS = ("staggered",)
 IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embed_positions.weight")
 
 

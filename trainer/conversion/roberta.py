@@ -11,6 +11,7 @@ from trainer.conversion.values import require
 from trainer.model.config import ModelConfig
 
 MODEL_TYPES = ("roberta",)
+PATTERNS: tuple[str, ...] = ()
 IGNORED = ("roberta.pooler.*", "lm_head.decoder.*", "*position_ids")
 _UNUSED_POSITIONS = 2  # theirs begin behind the id of padding
 

@@ -13,22 +13,16 @@ from typing import Any
 from corpora.errors import FarspanError
 from trainer.conversion.names import Tensors
 from trainer.conversion.values import read_activation, require, token_ids, write_activation
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import (
-    DecoderConfig,
-    EmbeddingConfig,
-    EncoderConfig,
-    FeedForwardConfig,
-    ModelConfig,
-    NormConfig,
-    OutputConfig,
-)
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.relative import Buckets
 
 MODEL_TYPES = ("t5", "longt5")
+PATTERNS = ("local", "tglobal")
 IGNORED = (
     "lm_head.weight",
     "*embed_tokens.weight",

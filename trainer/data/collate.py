@@ -35,7 +35,7 @@ def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: 
         samples=samples,
         sequence_ids=examples.sequence_ids,
         source_ids=torch.from_numpy(_padded(examples.source_ids, lengths, width, special[PAD])),
-        source_real=None if lengths.min(initial=width) == width else torch.from_numpy(_real(lengths, width)),
+        source_padding_mask=None if lengths.min(initial=width) == width else torch.from_numpy(_real(lengths, width)),
         decoder_ids=decoder,
         labels=torch.from_numpy(labels),
         source_tokens=int(lengths.sum()),

@@ -183,7 +183,7 @@ class Batch:
         samples: ``(B,)`` int64, their numbers in the run.
         sequence_ids: ``(B, 16)`` uint8.
         source_ids: ``(B, S)`` int32.
-        source_real: ``(B, S)`` bool, False at padding; None where there is none.
+        source_padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
         decoder_ids: ``(B, T)`` int32, the target shifted right; None for a masked language model.
         labels: ``(B, T)`` int32, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
         source_tokens, target_tokens: real positions, and asked ones.
@@ -196,7 +196,7 @@ class Batch:
     samples: np.ndarray
     sequence_ids: np.ndarray
     source_ids: Tensor
-    source_real: Tensor | None
+    source_padding_mask: Tensor | None
     decoder_ids: Tensor | None
     labels: Tensor
     source_tokens: int
@@ -209,7 +209,7 @@ class Batch:
         """Keyword arguments of the model."""
         inputs = {
             "source_ids": self.source_ids,
-            "source_real": self.source_real,
+            "source_padding_mask": self.source_padding_mask,
             "labels": self.labels,
             "segment_ids": self.segment_ids,
             "global_positions": self.global_positions,

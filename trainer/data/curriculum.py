@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from corpora.errors import FarspanError
 from trainer.data.config import DataConfig
-from trainer.model.config import AnyPattern
+from trainer.model.patterns import AnyPattern
 from trainer.optim.schedule import ScheduleConfig
 
 

@@ -11,7 +11,7 @@ from objectives.api.examples import IGNORED, Examples
 from trainer.data.config import DataConfig, Source
 from trainer.data.masked_corpus import Longest, MaskedCorpus
 from trainer.data.mixture import Mixture
-from trainer.model.attention import Pattern
+from trainer.model.pattern import Pattern
 from trainer.run.joint import Candidates
 from trainer.run.sources import told_of
 
@@ -106,16 +106,16 @@ def _check_globals(source: Source, masked: Source, data: DataConfig, pattern: Pa
         source: whose examples are looked at.
         masked: what they come from, for messages.
     """
-    if pattern.pattern != "window" or data.global_positions == "none":
+    if not pattern.takes_global_positions or data.global_positions == "none":
         return
     if any(examples.global_positions is not None and examples.global_positions.any() for examples in _tried(source)):
         return
     described = f"{masked.described} makes" if isinstance(masked, MaskedCorpus) else "the examples make"
     again = "make the mask set with" if isinstance(masked, MaskedCorpus) and masked.is_stored else "give the objective"
     said = (
-        f"{described} no position global, so that encoder attention 'window' never looks beyond its window; {again} "
-        "global_attention=bos (LED), separators (PRIMERA) or masked (CDLM), or set data.global_positions to none if "
-        "that is what you want"
+        f"{described} no position global, so that encoder attention {pattern.pattern!r} never looks beyond its window; "
+        f"{again} global_attention=bos (LED), separators (PRIMERA) or masked (CDLM), or set data.global_positions to "
+        "none if that is what you want"
     )
     if data.global_positions == "required":
         raise FarspanError(said)

@@ -6,10 +6,10 @@ devices keep no more than that, and of windows much less, which is counted.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
+from trainer.model.causal import Causal
 from trainer.model.config import ModelConfig
-from trainer.model.patterns.full import Causal
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
@@ -125,7 +125,7 @@ def _norms(config: ModelConfig, n: int, sizes: Sizes) -> int:
 
 def _encoder_layer(config: ModelConfig, index: int, source: int, sizes: Sizes) -> Layer:
     encoder, heads, d, inner = config.encoder, config.heads.count, config.width, _inner(config)
-    pattern, narrow = encoder.attention.at(index), sizes.narrow
+    narrow, pattern = sizes.narrow, cast(Any, encoder.attention.at(index))
     n = pattern.extra_tokens + source
     keys, entering = n, d * n * narrow
     if isinstance(pattern, TGlobal):  # sums of blocks, normalised, stand behind the positions

@@ -1,4 +1,4 @@
-"""What a model is made of, as frozen dataclasses; the vocabulary comes from the data."""
+"""The configuration of a model as frozen dataclasses; the vocabulary comes from the data."""
 
 from __future__ import annotations
 
@@ -7,79 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corpora.errors import FarspanError
-from trainer.model.attention import HeadsConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.patterns import AnyPattern
 from trainer.model.patterns.block import Block
-from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Full
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.overlap import Overlap
-from trainer.model.patterns.staggered import Staggered
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
 from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned, Sinusoidal
 from trainer.model.relative import Buckets
 from trainer.model.rotary import Rotary
-
-AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full
-
-
-@dataclass(frozen=True, kw_only=True)
-class NormConfig:
-    """The norms.
-
-    Attributes:
-        placement: ``post``, after each residual sum, as in BART; ``pre``, before each sublayer and once at the end.
-        kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
-        eps: added to the variance.
-
-    Raises:
-        FarspanError: ``eps`` not above 0, or infinite.
-    """
-
-    placement: Literal["post", "pre"] = "post"
-    kind: Literal["layer", "rms"] = "layer"
-    eps: float = 1e-5
-
-    def __post_init__(self) -> None:
-        if not 0 < self.eps < math.inf:
-            raise FarspanError(f"model.norm.eps is {self.eps}; it must be above 0 and finite (BART's is 1e-5)")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeedForwardConfig:
-    """The feed-forward layers.
-
-    Attributes:
-        width: of the inner layer.
-        activation: ``gelu_tanh`` is the approximation that T5 1.1 was trained with.
-        gated: multiply the activated inner layer by a second, linear one.
-        bias: whether the linear layers have biases.
-
-    Raises:
-        FarspanError: a width below 1.
-    """
-
-    width: int
-    activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
-    gated: bool = False
-    bias: bool = True
-
-    def __post_init__(self) -> None:
-        _at_least_one("model.feed_forward", width=self.width)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingConfig:
-    """Between token table and first layer.
-
-    Attributes:
-        scaled: multiply token vectors by sqrt(width) before positions are added.
-        norm: normalise the sum, as BART and BERT do.
-    """
-
-    scaled: bool = False
-    norm: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,16 +51,7 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         _at_least_one("model.encoder", layers=self.layers)
-        if isinstance(self.attention, Window) and len(self.attention.sizes) not in (1, self.layers):
-            raise FarspanError(
-                f"model.encoder.attention.size has {len(self.attention.sizes)} sizes, but model.encoder.layers is "
-                f"{self.layers}; give one size, or one for each layer"
-            )
-        if isinstance(self.attention, Staggered) and self.attention.shifted:
-            raise FarspanError(
-                "model.encoder.attention.shifted is true; every layer says that of itself: leave it out, and set "
-                "staggered = true for shifts in every other layer"
-            )
+        self.attention.check(self.layers)
         if self.pooling and self.pooling.layers > self.layers:
             raise FarspanError(
                 f"model.encoder.pooling.layers is {self.pooling.layers}, but model.encoder.layers is {self.layers}; "

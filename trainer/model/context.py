@@ -1,4 +1,4 @@
-"""What the layers of a stack know of a batch besides its hidden states."""
+"""The context of a batch: what layers need to know besides its hidden states."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Globals(NamedTuple):
 
     Attributes:
         at: ``(B, G)`` int64, their places in ascending order; beyond a row's own, 0.
-        real: ``(B, G)`` bool, False beyond a row's own.
+        padding_mask: ``(B, G)`` bool, False beyond a row's own.
         chosen: ``(B, L)`` bool, the same by position.
     """
 
     at: Tensor
-    real: Tensor
+    padding_mask: Tensor
     chosen: Tensor
 
 
@@ -28,17 +28,17 @@ class Context(NamedTuple):
     """Made once a batch and read by every layer.
 
     Attributes:
-        real: ``(B, L)`` bool, False at padding; None where there is none.
+        padding_mask: ``(B, L)`` bool, False at padding; None where there is none.
         segments: ``(B, L)`` int, the document (0, 1, ..., -1 at padding) that a position belongs to, where documents
-            must not see each other; else None.
-        documents: how many documents the fullest row has; 1 without segments.
+            must not attend to each other; else None.
+        documents: number of documents of the fullest row; 1 without segments.
         globals: positions that the task makes global; None where it makes none.
-        biases: what relative positions add to attention scores, one tensor for each of the pattern's ``offsets``:
+        biases: of relative positions, added to attention scores; one tensor for each of the pattern's ``offsets``:
             ``(H, *offsets.shape)``.
-        rotation: ``(L, D)`` cosines and ``(L, D)`` sines that queries and keys are turned by; None where they are not.
+        rotation: ``(L, D)`` cosines and ``(L, D)`` sines of rotary positions; None where there are none.
     """
 
-    real: Tensor | None = None
+    padding_mask: Tensor | None = None
     segments: Tensor | None = None
     documents: int = 1
     globals: Globals | None = None
@@ -47,21 +47,26 @@ class Context(NamedTuple):
 
 
 def make_context(
-    real: Tensor | None = None, segments: Tensor | None = None, global_positions: Tensor | None = None
+    padding_mask: Tensor | None = None, segments: Tensor | None = None, global_positions: Tensor | None = None
 ) -> Context:
-    """A context without positions, which a stack adds.
+    """A context without positional terms, which the encoder or decoder adds.
 
     Args:
-        real: ``(B, L)`` bool, False at padding.
+        padding_mask: ``(B, L)`` bool, False at padding.
         segments: ``(B, L)`` int, as in ``Context``.
         global_positions: ``(B, L)`` bool.
     """
     documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
-    return Context(real, segments, documents, None if global_positions is None else _gathered(global_positions, real))
+    return Context(
+        padding_mask,
+        segments,
+        documents,
+        None if global_positions is None else _gathered(global_positions, padding_mask),
+    )
 
 
-def _gathered(chosen: Tensor, real: Tensor | None) -> Globals | None:
-    parts = [chosen] if real is None else [chosen, real]
+def _gathered(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:
+    parts = [chosen] if padding_mask is None else [chosen, padding_mask]
     known = [on_host(x) for x in parts]
     if len({x.device for x in known}) > 1:
         known = parts

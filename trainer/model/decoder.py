@@ -7,44 +7,45 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from trainer.model.attention import CrossAttention, SelfAttention
+from trainer.model.causal import Causal
 from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import Context
-from trainer.model.layers import Embedded, FeedForward, Residual, make_last_norm
-from trainer.model.patterns.full import Causal
+from trainer.model.layers import Embeddings, FeedForward, Residual, make_last_norm
 from trainer.model.relative import Buckets, RelativeBias
 from trainer.model.rotary import Rotary
 
 
-class Memory(NamedTuple):
-    """What the decoder attends to.
+class EncoderOutput(NamedTuple):
+    """The encoder's states, as the decoder attends to them.
 
     Attributes:
         states: ``(B, S, d)``.
-        real: ``(B, S)`` bool, False at padding; None where there is none.
+        padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
     """
 
     states: Tensor
-    real: Tensor | None = None
+    padding_mask: Tensor | None = None
 
 
 class DecoderLayer(nn.Module):
-    """One layer; ``cross_attention`` is None in layers that do not look at the encoder's output."""
+    """One layer; ``cross_attention`` is None in layers that do not attend to the encoder's output."""
 
     def __init__(self, config: ModelConfig, crosses: bool) -> None:
         super().__init__()
-        self.attention = SelfAttention(config.width, config.heads, Causal(), config.attention_dropout)
-        self.attention_residual = Residual(config)
-        self.cross_attention = CrossAttention(config.width, config.heads, config.attention_dropout) if crosses else None
-        self.cross_attention_residual = Residual(config) if crosses else None
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = Residual(config)
+        width, heads, norm, dropout = config.width, config.heads, config.norm, config.dropout
+        self.attention = SelfAttention(width, heads, Causal(), config.attention_dropout)
+        self.attention_residual = Residual(width, norm, dropout)
+        self.cross_attention = CrossAttention(width, heads, config.attention_dropout) if crosses else None
+        self.cross_attention_residual = Residual(width, norm, dropout) if crosses else None
+        self.feed_forward = FeedForward(width, config.feed_forward, config.activation_dropout)
+        self.feed_forward_residual = Residual(width, norm, dropout)
 
-    def forward(self, x: Tensor, memory: Memory, context: Context) -> Tensor:
+    def forward(self, x: Tensor, encoder_output: EncoderOutput, context: Context) -> Tensor:
         """``(B, T, d)`` -> ``(B, T, d)``."""
         x = self.attention_residual(x, lambda h: self.attention(h, context))
         cross, residual = self.cross_attention, self.cross_attention_residual
         if cross is not None and residual is not None:
-            x = residual(x, lambda h: cross(h, memory.states, memory.real))
+            x = residual(x, lambda h: cross(h, encoder_output.states, encoder_output.padding_mask))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -53,7 +54,7 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig, decoder: DecoderConfig) -> None:
         super().__init__()
-        self.embedded = Embedded(config, decoder.positions)
+        self.embedded = Embeddings(config.width, config.embedding, decoder.positions, config.norm, config.dropout)
         self.bias = (
             RelativeBias(decoder.positions, config.heads.count, both_ways=False)
             if isinstance(decoder.positions, Buckets)
@@ -62,14 +63,14 @@ class Decoder(nn.Module):
         self.rotary = decoder.positions if isinstance(decoder.positions, Rotary) else None
         self.head_width = config.head_width
         self.layers = nn.ModuleList(DecoderLayer(config, decoder.crosses(index)) for index in range(decoder.layers))
-        self.norm = make_last_norm(config)
+        self.norm = make_last_norm(config.width, config.norm)
 
-    def forward(self, tokens: Tensor, memory: Memory) -> Tensor:
+    def forward(self, tokens: Tensor, encoder_output: EncoderOutput) -> Tensor:
         """Decode.
 
         Args:
             tokens: ``(B, T, d)`` vectors of the decoder's input, padded on the right if at all.
-            memory: the encoder's output.
+            encoder_output: of the source.
 
         Returns:
             ``(B, T, d)``.
@@ -81,5 +82,5 @@ class Decoder(nn.Module):
         elif self.rotary:
             context = context._replace(rotation=self.rotary.rotation(length, self.head_width, tokens.device))
         for layer in self.layers:
-            x = layer(x, memory, context)
+            x = layer(x, encoder_output, context)
         return self.norm(x)

@@ -1,30 +1,17 @@
-"""The encoder: self-attention within a pattern, pooled attention on top of it where asked, feed-forward."""
+"""The encoder: self-attention within a pattern, pooled attention on top of it where configured, feed-forward."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from trainer.model.attention import Pattern, SelfAttention
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context
-from trainer.model.layers import Embedded, FeedForward, Residual, SplitNorm, make_last_norm, make_norm
-from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
-from trainer.model.patterns.window import Window, WindowAttention
+from trainer.model.layers import Embeddings, FeedForward, Residual, make_last_norm
+from trainer.model.pattern import Pattern
 from trainer.model.pooled import PooledAttention
 from trainer.model.relative import Buckets, RelativeBias
 from trainer.model.rotary import Rotary
-
-
-def make_self_attention(config: ModelConfig, pattern: Pattern) -> nn.Module:
-    """The self-attention layer of a pattern, with the parameters that the pattern needs."""
-    if isinstance(pattern, TGlobal):
-        return TGlobalAttention(config.width, config.heads, pattern, config.attention_dropout, make_norm(config))
-    if isinstance(pattern, Window):
-        return WindowAttention(config.width, config.heads, pattern, config.attention_dropout)
-    return SelfAttention(config.width, config.heads, pattern, config.attention_dropout)
 
 
 class EncoderLayer(nn.Module):
@@ -32,39 +19,27 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig, index: int) -> None:
         super().__init__()
-        encoder = config.encoder
+        encoder, width = config.encoder, config.width
         pattern = encoder.attention.at(index)
-        self.attention = make_self_attention(config, pattern)
+        self.attention = pattern.layer(width, config.heads, config.norm, config.attention_dropout)
         self.pooling = (
-            PooledAttention(config.width, config.heads, encoder.pooling, config.attention_dropout)
+            PooledAttention(width, config.heads, encoder.pooling, config.attention_dropout)
             if encoder.pooling and encoder.pooled(index)
             else None
         )
         self.split = pattern.extra_tokens > 0
-        self.attention_residual = Residual(config, SplitNorm(config) if self.split else None)
-        self.feed_forward = FeedForward(config)
-        self.feed_forward_residual = Residual(config)
+        self.attention_residual = Residual(width, config.norm, config.dropout, self.split)
+        self.feed_forward = FeedForward(width, config.feed_forward, config.activation_dropout)
+        self.feed_forward_residual = Residual(width, config.norm, config.dropout)
 
     def forward(self, x: Tensor, context: Context, extra: int = 0) -> Tensor:
-        """``(B, G + L, d)``, what is known of the L, and G -> ``(B, G + L, d)``."""
+        """``(B, G + L, d)``, the context of the L, and G -> ``(B, G + L, d)``."""
         x = self.attention_residual(x, lambda h: self._attend(h, context), *([extra] if self.split else []))
         return self.feed_forward_residual(x, self.feed_forward)
 
     def _attend(self, x: Tensor, context: Context) -> Tensor:
         y = self.attention(x, context)
         return y if self.pooling is None else y + self.pooling(y, context)
-
-
-class Encoded(NamedTuple):
-    """What an encoder gives.
-
-    Attributes:
-        states: ``(B, S, d)``; at padding positions finite and meaningless.
-        extra: ``(B, G, d)``, states of the pattern's own tokens; G may be 0.
-    """
-
-    states: Tensor
-    extra: Tensor
 
 
 class Encoder(nn.Module):
@@ -74,7 +49,7 @@ class Encoder(nn.Module):
         super().__init__()
         encoder = config.encoder
         self.pattern: Pattern = encoder.attention
-        self.embedded = Embedded(config, encoder.positions)
+        self.embedded = Embeddings(config.width, config.embedding, encoder.positions, config.norm, config.dropout)
         if self.pattern.extra_tokens:
             self.extra = nn.Parameter(torch.empty(self.pattern.extra_tokens, config.width))
         self.biases = nn.ModuleList()
@@ -84,14 +59,18 @@ class Encoder(nn.Module):
         self.rotary = encoder.positions if isinstance(encoder.positions, Rotary) else None
         self.head_width = config.head_width
         self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(encoder.layers))
-        self.norm = make_last_norm(config)
+        self.norm = make_last_norm(config.width, config.norm)
 
-    def forward(self, tokens: Tensor, context: Context) -> Encoded:
+    def forward(self, tokens: Tensor, context: Context) -> tuple[Tensor, Tensor]:
         """Encode.
 
         Args:
             tokens: ``(B, S, d)`` token vectors; any S >= 1 that the positions reach.
             context: of the S positions, as ``make_context`` makes it.
+
+        Returns:
+            States of the positions, ``(B, S, d)``, finite and meaningless at padding, and of the pattern's learned
+            tokens, ``(B, G, d)``; G may be 0.
         """
         x, length, extra = self.embedded(tokens), tokens.shape[1], 0
         if self.pattern.extra_tokens:
@@ -101,7 +80,7 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x = layer(x, context, extra)
         x = self.norm(x)
-        return Encoded(x[:, extra:], x[:, :extra])
+        return x[:, extra:], x[:, :extra]
 
     def _with_positions(self, context: Context, length: int, device: torch.device) -> Context:
         if self.rotary:

@@ -1,4 +1,4 @@
-"""An encoder-decoder, and the masked language model that chooses what it has to say (BART-LS, section 2.3)."""
+"""An encoder-decoder trained with the masked language model that chooses its targets (BART-LS, section 2.3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 
 GENERATOR = "generator."
-"""What the names of a generator's parameters begin with in a ``JointModel``."""
+"""The prefix of the names of the generator's parameters in a ``JointModel``."""
 
 
 class JointModel(Seq2Seq):
@@ -25,7 +25,7 @@ class JointModel(Seq2Seq):
         """
         Args:
             model, generator: their modules become parts of this one.
-            weight: of the generator's mean loss beside the mean loss of the encoder-decoder.
+            weight: of the generator's mean loss, relative to the mean loss of the encoder-decoder.
         """
         nn.Module.__init__(self)
         self.tokens, self.encoder, self.decoder, self.output = model.tokens, model.encoder, model.decoder, model.output
@@ -37,41 +37,43 @@ class JointModel(Seq2Seq):
         source_ids: Tensor,
         decoder_ids: Tensor,
         labels: Tensor,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
         candidate_ids: Tensor | None = None,
-        candidate_real: Tensor | None = None,
+        candidate_padding_mask: Tensor | None = None,
         candidate_labels: Tensor | None = None,
-        asked: Tensor | None = None,
+        target_counts: Tensor | None = None,
     ) -> Losses:
-        """Summed cross-entropy of the encoder-decoder, and in what is minimised that of the generator too.
+        """Summed cross-entropy of the encoder-decoder; ``minimised`` includes that of the generator.
 
         Args:
-            source_ids, decoder_ids, labels, source_real, segment_ids, global_positions: as ``Seq2Seq`` takes them.
-            loss: what is minimised of both.
-            candidate_ids, candidate_real, candidate_labels: ``(B, C)``, as ``MaskedLM`` takes them; None, as for
-                held-out data, asks nothing of the generator.
-            asked: ``(2,)`` int64, target tokens and candidate tokens of the whole step, over all ranks.
+            source_ids, decoder_ids, labels, source_padding_mask, segment_ids, global_positions: inputs of ``Seq2Seq``.
+            loss: the function that is minimised, for both.
+            candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, inputs of ``MaskedLM``; None, as for
+                held-out data, leaves the generator out.
+            target_counts: ``(2,)`` int64, target tokens and candidate tokens of the whole step, over all ranks.
 
         Returns:
             Sums. ``minimised``, divided by the target tokens of the step, is the mean over target tokens plus
             ``weight`` times the mean over candidate tokens; ``plain`` is the encoder-decoder's alone.
         """
-        losses = super().forward(source_ids, decoder_ids, labels, source_real, segment_ids, global_positions, loss)
+        losses = super().forward(
+            source_ids, decoder_ids, labels, source_padding_mask, segment_ids, global_positions, loss
+        )
         if candidate_ids is None:
             return losses
         assert candidate_labels is not None
-        assert asked is not None
-        generated = self.generator(candidate_ids, candidate_labels, candidate_real, loss=loss).minimised
-        targets, candidates = asked.clamp(min=1).to(generated.dtype).unbind()
+        assert target_counts is not None
+        generated = self.generator(candidate_ids, candidate_labels, candidate_padding_mask, loss=loss).minimised
+        targets, candidates = target_counts.clamp(min=1).to(generated.dtype).unbind()
         return Losses(losses.minimised + generated * (self.weight * targets / candidates), losses.plain)
 
-    def score(self, candidate_ids: Tensor, candidate_real: Tensor | None, candidate_labels: Tensor) -> Tensor:
-        """The generator's cross-entropy of each candidate token, ``(B, C)`` float32; 0 where nothing is asked."""
-        asked = candidate_labels != IGNORED
-        hidden = self.generator.encode(candidate_ids, candidate_real)[asked]  # (N, d)
-        pairs = zip(hidden.split(CHUNK), candidate_labels[asked].long().split(CHUNK), strict=True)
-        losses = [F.cross_entropy(self.generator.logits(h).float(), want, reduction="none") for h, want in pairs]
-        return torch.zeros(asked.shape, device=hidden.device).masked_scatter(asked, torch.cat(losses))
+    def score(self, candidate_ids: Tensor, candidate_padding_mask: Tensor | None, candidate_labels: Tensor) -> Tensor:
+        """The generator's cross-entropy of each candidate token, ``(B, C)`` float32; 0 where there is no label."""
+        targets = candidate_labels != IGNORED
+        hidden = self.generator.encode(candidate_ids, candidate_padding_mask)[targets]  # (N, d)
+        pairs = zip(hidden.split(CHUNK), candidate_labels[targets].long().split(CHUNK), strict=True)
+        losses = [F.cross_entropy(self.generator.logits(h).float(), label, reduction="none") for h, label in pairs]
+        return torch.zeros(targets.shape, device=hidden.device).masked_scatter(targets, torch.cat(losses))

@@ -35,7 +35,7 @@ class MaskedLM(nn.Module):
         self,
         source_ids: Tensor,
         labels: Tensor,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
@@ -43,7 +43,7 @@ class MaskedLM(nn.Module):
         """Summed cross-entropy.
 
         Args:
-            source_ids, source_real, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
+            source_ids, source_padding_mask, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
             labels: ``(B, S)`` int32 or int64, ``IGNORED`` where nothing is asked.
             loss: what is minimised.
 
@@ -52,20 +52,20 @@ class MaskedLM(nn.Module):
         """
         # Most positions are not asked: the head, and its V logits, run on the others only.
         asked = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
-        encoded = self.encode(source_ids, source_real, segment_ids, global_positions)
+        encoded = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
         hidden, labels = self.head(encoded.flatten(0, 1)[asked]), labels.flatten()[asked]
         return summed_cross_entropy(hidden, labels, self.tokens.weight, self.bias, loss=loss)
 
     def encode(
         self,
         source_ids: Tensor,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
     ) -> Tensor:
         """``(B, S)`` each -> ``(B, S, d)``."""
-        context = make_context(source_real, segment_ids, global_positions)
-        return self.encoder(self.tokens(source_ids), context).states
+        context = make_context(source_padding_mask, segment_ids, global_positions)
+        return self.encoder(self.tokens(source_ids), context)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``(B, S, d)`` -> ``(B, S, V)``."""

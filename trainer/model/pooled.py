@@ -14,8 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.attention import HeadsConfig, attend, visible
+from trainer.model.attention import attend, visible
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
 from trainer.model.host import derived
 from trainer.model.kernels.choose import attend_across
 from trainer.model.projections import Projections
@@ -91,9 +92,9 @@ class PooledAttention(nn.Module):
 
     def __init__(self, width: int, heads: HeadsConfig, pooling: Pooling, dropout: float) -> None:
         super().__init__()
-        inner = heads.count * (heads.width or width // heads.count)
-        self.heads, self.pooling, self.dropout = heads.count, pooling, dropout
-        self.scale = None if heads.scaled else 1.0
+        inner = heads.inner(width)
+        self.heads, self.scale = heads.count, heads.scale
+        self.pooling, self.dropout = pooling, dropout
         self.q = nn.Linear(width, inner, bias=heads.bias)
         self.kv = Projections(width, inner, 2, bias=heads.bias)
         self.out = nn.Linear(inner, width, bias=heads.bias)
@@ -106,38 +107,38 @@ class PooledAttention(nn.Module):
         positions see nothing.
         """
         q = self.q(x).unflatten(-1, (self.heads, -1))
-        pooling, (real, segments) = self.pooling, (context.real, context.segments)
-        owners = None if segments is None else derived(_owners, (real, segments), pooling)
+        pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
+        owners = None if segments is None else derived(_owners, (padding_mask, segments), pooling)
         k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        real = None if real is None else derived(_real_windows, (real,), pooling)
+        padding_mask = None if padding_mask is None else derived(_real_windows, (padding_mask,), pooling)
         dropout = self.dropout if self.training else 0.0
-        windows = context._replace(real=real, segments=owners)
+        windows = context._replace(padding_mask=padding_mask, segments=owners)
         mixed = attend_across(q, k, v, context, windows, dropout, self.scale)
         if mixed is None:
-            mask = visible(real, context.segments, owners)
+            mask = visible(padding_mask, context.segments, owners)
             mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
         return self.out(mixed.flatten(2))
 
     def _pooled(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
         """Contiguous ``(B, P, 2 H D)``: keys and values with another last stride than 1 lose the fast kernel."""
         if owners is not None and context.segments is not None:
-            average, share = self._average_own(x, context.segments, context.real, owners)
+            average, share = self._average_own(x, context.segments, context.padding_mask, owners)
         else:
-            average, share = self._average(x, context.real)
+            average, share = self._average(x, context.padding_mask)
         if not self.pooling.reference_padding:
             return self.kv(average)
         # Padding counts as positions whose keys and values are zero, hence without the bias too.
         keys = F.linear(average * share, self.kv.weight)
         return keys if self.kv.bias is None else keys + self.kv.bias * share
 
-    def _average(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _average(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Averages of ``(B, L, C)`` over the real positions of each window, ``(B, P, C)``, and which share of the
         window these are, ``(B or 1, P, 1)``."""
-        if real is None:
+        if padding_mask is None:
             share = self._slide(x.new_ones(1, x.shape[1], 1), count_padding=True)
             return self._slide(x, count_padding=False), share
-        total = self._slide(x.masked_fill(~real[..., None], 0.0), count_padding=True)
-        share = self._slide(real[..., None].float(), count_padding=True)  # 0 in windows without a position
+        total = self._slide(x.masked_fill(~padding_mask[..., None], 0.0), count_padding=True)
+        share = self._slide(padding_mask[..., None].float(), count_padding=True)  # 0 in windows without a position
         return (total / share.clamp(min=1 / self.pooling.kernel)).to(x.dtype), share.to(x.dtype)
 
     def _slide(self, x: Tensor, count_padding: bool) -> Tensor:
@@ -149,11 +150,13 @@ class PooledAttention(nn.Module):
         )
         return pooled.squeeze(-1).transpose(1, 2)
 
-    def _average_own(self, x: Tensor, segments: Tensor, real: Tensor | None, owners: Tensor) -> tuple[Tensor, Tensor]:
+    def _average_own(
+        self, x: Tensor, segments: Tensor, padding_mask: Tensor | None, owners: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The same over the positions of each window's own document, ``owners`` being ``(B, P)``."""
         pooling = self.pooling
-        if real is not None:
-            segments = segments.masked_fill(~real, -1)
+        if padding_mask is not None:
+            segments = segments.masked_fill(~padding_mask, -1)
         # (B, P, kernel); -2, what is padded here, owns no window
         members = F.pad(segments, (pooling.padding, pooling.padding), value=-2).unfold(
             1, pooling.kernel, pooling.stride
@@ -166,23 +169,23 @@ class PooledAttention(nn.Module):
         return total / count.clamp(min=1), count / pooling.kernel
 
 
-def _owners(real: Tensor | None, segments: Tensor, pooling: Pooling) -> Tensor:
+def _owners(padding_mask: Tensor | None, segments: Tensor, pooling: Pooling) -> Tensor:
     """``(B, P)``: the document of each window's middle, or of the row's last position if the middle is past it."""
     length = segments.shape[1]
     middles = pooling.stride * torch.arange(pooling.windows(length), device=segments.device)
-    lengths = middles.new_full((len(segments),), length) if real is None else _lengths(real)
+    lengths = middles.new_full((len(segments),), length) if padding_mask is None else _lengths(padding_mask)
     return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
 
 
-def _real_windows(real: Tensor, pooling: Pooling) -> Tensor:
+def _real_windows(padding_mask: Tensor, pooling: Pooling) -> Tensor:
     """``(B, P)`` bool: the windows that the positions of each row see."""
-    lengths = _lengths(real)[:, None]
-    windows = torch.arange(pooling.windows(real.shape[1]), device=real.device)
+    lengths = _lengths(padding_mask)[:, None]
+    windows = torch.arange(pooling.windows(padding_mask.shape[1]), device=padding_mask.device)
     if pooling.reference_padding:
         return pooling.stride * windows - pooling.padding < lengths.where(lengths > 0, -pooling.padding)
     return (windows < pooling.windows(lengths)) & (lengths > 0)
 
 
-def _lengths(real: Tensor) -> Tensor:
+def _lengths(padding_mask: Tensor) -> Tensor:
     """``(B,)``: the last real position + 1."""
-    return (real * torch.arange(1, real.shape[1] + 1, device=real.device)).amax(1)
+    return (padding_mask * torch.arange(1, padding_mask.shape[1] + 1, device=padding_mask.device)).amax(1)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import make_context
-from trainer.model.decoder import Decoder, Memory
+from trainer.model.decoder import Decoder, EncoderOutput
 from trainer.model.encoder import Encoder
 from trainer.model.host import derived
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_entropy
@@ -31,7 +31,7 @@ class Seq2Seq(nn.Module):
         source_ids: Tensor,
         decoder_ids: Tensor,
         labels: Tensor,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
@@ -42,7 +42,7 @@ class Seq2Seq(nn.Module):
             source_ids: ``(B, S)`` int32 or int64; as are the others.
             decoder_ids: ``(B, T)``, the target shifted right by one.
             labels: ``(B, T)``, the target, ``IGNORED`` at padding.
-            source_real: ``(B, S)`` bool, False at padding; None where there is none.
+            source_padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
             segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not see
                 across documents; else None.
             global_positions: ``(B, S)`` bool, the positions that the task makes global; None where it makes none.
@@ -51,35 +51,36 @@ class Seq2Seq(nn.Module):
         Returns:
             Sums; divide by the number of target tokens of the whole step.
         """
-        memory = self.encode(source_ids, source_real, segment_ids, global_positions)
-        hidden = self.decode(decoder_ids, memory).flatten(0, 1)
+        encoder_output = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
+        hidden = self.decode(decoder_ids, encoder_output).flatten(0, 1)
         scaled = self._scaled(hidden)
         return summed_cross_entropy(scaled, labels.flatten(), self.output_weight, loss=loss)
 
     def encode(
         self,
         source_ids: Tensor,
-        source_real: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
-    ) -> Memory:
+    ) -> EncoderOutput:
         """``(B, S)`` each, as ``forward`` takes them -> what ``decode`` takes."""
-        context = make_context(source_real, segment_ids, global_positions)
-        encoded = self.encoder(self.tokens(source_ids), context)
+        context = make_context(source_padding_mask, segment_ids, global_positions)
+        states, extra = self.encoder(self.tokens(source_ids), context)
         if not self.attends_extra:
-            return Memory(encoded.states, source_real)
-        # (B, G + S, d): the pattern's own tokens are part of what the decoder sees (PEGASUS-X, table 2)
-        states, extra = encoded
-        real = context.real
+            return EncoderOutput(states, source_padding_mask)
+        # (B, G + S, d): the decoder attends to the pattern's learned tokens too (PEGASUS-X, table 2)
+        padding_mask = context.padding_mask
         if context.segments is not None:
-            real = derived(_real_of_all, (real, context.segments), context.documents, extra.shape[1])
-        elif real is not None:
-            real = derived(_real_after, (real,), extra.shape[1])
-        return Memory(torch.cat([extra, states], 1), real)
+            padding_mask = derived(
+                _with_sets_of_tokens, (padding_mask, context.segments), context.documents, extra.shape[1]
+            )
+        elif padding_mask is not None:
+            padding_mask = derived(_with_tokens, (padding_mask,), extra.shape[1])
+        return EncoderOutput(torch.cat([extra, states], 1), padding_mask)
 
-    def decode(self, decoder_ids: Tensor, memory: Memory) -> Tensor:
+    def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput) -> Tensor:
         """``(B, T)`` -> ``(B, T, d)``."""
-        return self.decoder(self.tokens(decoder_ids), memory)
+        return self.decoder(self.tokens(decoder_ids), encoder_output)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``(B, T, d)`` -> ``(B, T, V)``."""
@@ -94,16 +95,17 @@ class Seq2Seq(nn.Module):
         return hidden * self.output_scale if self.output_scale != 1.0 else hidden
 
 
-def _real_of_all(real: Tensor | None, segments: Tensor, documents: int, extra: int) -> Tensor:
-    """``(B, G + S)`` bool: of ``extra`` G positions, a set for each of the ``documents``, and of the sequence.
+def _with_sets_of_tokens(padding_mask: Tensor | None, segments: Tensor, documents: int, extra: int) -> Tensor:
+    """``(B, G + S)`` bool: the mask of ``extra`` G learned tokens, a set for each of the ``documents``, and of the
+    sequence.
 
-    Sets of documents that a row does not have are padding, which makes a row's result its own affair.
+    Sets of documents that a row does not have are padding, so that its result does not depend on other rows.
     """
     sets = torch.arange(documents, device=segments.device) <= segments.amax(1, keepdim=True)
-    positions = torch.ones_like(segments, dtype=torch.bool) if real is None else real
+    positions = torch.ones_like(segments, dtype=torch.bool) if padding_mask is None else padding_mask
     return torch.cat([sets.repeat_interleave(extra // documents, 1), positions], 1)
 
 
-def _real_after(real: Tensor, extra: int) -> Tensor:
-    """``(B, S)`` -> ``(B, G + S)`` bool: ``extra`` G real positions, and the sequence."""
-    return F.pad(real, (extra, 0), value=True)
+def _with_tokens(padding_mask: Tensor, extra: int) -> Tensor:
+    """``(B, S)`` -> ``(B, G + S)`` bool: the mask of ``extra`` G learned tokens and the sequence."""
+    return F.pad(padding_mask, (extra, 0), value=True)

@@ -21,11 +21,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from corpora.errors import FarspanError
-from trainer.model.attention import Pattern
+from trainer.model.attention import SelfAttention
 from trainer.model.joint import JointModel
 from trainer.model.kernels.keep import Results
 from trainer.model.masked_lm import MaskedLM
-from trainer.model.patterns.window import WindowAttention
+from trainer.model.pattern import Pattern
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import PATIENCE, World
 
@@ -166,8 +166,8 @@ def apply_parallel(
     if world.size == 1:
         return model
     if config.mode == "ddp":
-        # Projections of global positions are used only in batches that have some.
-        sometimes = any(isinstance(module, WindowAttention) for module in model.modules())
+        attentions = (module for module in model.modules() if isinstance(module, SelfAttention))
+        sometimes = any(attention.pattern.optional_weights for attention in attentions)
         return DistributedDataParallel(
             model, forward_sync_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=sometimes,
             device_ids=[world.device] if world.device.type == "cuda" else None,

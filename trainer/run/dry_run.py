@@ -83,7 +83,7 @@ def largest_batch(stage: Stage, decoder: bool, vocab_size: int) -> Batch:
         samples=np.arange(rows),
         sequence_ids=np.zeros((rows, 16), np.uint8),
         source_ids=source,
-        source_real=None,
+        source_padding_mask=None,
         decoder_ids=labels if decoder else None,
         labels=labels,
         source_tokens=source.numel(),

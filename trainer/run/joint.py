@@ -219,30 +219,30 @@ class JointBatch(Batch):
     """Both views of the same samples; that of the encoder-decoder is the ``Batch``.
 
     Attributes:
-        candidate_ids, candidate_real, candidate_labels: ``(B, C)``, as ``MaskedLM`` takes them.
-        asked: ``(2,)`` int64, target and candidate tokens of the whole step, over all ranks.
+        candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, as ``MaskedLM`` takes them.
+        target_counts: ``(2,)`` int64, target and candidate tokens of the whole step, over all ranks.
     """
 
     candidate_ids: Tensor | None = None
-    candidate_real: Tensor | None = None
+    candidate_padding_mask: Tensor | None = None
     candidate_labels: Tensor | None = None
-    asked: Tensor | None = None
+    target_counts: Tensor | None = None
 
     @classmethod
-    def of(cls, batch: Batch, shown: Batch, asked: Tensor) -> JointBatch:
+    def of(cls, batch: Batch, shown: Batch, target_counts: Tensor) -> JointBatch:
         """Both views, ``shown`` that of the generator."""
         return cls(
             **{field.name: getattr(batch, field.name) for field in fields(Batch)},
             candidate_ids=shown.source_ids,
-            candidate_real=shown.source_real,
+            candidate_padding_mask=shown.source_padding_mask,
             candidate_labels=shown.labels,
-            asked=asked,
+            target_counts=target_counts,
         )
 
     @property
     def inputs(self) -> dict[str, Tensor | None]:
         """Keyword arguments of ``JointModel``."""
-        names = ("candidate_ids", "candidate_real", "candidate_labels", "asked")
+        names = ("candidate_ids", "candidate_padding_mask", "candidate_labels", "target_counts")
         return {**super().inputs, **{name: getattr(self, name) for name in names}}
 
 
@@ -317,8 +317,8 @@ class JointBatches:
             sum(float(losses.sum(dtype=np.float64)) for losses in scores),
         )
         self.generator_loss = total / max(candidates, 1)
-        asked = torch.tensor([targets, candidates], dtype=torch.int64)
-        return [JointBatch.of(made, batch, asked) for made, batch in zip(chosen, shown, strict=True)]
+        counts = torch.tensor([targets, candidates], dtype=torch.int64)
+        return [JointBatch.of(made, batch, counts) for made, batch in zip(chosen, shown, strict=True)]
 
     @cached_property
     def _score(self) -> Callable[..., Tensor]:
@@ -331,7 +331,7 @@ class JointBatches:
         self._model.eval()
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bf16"):
             scores = [
-                self._score(batch.source_ids, batch.source_real, batch.labels)
+                self._score(batch.source_ids, batch.source_padding_mask, batch.labels)
                 for batch in (batch.to(device) for batch in shown)
             ]
         # A loss that is not finite chooses nothing here; it comes back in training, where its update is left out.

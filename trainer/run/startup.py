@@ -25,11 +25,11 @@ from trainer.data.config import DataConfig, Source, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
 from trainer.data.mixture import Mixture, Part
-from trainer.model.attention import Pattern
 from trainer.model.build import build_model, make_model
 from trainer.model.config import ModelConfig
 from trainer.model.joint import JointModel
 from trainer.model.masked_lm import MaskedLM
+from trainer.model.pattern import Pattern
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe

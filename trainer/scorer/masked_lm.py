@@ -37,10 +37,10 @@ class PretrainedMaskedLM(nn.Module):
         if not torch.allclose(self.logits(self.encode(ids)[0, 1:2]), middle, atol=1e-4, rtol=1e-3):
             raise FarspanError(f"{type(model).__name__} predicts more than one position at a time; {_CURE}")
 
-    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
+    def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
         """``(B, S)`` int32 or int64 and bool -> ``(B, S, d)``."""
         output = self._backbone(
-            input_ids=source_ids, attention_mask=None if source_real is None else source_real.long()
+            input_ids=source_ids, attention_mask=None if source_padding_mask is None else source_padding_mask.long()
         )
         self._told.kind = type(output)
         return output[0]

@@ -34,7 +34,7 @@ _CHUNK = {"cpu": 512, "cuda": 8192}
 class TokenModel(Protocol):
     """What a scorer asks of a model: ``MaskedLM`` and ``PretrainedMaskedLM``."""
 
-    def encode(self, source_ids: Tensor, source_real: Tensor | None = None) -> Tensor:
+    def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
         """``(B, S)`` int64 and bool -> ``(B, S, d)``."""
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ import torch
 from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.model_folder import Model
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model, make_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 

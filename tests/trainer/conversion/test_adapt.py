@@ -9,7 +9,8 @@ from corpora.errors import FarspanError
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
 from tests.trainer.conversion.oracle import text
 from trainer.conversion.adapt import adapt
-from trainer.model.config import EncoderConfig, NormConfig
+from trainer.model.config import EncoderConfig
+from trainer.model.layers import NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full

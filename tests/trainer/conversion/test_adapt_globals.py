@@ -11,10 +11,12 @@ from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.adapt_globals import sample_globals
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.model.attention import HeadsConfig, attend
+from trainer.model.attention import attend
 from trainer.model.build import build_model, make_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Sinusoidal
@@ -40,7 +42,7 @@ class OutOfSight(Staggered):
 
     def attend(self, q, k, v, context, dropout=0.0, scale=None):
         places = torch.arange(q.shape[1])
-        seen = self.sees(places[:, None], places, q.shape[1] - EXTRA)
+        seen = self.mask_mod(places[:, None], places, q.shape[1] - EXTRA)
         seen &= (places[:, None] < EXTRA) | (places >= EXTRA)
         return attend(q, k, v, seen[None], scale=scale)
 

@@ -23,8 +23,9 @@ from trainer.conversion.convert import Conversion, convert
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.model.config import DecoderConfig, EmbeddingConfig, EncoderConfig, FeedForwardConfig, NormConfig
+from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.generation import generate_greedily
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window

@@ -11,8 +11,9 @@ from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, tok
 from tests.trainer.conversion.oracle import disturbed, text
 from tests.trainer.conversion.test_bart import SIZES
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
-from trainer.model.config import DecoderConfig, EmbeddingConfig, EncoderConfig, NormConfig
+from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.generation import generate_greedily
+from trainer.model.layers import EmbeddingConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window

@@ -20,17 +20,10 @@ from trainer.conversion import t5
 from trainer.conversion.differences import differences
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.names import load_state, save_state
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import (
-    DecoderConfig,
-    EmbeddingConfig,
-    EncoderConfig,
-    FeedForwardConfig,
-    ModelConfig,
-    NormConfig,
-    OutputConfig,
-)
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
 from trainer.model.generation import generate_greedily
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.relative import Buckets, bucket

@@ -30,13 +30,13 @@ def test_decoder_input_is_the_target_shifted_right():
         assert batch.labels[row].tolist() == target + [IGNORED] * (8 - length)
         shifted = [SPECIAL["<eos>"], *target] + [SPECIAL["<pad>"]] * (7 - length)
         assert batch.decoder_ids[row].tolist() == shifted
-    assert batch.source_real.sum(1).tolist() == [8, 14]
+    assert batch.source_padding_mask.sum(1).tolist() == [8, 14]
     assert (batch.source_tokens, batch.target_tokens) == (22, 11)
-    assert (batch.source_ids[~batch.source_real] == SPECIAL["<pad>"]).all()
+    assert (batch.source_ids[~batch.source_padding_mask] == SPECIAL["<pad>"]).all()
 
 
 def test_without_padding_there_is_no_mask():
-    assert collate(ToySource().examples(np.array([3])), np.array([0]), DATA, SPECIAL).source_real is None
+    assert collate(ToySource().examples(np.array([3])), np.array([0]), DATA, SPECIAL).source_padding_mask is None
 
 
 def test_encoder_only_batches_have_labels_in_place():
@@ -102,7 +102,7 @@ def test_rows_are_what_they_were_and_filler(lengths, spare, multiple, random):
     assert batch.source_ids.tolist() == [row + [SPECIAL["<pad>"]] * (wide - len(row)) for row in rows]
     assert batch.labels.tolist() == [[x + 100 for x in row] + [IGNORED] * (wide - len(row)) for row in rows]
     real = [[True] * len(row) + [False] * (wide - len(row)) for row in rows]
-    assert batch.source_real is None if min(lengths) == wide else batch.source_real.tolist() == real
+    assert batch.source_padding_mask is None if min(lengths) == wide else batch.source_padding_mask.tolist() == real
     assert batch.source_tokens == batch.target_tokens == sum(lengths)
 
 

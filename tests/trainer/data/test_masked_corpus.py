@@ -137,10 +137,10 @@ def test_a_window_trains_with_the_tasks_global_positions_and_documents_apart(fol
     assert all(parameter.grad is not None for parameter in model.parameters())
     changed = batch.source_ids.masked_fill(batch.segment_ids == 1, 5)
     one, other = (
-        model.encode(ids, batch.source_real, batch.segment_ids, batch.global_positions).states
+        model.encode(ids, batch.source_padding_mask, batch.segment_ids, batch.global_positions).states
         for ids in (batch.source_ids, changed)
     )
-    elsewhere = batch.source_real & (batch.segment_ids != 1)
+    elsewhere = batch.source_padding_mask & (batch.segment_ids != 1)
     torch.testing.assert_close(one[elsewhere], other[elsewhere], atol=1e-6, rtol=0)
     assert not torch.allclose(one[batch.segment_ids == 1], other[batch.segment_ids == 1])
     assert train(recipe, console=Console(file=StringIO())).finished

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trainer.memory.activations import Sizes, activations
 from trainer.model.build import build_model
 from trainer.model.context import Context, make_context
-from trainer.model.decoder import Memory
+from trainer.model.decoder import EncoderOutput
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import load_recipe
 
@@ -122,7 +122,7 @@ def test_a_decoder_layer_keeps_products_of_both_attentions():
     model = build_model(config, VOCAB, seed=0).train()
     with Products() as seen:
         model.decoder.layers[0](
-            torch.randn(1, TARGET, config.width), Memory(torch.randn(1, SOURCE, config.width)), Context()
+            torch.randn(1, TARGET, config.width), EncoderOutput(torch.randn(1, SOURCE, config.width)), Context()
         )
     known = activations(config, SOURCE, TARGET, Sizes.of("fp32", "cpu")).layers[-1]
     assert seen.bytes == pytest.approx(known.products, rel=0.01)

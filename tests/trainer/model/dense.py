@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trainer.model.attention import Pattern
 from trainer.model.context import make_context
+from trainer.model.pattern import Pattern
 from trainer.model.relative import Buckets, RelativeBias
 
 HEADS, WIDTH = 2, 8  # H and D
@@ -29,7 +29,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = N
 def dense_mask(pattern: Pattern, length: int) -> Tensor:
     """``(G + L, G + L)`` bool, as the pattern says of itself."""
     places = torch.arange(pattern.extra_tokens + length)
-    return pattern.sees(places[:, None], places, length)
+    return pattern.mask_mod(places[:, None], places, length)
 
 
 def right_padded(lengths: list[int], width: int) -> Tensor:
@@ -54,7 +54,7 @@ def seen_by(pattern: Pattern, real: Tensor, segments: Tensor | None = None) -> T
     documents = 1 if segments is None else max(1, int(segments.max()) + 1)
     places = torch.cat([torch.arange(extra).repeat(documents), extra + torch.arange(length)])
     keys = torch.cat([torch.ones(len(real), documents * extra, dtype=torch.bool), real], 1)
-    seen = pattern.sees(places[:, None], places, length)[None] & keys[:, None]
+    seen = pattern.mask_mod(places[:, None], places, length)[None] & keys[:, None]
     if segments is None:
         return seen
     document = torch.cat([torch.arange(documents).repeat_interleave(extra).expand(len(real), -1), segments], 1)

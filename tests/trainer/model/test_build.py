@@ -7,17 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import (
-    DecoderConfig,
-    EmbeddingConfig,
-    EncoderConfig,
-    FeedForwardConfig,
-    ModelConfig,
-    NormConfig,
-    OutputConfig,
-)
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.relative import Buckets

@@ -7,9 +7,10 @@ import math
 import pytest
 
 from corpora.errors import FarspanError
-from trainer.model.attention import HeadsConfig
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.flops import forward_flops
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window

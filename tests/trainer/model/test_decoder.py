@@ -10,12 +10,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import make_context
-from trainer.model.decoder import Memory
+from trainer.model.decoder import EncoderOutput
 from trainer.model.flops import forward_flops
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.positions import Sinusoidal
 
@@ -63,15 +64,13 @@ def test_the_decoder_sees_learned_tokens_where_asked():
     shown = build_model(with_decoder(cross_attends_globals=True), VOCAB, seed=0).eval()
     hidden = build_model(CONFIG, VOCAB, seed=0).eval()  # the same weights
     source, target = ids(SOURCE, 1), ids(TARGET, 2)
-    encoded = hidden.encoder(hidden.tokens(source), make_context(REAL))
-    assert encoded.extra.shape == (2, EXTRA, 16)
-    by_hand = Memory(
-        torch.cat([encoded.extra, encoded.states], 1), torch.cat([torch.ones(2, EXTRA, dtype=torch.bool), REAL], 1)
-    )
+    states, extra = hidden.encoder(hidden.tokens(source), make_context(REAL))
+    assert extra.shape == (2, EXTRA, 16)
+    by_hand = EncoderOutput(torch.cat([extra, states], 1), torch.cat([torch.ones(2, EXTRA, dtype=torch.bool), REAL], 1))
     found = shown.decode(target, shown.encode(source, REAL))
     torch.testing.assert_close(found, hidden.decode(target, by_hand))
     assert not torch.allclose(found, hidden.decode(target, hidden.encode(source, REAL)), atol=1e-2)
-    assert shown.encode(source).real is None  # no mask where nothing is padded
+    assert shown.encode(source).padding_mask is None  # no mask where nothing is padded
 
 
 @pytest.mark.parametrize("real", [None, REAL])

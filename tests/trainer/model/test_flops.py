@@ -6,10 +6,11 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.flops import forward_flops
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned

@@ -12,12 +12,13 @@ import torch
 
 from tests.trainer.model.dense import cut, right_padded
 from trainer.data.config import Batch
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import make_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
 from trainer.model.host import on_host, sent
 from trainer.model.kernels import choose, passes, varlen
 from trainer.model.kernels.chunks import Inputs
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -49,7 +50,7 @@ def batch_of(decoder=True, packed=False, shown=False) -> Batch:
     source = torch.arange(30, dtype=torch.int32).view(3, 10) % 20
     target = torch.arange(12, dtype=torch.int32).view(3, 4)
     return Batch(
-        samples=np.arange(3), sequence_ids=np.zeros((3, 16), np.uint8), source_ids=source, source_real=real,
+        samples=np.arange(3), sequence_ids=np.zeros((3, 16), np.uint8), source_ids=source, source_padding_mask=real,
         decoder_ids=target if decoder else None,
         labels=target if decoder else source.masked_fill(source % 4 > 0, -100), source_tokens=20, target_tokens=12,
         segment_ids=cut(real, 3) if packed else None,
@@ -85,7 +86,7 @@ def test_a_pass_waits_for_nothing(on_a_gpu, name, packed):
         model = make_model(MODELS[name], 20)
     batch = batch_of(packed=packed, shown=name == "Window").to(META)
     model(**batch.inputs).minimised.backward()
-    real = weakref.ref(batch.source_real)
+    real = weakref.ref(batch.source_padding_mask)
     del batch
     assert real() is None, "what was made for a batch holds it"
 

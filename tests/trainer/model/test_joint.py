@@ -30,14 +30,14 @@ def batch():
     labels = torch.where(torch.rand(2, 24) < 0.3, shown, IGNORED)
     return {
         "source_ids": ids, "decoder_ids": target, "labels": target, "candidate_ids": shown,
-        "candidate_real": torch.arange(24) < torch.tensor([[24], [20]]), "candidate_labels": labels,
-        "asked": torch.tensor([40, 30]),
+        "candidate_padding_mask": torch.arange(24) < torch.tensor([[24], [20]]), "candidate_labels": labels,
+        "target_counts": torch.tensor([40, 30]),
     }  # fmt: skip
 
 
 def split(batch):
-    own = {name: value for name, value in batch.items() if not name.startswith(("candidate", "asked"))}
-    generator = {"source_ids": batch["candidate_ids"], "source_real": batch["candidate_real"]}
+    own = {name: value for name, value in batch.items() if not name.startswith(("candidate", "target_counts"))}
+    generator = {"source_ids": batch["candidate_ids"], "source_padding_mask": batch["candidate_padding_mask"]}
     return own, {**generator, "labels": batch["candidate_labels"]}
 
 
@@ -74,7 +74,7 @@ def test_scores_are_the_losses_of_the_asked_tokens(parts, batch, chunk, monkeypa
     monkeypatch.setattr("trainer.model.joint.CHUNK", chunk)
     model, generator = parts
     assert isinstance(generator, MaskedLM)
-    ids, real, labels = (batch[f"candidate_{name}"] for name in ("ids", "real", "labels"))
+    ids, real, labels = (batch[f"candidate_{name}"] for name in ("ids", "padding_mask", "labels"))
     scores = JointModel(model, generator, WEIGHT).score(ids, real, labels)
     logits = generator.logits(generator.encode(ids, real))
     expected = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=IGNORED, reduction="none")
@@ -86,7 +86,7 @@ def test_scores_are_the_losses_of_the_asked_tokens(parts, batch, chunk, monkeypa
 def test_nothing_asked_is_no_score_and_no_loss(parts, batch):
     joint = JointModel(*parts, WEIGHT)
     nothing = torch.full_like(batch["candidate_labels"], IGNORED)
-    assert not joint.score(batch["candidate_ids"], batch["candidate_real"], nothing).any()
+    assert not joint.score(batch["candidate_ids"], batch["candidate_padding_mask"], nothing).any()
     own, _ = split(batch)
-    empty = joint(**batch | {"candidate_labels": nothing, "asked": torch.tensor([40, 0])})
+    empty = joint(**batch | {"candidate_labels": nothing, "target_counts": torch.tensor([40, 0])})
     torch.testing.assert_close(empty, parts[0](**own))

@@ -3,9 +3,10 @@ from __future__ import annotations
 import torch
 
 from objectives.api.examples import IGNORED
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.positions import Learned

@@ -10,8 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded, saved_numbers
-from trainer.model.attention import HeadsConfig
 from trainer.model.context import Context, make_context
+from trainer.model.heads import HeadsConfig
 from trainer.model.pooled import PooledAttention, Pooling
 
 SMALL = Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)

@@ -7,8 +7,9 @@ import torch
 
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, dense, right_padded, seen_by
-from trainer.model.attention import HeadsConfig, SelfAttention
+from trainer.model.attention import SelfAttention
 from trainer.model.context import make_context
+from trainer.model.heads import HeadsConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full

@@ -8,9 +8,10 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full

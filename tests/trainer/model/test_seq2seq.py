@@ -11,9 +11,10 @@ from transformers import BartConfig, BartModel
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig, NormConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling

@@ -11,9 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import ToySource, toy_recipe
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -63,7 +64,7 @@ def inputs(length: int, padding: bool, decoder: bool) -> dict[str, torch.Tensor 
     target = {"decoder_ids": ids[:, :target_length], "labels": ids[:, :target_length]} if decoder else {"labels": ids}
     return {
         "source_ids": ids,
-        "source_real": torch.arange(length) < torch.tensor([[length], [length - 3]]) if padding else None,
+        "source_padding_mask": torch.arange(length) < torch.tensor([[length], [length - 3]]) if padding else None,
         "global_positions": torch.arange(length) % 7 == torch.tensor([[1], [2]]),
         **target,
     }

@@ -88,7 +88,7 @@ def test_counts_and_losses_are_of_the_whole_step(corpus, generator):
         batches = joint.step(0)
         targets = sum(batch.target_tokens for batch in batches)
         candidates = sum(int((batch.candidate_labels != IGNORED).sum()) for batch in batches)
-        assert all(batch.asked.tolist() == [targets, candidates] for batch in batches)
+        assert all(batch.target_counts.tolist() == [targets, candidates] for batch in batches)
         assert candidates > targets
         model = joint._model.eval()
         losses = [model(**batch.inputs) for batch in batches]
@@ -207,7 +207,7 @@ def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generat
     batches = JointBatches(loader, loader, model, world, "fp32").step(0)
     for number, batch in enumerate(batches):
         with reducing(called, parallel, last=number == len(batches) - 1):
-            (called(**batch.inputs).minimised * world.size / batch.asked[0]).backward()
+            (called(**batch.inputs).minimised * world.size / batch.target_counts[0]).backward()
     # Some ranks hold nothing of a small parameter, but all have to gather it.
     shares = {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in model.named_parameters()}
     whole = {

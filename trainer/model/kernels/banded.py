@@ -71,12 +71,12 @@ class Sides(NamedTuple):
 
 def _documents(context: Context, sides: Sides | None) -> tuple[Tensor | None, Tensor | None]:
     """Of queries ``(B, L)`` and of keys ``(B, L + G)``; a query sees keys of its own. None where it sees all."""
-    real, segments = context.real, context.segments
+    padding_mask, segments = context.padding_mask, context.segments
     if segments is None:
-        if real is None:
+        if padding_mask is None:
             return None, None
-        segments = torch.zeros_like(real, dtype=torch.int64)
-    keys = segments if real is None else segments.masked_fill(~real, NOBODY)
+        segments = torch.zeros_like(padding_mask, dtype=torch.int64)
+    keys = segments if padding_mask is None else segments.masked_fill(~padding_mask, NOBODY)
     if sides is not None and sides.documents is not None:
         keys = torch.cat([keys, sides.documents.to(keys.dtype)], 1)
     return segments, keys

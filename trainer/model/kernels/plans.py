@@ -31,15 +31,15 @@ class Rows(NamedTuple):
 
 def rows_of(context: Context, batch: int, length: int, device: torch.device) -> Rows:
     """The documents that a context tells of, on the host where that knows them: sizes of plans follow from them."""
-    real, segments = context.real, context.segments
-    known = [on_host(x) for x in (real, segments) if x is not None]
+    padding_mask, segments = context.padding_mask, context.segments
+    known = [on_host(x) for x in (padding_mask, segments) if x is not None]
     if all(x.device.type == "cpu" for x in known):
-        device, real = torch.device("cpu"), None if real is None else on_host(real)
+        device, padding_mask = torch.device("cpu"), None if padding_mask is None else on_host(padding_mask)
         segments = None if segments is None else on_host(segments)
     document = torch.zeros(batch, length, dtype=torch.int64, device=device) if segments is None else segments.long()
-    if real is not None:
-        document = document.masked_fill(~real, -1)
-    return Rows(document, context.documents, real is None and segments is None)
+    if padding_mask is not None:
+        document = document.masked_fill(~padding_mask, -1)
+    return Rows(document, context.documents, padding_mask is None and segments is None)
 
 
 def across(queries: Rows, keys: Rows) -> Plan:

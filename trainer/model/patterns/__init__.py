@@ -1,1 +1,13 @@
-"""Who attends to whom in the encoder: one file a pattern."""
+"""The attention patterns of the encoder, one file each, and the list from which recipes choose by name."""
+
+from trainer.model.patterns.block import Block
+from trainer.model.patterns.block_global import BlockGlobal
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.local import Local
+from trainer.model.patterns.overlap import Overlap
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.patterns.tglobal import TGlobal
+from trainer.model.patterns.window import Window
+
+AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full
+"""The patterns that a recipe may name; a new one is a file beside these and an entry here."""

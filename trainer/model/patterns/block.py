@@ -1,21 +1,26 @@
-"""Block attention: disjoint blocks that do not see each other (BART-LS, arXiv:2209.10052, section 2.1)."""
+"""Block attention: disjoint blocks that do not attend to each other (BART-LS, arXiv:2209.10052, section 2.1)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import attend, visible
+from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
+from trainer.model.kernels import plans
+from trainer.model.kernels.varlen import Plan
+from trainer.model.layers import NormConfig
+from trainer.model.pattern import Pattern
 
 
 @dataclass(frozen=True)
-class Block:
-    """Position i sees the real positions of block ``i // size``; the last block may be shorter.
+class Block(Pattern):
+    """Position i attends to block ``i // size``; the last block may be shorter.
 
     Raises:
         FarspanError: ``size`` below 1.
@@ -23,14 +28,13 @@ class Block:
 
     size: int = 1024
     pattern: Literal["block"] = "block"
-    extra_tokens: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise FarspanError(f"attention pattern block: size is {self.size}; it must be at least 1 position")
 
-    def at(self, layer: int) -> Block:
-        return self
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
+        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
@@ -52,20 +56,22 @@ class Block:
         size = min(self.size, part.stop - part.start)
         # (B, n W, ...) -> (B n, W, ...): a view where the batch is whole
         q_blocks, k_blocks, v_blocks = (x[:, part].unflatten(1, (-1, size)).flatten(0, 1) for x in (q, k, v))
-        real = None if context.real is None else context.real[:, part].reshape(-1, size)
+        padding_mask = None if context.padding_mask is None else context.padding_mask[:, part].reshape(-1, size)
         segments = None if context.segments is None else context.segments[:, part].reshape(-1, size)
         biases = [bias[:, :size, :size] for bias in context.biases]
-        mixed = attend(
-            q_blocks, k_blocks, v_blocks, visible(real, segments, segments), *biases, dropout=dropout, scale=scale
-        )
+        mask = visible(padding_mask, segments, segments)
+        mixed = attend(q_blocks, k_blocks, v_blocks, mask, *biases, dropout=dropout, scale=scale)
         return mixed.reshape(len(q), -1, *q.shape[2:])
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
         places = torch.arange(min(self.size, length))
         return (places - places[:, None],)  # (W, W)
 
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return query // self.size == key // self.size
+
+    def plan(self, rows: plans.Rows) -> Plan:
+        return plans.blocks(rows, self.size)
 
     def flops(self, length: int, width: int) -> int:
         blocks, rest = divmod(length, self.size)

@@ -9,16 +9,19 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import attend, visible
+from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import NormConfig
+from trainer.model.pattern import Pattern
 
 
 @dataclass(frozen=True)
-class BlockGlobal:
-    """The first ``global_tokens`` positions of every block see, and are seen by, everything.
+class BlockGlobal(Pattern):
+    """The first ``global_tokens`` positions of every block attend to, and are attended to by, all positions.
 
-    All others see their block and the global positions of every block, each key once. The last block may be shorter;
-    its first positions are global like those of any other.
+    All others attend to their block and to the global positions of every block, each key once. The last block may be
+    shorter; its first positions are global like those of any other.
 
     Raises:
         FarspanError: no global tokens, or no others.
@@ -27,7 +30,7 @@ class BlockGlobal:
     size: int = 1024
     global_tokens: int = 64
     pattern: Literal["block_global"] = "block_global"
-    extra_tokens: ClassVar[int] = 0
+    uses_flex: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.global_tokens < self.size:
@@ -36,16 +39,16 @@ class BlockGlobal:
                 "be from 1 to size - 1 (without global tokens the pattern is 'block', with nothing else 'full')"
             )
 
-    def at(self, layer: int) -> BlockGlobal:
-        return self
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
+        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        length, real, segments = q.shape[1], context.real, context.segments
-        if length <= self.size:  # everything sees everything
-            return attend(q, k, v, visible(real, segments, segments), dropout=dropout, scale=scale)
-        mask = visible(real, None if segments is None else self._globals(segments), segments)
+        length, padding_mask, segments = q.shape[1], context.padding_mask, context.segments
+        if length <= self.size:  # every position attends to all others
+            return attend(q, k, v, visible(padding_mask, segments, segments), dropout=dropout, scale=scale)
+        mask = visible(padding_mask, None if segments is None else self._globals(segments), segments)
         everywhere = attend(self._globals(q), k, v, mask, dropout=dropout, scale=scale)  # (B, N, H, D)
         whole = length - length % self.size
         parts, done = [], 0
@@ -90,9 +93,9 @@ class BlockGlobal:
             shared = self._globals(x)[:, None].expand(-1, mine.shape[1], *[-1] * (x.dim() - 1))
             return torch.cat([mine, shared], 2).flatten(0, 1)
 
-        real, segments = context.real, context.segments
+        padding_mask, segments = context.padding_mask, context.segments
         mask = visible(
-            None if real is None else keys(real),
+            None if padding_mask is None else keys(padding_mask),
             *(None, None) if segments is None else (queries(segments), keys(segments)),
         )
         mixed = attend(queries(q), keys(k), keys(v), mask, dropout=dropout, scale=scale)
@@ -104,10 +107,7 @@ class BlockGlobal:
         ahead = x[:, :whole].unflatten(1, (-1, self.size))[:, :, : self.global_tokens].flatten(1, 2)
         return torch.cat([ahead, x[:, whole : whole + self.global_tokens]], 1) if whole < x.shape[1] else ahead
 
-    def offsets(self, length: int) -> tuple[Tensor, ...]:
-        return ()
-
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         either = (query % self.size < self.global_tokens) | (key % self.size < self.global_tokens)
         return either | (query // self.size == key // self.size)
 

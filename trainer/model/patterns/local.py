@@ -9,16 +9,20 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from trainer.model.attention import SelfAttention
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.banded import attend_banded
+from trainer.model.layers import NormConfig
+from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
 MOST_POSITIONS = 1 << 20
 """Largest radius; its relative positions are listed, so a damaged configuration would exhaust the memory."""
 
 
 @dataclass(frozen=True)
-class Local:
-    """Position i sees the real positions j with ``|i - j| <= radius``.
+class Local(Pattern):
+    """Position i attends to the positions j with ``|i - j| <= radius``.
 
     Raises:
         FarspanError: ``radius`` below 1 or above ``MOST_POSITIONS``.
@@ -26,7 +30,7 @@ class Local:
 
     radius: int = 127
     pattern: Literal["local"] = "local"
-    extra_tokens: ClassVar[int] = 0
+    uses_flex: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.radius <= MOST_POSITIONS:
@@ -34,8 +38,8 @@ class Local:
                 f"attention pattern local: radius is {self.radius}; it must be from 1 to {MOST_POSITIONS} positions"
             )
 
-    def at(self, layer: int) -> Local:
-        return self
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
+        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
@@ -45,8 +49,11 @@ class Local:
     def offsets(self, length: int) -> tuple[Tensor, ...]:
         return (torch.arange(-self.radius, self.radius + 1),)  # (2 r + 1,)
 
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return (query - key).abs() <= self.radius
+
+    def score_mod(self, biases: tuple[Tensor, ...], sides: SideKeys | None) -> ScoreMod:
+        return lambda score, b, h, q, k: score + near_bias(biases[0], self.radius, h, q, k)
 
     def flops(self, length: int, width: int) -> int:
         return 4 * band_pairs(length, self.radius) * width
@@ -55,7 +62,12 @@ class Local:
         return heads * (2 * self.radius + 2)  # the biases; the backward pass makes the scores again
 
 
+def near_bias(bias: Tensor, radius: int, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    """One of ``(H, 2 radius + 1)`` biases, by the offset from ``query`` to ``key``."""
+    return bias[head, (key - query + radius).clamp(0, 2 * radius)]
+
+
 def band_pairs(length: int, radius: int) -> int:
-    """How many pairs of ``length`` positions lie within ``radius``."""
+    """Number of pairs of ``length`` positions within ``radius``."""
     radius = min(radius, length - 1)
     return length * (2 * radius + 1) - radius * (radius + 1)

@@ -1,22 +1,27 @@
-"""Overlapping blocks: a block sees itself and half of each neighbour (BART-LS, arXiv:2209.10052, section 2.1)."""
+"""Overlapping blocks: each attends to itself and to half of each neighbour (BART-LS, arXiv:2209.10052, section 2.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import attend, visible
+from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
+from trainer.model.kernels import plans
+from trainer.model.kernels.varlen import Plan
+from trainer.model.layers import NormConfig
+from trainer.model.pattern import Pattern
 
 
 @dataclass(frozen=True)
-class Overlap:
-    """Position i of block ``b = i // size`` sees ``[b size - size / 2, (b + 1) size + size / 2)``.
+class Overlap(Pattern):
+    """Position i of block ``b = i // size`` attends to ``[b size - size / 2, (b + 1) size + size / 2)``.
 
     Raises:
         FarspanError: ``size`` below 2 or odd.
@@ -24,7 +29,6 @@ class Overlap:
 
     size: int = 1024
     pattern: Literal["overlap"] = "overlap"
-    extra_tokens: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         if self.size < 2 or self.size % 2:
@@ -33,8 +37,8 @@ class Overlap:
                 "half of each neighbour"
             )
 
-    def at(self, layer: int) -> Overlap:
-        return self
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
+        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
@@ -43,7 +47,7 @@ class Overlap:
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _parts(self, length: int) -> Iterator[tuple[int, int, int]]:
-        """The start of the first of some blocks that see equally many keys on each side, their number and their size.
+        """(start, number, size) of runs of blocks that have equally many keys on each side.
 
         The first block lacks a left neighbour and the last one or two lack some of their right one: each is a part of
         its own, without padding or masks. All others are one part, whose keys are a view.
@@ -81,9 +85,9 @@ class Overlap:
             """``(B, L, ...)`` -> the part's keys ``(B n, columns, ...)``, where B is 1 without a copy."""
             return x[:, start - left : stop + right].unfold(1, columns, self.size).movedim(-1, 2).flatten(0, 1)
 
-        real = None if context.real is None else windows(context.real)
+        padding_mask = None if context.padding_mask is None else windows(context.padding_mask)
         segments = context.segments
-        mask = visible(real, *(None, None) if segments is None else (blocks(segments), windows(segments)))
+        mask = visible(padding_mask, *(None, None) if segments is None else (blocks(segments), windows(segments)))
         first = half - left
         biases = [bias[:, :rows, first : first + columns] for bias in context.biases]
         mixed = attend(blocks(q), windows(k), windows(v), mask, *biases, dropout=dropout, scale=scale)
@@ -95,9 +99,12 @@ class Overlap:
         keys = torch.arange(-half, min(self.size + half, length))
         return (keys - queries[:, None],)  # (W, 2 W), less where the sequence is shorter
 
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         start, half = query // self.size * self.size, self.size // 2
         return (start - half <= key) & (key < start + self.size + half)
+
+    def plan(self, rows: plans.Rows) -> Plan:
+        return plans.overlapping(rows, self.size)
 
     def flops(self, length: int, width: int) -> int:
         pairs, half = 0, self.size // 2

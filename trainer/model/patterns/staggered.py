@@ -13,20 +13,25 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import attend, visible
+from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
+from trainer.model.kernels import plans
+from trainer.model.kernels.varlen import Plan
+from trainer.model.layers import NormConfig
+from trainer.model.pattern import Pattern
 
 
 @dataclass(frozen=True)
-class Staggered:
-    """Position i sees the real positions of its own block and all learned tokens, which see everything real.
+class Staggered(Pattern):
+    """Position i attends to its own block and to all learned tokens, which attend to all positions.
 
     Attributes:
         size: of a block. The first and the last one may be shorter.
-        global_tokens: how many learned tokens there are; with documents that do not see each other, for each of them.
-        staggered: whether the blocks of odd layers, counted from 0, begin at ``size / 2``, so that what one layer
-            mixes on either side of an edge meets in the next one.
-        shifted: whether this layer's blocks do; ``at`` says so.
+        global_tokens: number of learned tokens; with documents that do not attend to each other, for each of them.
+        staggered: whether the blocks of odd layers, counted from 0, begin at ``size / 2``, so that positions on either
+            side of an edge share a block in the next layer.
+        shifted: whether the blocks of this layer do; set by ``at``.
 
     Raises:
         FarspanError: sizes below 1, or blocks that have no half.
@@ -54,59 +59,70 @@ class Staggered:
     def extra_tokens(self) -> int:
         return self.global_tokens
 
+    def check(self, layers: int) -> None:
+        if self.shifted:
+            raise FarspanError(
+                "model.encoder.attention.shifted is true; every layer says that of itself: leave it out, and set "
+                "staggered = true for shifts in every other layer"
+            )
+
     def at(self, layer: int) -> Staggered:
         return replace(self, shifted=self.staggered and layer % 2 == 1)
+
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
+        return SelfAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
         extra = context.documents * self.global_tokens  # G
         known = self._with_extra(context, extra, q.device)
-        # (B, G, H, D): the learned tokens see all G + L positions, which stand in one piece already
+        # (B, G, H, D): the learned tokens attend to all G + L positions, which are contiguous already
         documents = None if known.segments is None else known.segments[:, :extra]
-        mask = visible(known.real, documents, known.segments)
+        mask = visible(known.padding_mask, documents, known.segments)
         parts = self._parts(q.shape[1] - extra)
         # split once, not sliced part by part: the gradient of a slice is a whole tensor of zeros around it
         q_extra, *q_parts = q.split([extra, *(positions for positions, _ in parts)], 1)
         mixed = [attend(q_extra, k, v, mask, dropout=dropout, scale=scale)]
         k_parts, v_parts, real_parts, segment_parts = (
-            _blocks(x, extra, parts) for x in (k, v, known.real, known.segments)
+            _blocks(x, extra, parts) for x in (k, v, known.padding_mask, known.segments)
         )
-        for (_, size), q_part, k_blocks, v_blocks, real, segments in zip(
+        for (_, size), q_part, k_blocks, v_blocks, padding_mask, segments in zip(
             parts, q_parts, k_parts, v_parts, real_parts, segment_parts, strict=True
         ):
             q_blocks = q_part.unflatten(1, (-1, size)).flatten(0, 1)  # (B n, W, H, D)
-            mask = visible(real, None if segments is None else segments[:, extra:], segments)
+            mask = visible(padding_mask, None if segments is None else segments[:, extra:], segments)
             blocks = attend(q_blocks, k_blocks, v_blocks, mask, dropout=dropout, scale=scale)
             mixed.append(blocks.reshape(len(q), -1, *q.shape[2:]))
         return torch.cat(mixed, 1)
 
     def _with_extra(self, context: Context, extra: int, device: torch.device) -> Context:
-        """What is known of L positions, of ``G + L``: learned tokens are real and belong to a document each."""
-        real, segments = context.real, context.segments
-        if real is not None:
-            real = F.pad(real, (extra, 0), value=True)
+        """The context of L positions for ``G + L``: learned tokens are no padding and belong to a document each."""
+        padding_mask, segments = context.padding_mask, context.segments
+        if padding_mask is not None:
+            padding_mask = F.pad(padding_mask, (extra, 0), value=True)
         if segments is not None:
             owners = torch.arange(context.documents, device=device).repeat_interleave(self.global_tokens)
             segments = torch.cat([owners.to(segments.dtype).expand(len(segments), -1), segments], 1)
-        return context._replace(real=real, segments=segments)
+        return context._replace(padding_mask=padding_mask, segments=segments)
 
     def _parts(self, length: int) -> list[tuple[int, int]]:
-        """(positions, block size) of what is attended to at once: a half block first where layers are shifted, whole
-        blocks, the rest. A shorter block of its own costs less than padding q, k and v to a whole one."""
+        """(positions, block size) of runs of equal blocks: a half block first where the layer is shifted, whole blocks,
+        the rest. A shorter block of its own costs less than padding q, k and v to a whole one."""
         first = min(self.size // 2, length) if self.shifted else 0
         rest = (length - first) % self.size
         parts = [(first, first), (length - first - rest, self.size), (rest, rest)]
         return [(positions, size) for positions, size in parts if positions]
 
-    def offsets(self, length: int) -> tuple[Tensor, ...]:
-        return ()  # learned tokens stand nowhere
-
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         extra = self.global_tokens
         shift = self.size // 2 if self.shifted else 0
         same_block = (query - extra + shift) // self.size == (key - extra + shift) // self.size
         return (query < extra) | (key < extra) | same_block
+
+    def plan(self, rows: plans.Rows) -> Plan:
+        shift = self.size // 2 if self.shifted else 0
+        return plans.with_global_tokens(rows, self.size, shift, self.global_tokens)
 
     def flops(self, length: int, width: int) -> int:
         pairs = self.global_tokens * (self.global_tokens + 2 * length)

@@ -10,23 +10,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.attention import HeadsConfig, SelfAttention
+from trainer.model.attention import SelfAttention
 from trainer.model.context import Context
+from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.banded import Sides, attend_banded
 from trainer.model.kernels.choose import attend_within
 from trainer.model.kernels.chunks import NOBODY
-from trainer.model.patterns.local import MOST_POSITIONS, band_pairs
+from trainer.model.layers import NormConfig, make_norm
+from trainer.model.pattern import Pattern, ScoreMod, SideKeys
+from trainer.model.patterns.local import MOST_POSITIONS, band_pairs, near_bias
 from trainer.model.rotary import rotate
 
 
 @dataclass(frozen=True)
-class TGlobal:
-    """Position i sees the real positions j with ``|i - j| <= radius``, and a summary of each block of ``block``.
+class TGlobal(Pattern):
+    """Position i attends to the positions j with ``|i - j| <= radius``, and to a summary of each block of ``block``.
 
     The summaries are keys and values made anew in every layer: a block's hidden states are summed, normalised and
     projected as positions are. Positions after a row's last whole block count with it; a row shorter than a block has
-    no summaries. Where documents must not see each other, a block belongs to the document of its first position, sums
-    that one's positions only, and is seen by no other.
+    no summaries. Where documents must not attend to each other, a block belongs to the document of its first position,
+    and only positions of that document are summed and attend to it.
 
     Raises:
         FarspanError: ``radius`` or ``block`` below 1 or above ``MOST_POSITIONS``.
@@ -35,7 +38,7 @@ class TGlobal:
     radius: int = 127
     block: int = 16
     pattern: Literal["tglobal"] = "tglobal"
-    extra_tokens: ClassVar[int] = 0
+    uses_flex: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("radius", "block"):
@@ -45,20 +48,17 @@ class TGlobal:
                     f"{MOST_POSITIONS} positions"
                 )
 
-    def at(self, layer: int) -> TGlobal:
-        return self
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> TGlobalAttention:
+        return TGlobalAttention(width, heads, self, dropout, make_norm(width, norm))
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        """As of every pattern, but k and v are ``(B, L + L // block, H, D)``, summaries last."""
-        sides = Sides(self.block, self.owners(context, q.shape[1]))
+        sides = Sides(self.block, self.side_documents(context, q.shape[1]))
         return attend_banded(q, k, v, context, self.radius, sides, dropout, scale)
 
-    def owners(self, context: Context, length: int) -> Tensor | None:
-        """The document that each summary belongs to, ``(B, L // block)`` int64, ``NOBODY`` where there is none; None
-        where there are all of them and documents see each other."""
-        if context.real is None and context.segments is None:
+    def side_documents(self, context: Context, length: int) -> Tensor | None:
+        if context.padding_mask is None and context.segments is None:
             return None
         documents = _documents(context)
         places = torch.arange(length // self.block, device=documents.device)
@@ -66,10 +66,10 @@ class TGlobal:
         return first.masked_fill(places >= self._whole_blocks(context, length)[:, None], NOBODY)
 
     def summed(self, x: Tensor, context: Context) -> Tensor:
-        """The hidden states of every block, summed: ``(B, L, d)`` -> ``(B, L // block, d)``."""
+        """Sums of the hidden states of each block: ``(B, L, d)`` -> ``(B, L // block, d)``."""
         length, size = x.shape[1], self.block
         whole = torch.tensor([length // size], device=x.device)
-        owners = self.owners(context, length)
+        owners = self.side_documents(context, length)
         if owners is not None and owners.shape[1]:
             whole = self._whole_blocks(context, length)
             # (B, L): the rest of a row goes with its last whole block
@@ -82,7 +82,7 @@ class TGlobal:
         return (sums + rest * last[..., None])[:, : length // size]
 
     def _whole_blocks(self, context: Context, length: int) -> Tensor:
-        """Of every row, ``(B,)`` int64."""
+        """Number of whole blocks of each row, ``(B,)`` int64."""
         places = torch.arange(1, length + 1, device=_documents(context).device)
         return ((_documents(context) >= 0) * places).amax(1) // self.block
 
@@ -90,12 +90,30 @@ class TGlobal:
         most = max(1, length // self.block)
         return torch.arange(-self.radius, self.radius + 1), torch.arange(1 - most, most)  # (2 r + 1,), (2 G - 1,)
 
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        """As of every pattern; keys from ``length`` on are summaries."""
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+        # keys from ``length`` on are summaries
         return (key >= length) | ((query - key).abs() <= self.radius)
+
+    def score_mod(self, biases: tuple[Tensor, ...], sides: SideKeys | None) -> ScoreMod:
+        near = biases[0]
+        if sides is None:
+            return lambda score, b, h, q, k: score + near_bias(near, self.radius, h, q, k)
+        beyond = sides.padded - sides.count
+        far = F.pad(biases[1], (beyond, beyond))  # the distance 0 stays in the middle
+
+        def add(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            own = torch.minimum(q // self.block, sides.last[b])
+            distance = (k - sides.start - own + sides.padded - 1).clamp(0, 2 * sides.padded - 2)
+            near_score = near_bias(near, self.radius, h, q, k)
+            return score + torch.where(k >= sides.start, far[h, distance], near_score)
+
+        return add
 
     def flops(self, length: int, width: int) -> int:
         return 4 * (band_pairs(length, self.radius) + length * (length // self.block)) * width
+
+    def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
+        return 4 * width * inner * (length // self.block)  # keys and values of the summaries
 
     def kept(self, length: int, width: int, heads: int) -> int:
         # the biases; the backward pass makes the scores again
@@ -109,6 +127,14 @@ class TGlobalAttention(SelfAttention):
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: TGlobal, dropout: float, norm: nn.Module) -> None:
+        """
+        Args:
+            width: d.
+            heads: of the attention.
+            pattern: its radius and blocks.
+            dropout: probability of dropping an attention weight.
+            norm: of the sums.
+        """
         super().__init__(width, heads, pattern, dropout)
         self.summary, self.side_norm = pattern, norm
 
@@ -130,9 +156,9 @@ class TGlobalAttention(SelfAttention):
 
 def _documents(context: Context) -> Tensor:
     """``(B, L)`` int64, ``NOBODY`` at padding; only where there is padding or there are documents."""
-    real, segments = context.real, context.segments
+    padding_mask, segments = context.padding_mask, context.segments
     if segments is None:
-        assert real is not None
-        segments = torch.zeros_like(real, dtype=torch.int64)
+        assert padding_mask is not None
+        segments = torch.zeros_like(padding_mask, dtype=torch.int64)
     segments = segments.masked_fill(segments < 0, NOBODY)
-    return segments if real is None else segments.masked_fill(~real, NOBODY)
+    return segments if padding_mask is None else segments.masked_fill(~padding_mask, NOBODY)

@@ -10,14 +10,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import HeadsConfig, SelfAttention, attend, visible
+from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context, Globals
+from trainer.model.heads import HeadsConfig
+from trainer.model.layers import NormConfig
+from trainer.model.pattern import Pattern
 from trainer.model.projections import Projections
 from trainer.model.rotary import rotate
 
 
 class _Part(NamedTuple):
-    """Queries in groups of ``size``, a group after the other, and the keys that each group may see.
+    """Consecutive groups of ``size`` queries, and the keys that each group may attend to.
 
     The first group is ``[start, start + size)`` and its keys are ``[first_key, first_key + reach)``; those of the next
     group, and its keys, stand half a window to the right.
@@ -31,19 +34,19 @@ class _Part(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """Global keys as every query of their row sees them: ``(B, G, H, D)`` twice, then ``(B, G)`` each."""
+    """Global keys, which every query of their row attends to: ``(B, G, H, D)`` twice, then ``(B, G)`` each."""
 
     k: Tensor
     v: Tensor
-    real: Tensor
+    padding_mask: Tensor
     segments: Tensor | None
 
 
 @dataclass(frozen=True)
-class Window:
-    """Position i sees the real positions ``|i - j| <= size / 2``, ``size + 1`` of them, and all global ones.
+class Window(Pattern):
+    """Position i attends to the ``size + 1`` positions ``|i - j| <= size / 2``, and to all global ones.
 
-    Global positions come from the task, as ``context.globals``; ``WindowAttention`` lets them see everything in turn.
+    Global positions come from the task, as ``context.globals``; in ``WindowAttention`` they attend to all positions.
 
     Attributes:
         size: of the window, or one for each layer.
@@ -54,7 +57,9 @@ class Window:
 
     size: int | tuple[int, ...] = 512
     pattern: Literal["window"] = "window"
-    extra_tokens: ClassVar[int] = 0
+    uses_flex: ClassVar[bool] = True
+    takes_global_positions: ClassVar[bool] = True
+    optional_weights: ClassVar[bool] = True  # projections of global positions
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -66,6 +71,13 @@ class Window:
                     "must be even and at least 2"
                 )
 
+    def check(self, layers: int) -> None:
+        if len(self.sizes) not in (1, layers):
+            raise FarspanError(
+                f"model.encoder.attention.size has {len(self.sizes)} sizes, but model.encoder.layers is {layers}; give "
+                "one size, or one for each layer"
+            )
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """One for each layer, or one for all of them."""
@@ -76,19 +88,22 @@ class Window:
 
     @property
     def half(self) -> int:
-        """Positions seen on either side."""
+        """Positions attended to on either side."""
         (size,) = self.sizes
         return size // 2
+
+    def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> WindowAttention:
+        return WindowAttention(width, heads, self, dropout)
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        real, shown = context.real, None
+        padding_mask, shown = context.padding_mask, None
         if context.globals is not None:
             # A global position is one key beside the window, so within the window it is none.
-            real = ~context.globals.chosen if real is None else real & ~context.globals.chosen
+            padding_mask = ~context.globals.chosen if padding_mask is None else padding_mask & ~context.globals.chosen
             shown = _shown(k, v, context)
-        context = context._replace(real=real)
+        context = context._replace(padding_mask=padding_mask)
         parts = [self._attend_part(part, q, k, v, context, shown, dropout, scale) for part in self._parts(q.shape[1])]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
@@ -131,19 +146,23 @@ class Window:
 
         query_segments = None if context.segments is None else queries(context.segments)
         key_segments = None if context.segments is None else keys(context.segments)
-        mask = visible(None if context.real is None else keys(context.real), query_segments, key_segments)
+        mask = visible(
+            None if context.padding_mask is None else keys(context.padding_mask), query_segments, key_segments
+        )
         k_seen, v_seen, bias = keys(k), keys(v), None
         if reach - 1 > self.half:
             places = torch.arange(first_key, first_key + reach, device=q.device)
-            near = self.sees(torch.arange(start, start + size, device=q.device)[:, None], places, q.shape[1])  # (Q, K)
+            near = self.mask_mod(
+                torch.arange(start, start + size, device=q.device)[:, None], places, q.shape[1]
+            )  # (Q, K)
             if mask is None:
-                # Every query sees itself, so there is no need to look for those that see nothing.
+                # Every query attends to itself, so there is no need to look for those without any key.
                 bias = torch.zeros_like(near, dtype=q.dtype).masked_fill(~near, float("-inf"))[None, None]
             else:
                 mask = near & mask  # (B n, Q, K)
         if shown and mask is not None:  # where there are global positions there is a mask
             beside_segments = None if shown.segments is None else _repeated(shown.segments, groups)
-            beside = visible(_repeated(shown.real, groups), query_segments, beside_segments)
+            beside = visible(_repeated(shown.padding_mask, groups), query_segments, beside_segments)
             assert beside is not None
             mask = torch.cat([mask.expand(-1, size, -1), beside.expand(-1, size, -1)], -1)  # (B n, Q, K + G)
             k_seen = torch.cat([k_seen, _repeated(shown.k, groups)], 1)
@@ -151,15 +170,17 @@ class Window:
         mixed = attend(queries(q), k_seen, v_seen, mask, bias, dropout=dropout, scale=scale)
         return mixed.unflatten(0, (-1, groups)).flatten(1, 2)
 
-    def offsets(self, length: int) -> tuple[Tensor, ...]:
-        return ()
-
-    def sees(self, query: Tensor, key: Tensor, length: int) -> Tensor:
+    def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         return (query - key).abs() <= self.half
 
     def flops(self, length: int, width: int) -> int:
         half = min(self.half, length - 1)
         return 4 * width * (length * (2 * half + 1) - half * (half + 1))
+
+    def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
+        # queries of global positions, keys and values of all positions for them, scores and mixing in both directions
+        projections = 2 * width * inner * (global_positions + 2 * length * (global_positions > 0))
+        return projections + 8 * global_positions * length * inner
 
     def kept(self, length: int, width: int, heads: int) -> int:
         parts = self._parts(length)
@@ -169,10 +190,10 @@ class Window:
 
 
 class WindowAttention(SelfAttention):
-    """Self-attention within a window, and of global positions to everything.
+    """Self-attention within a window, and of global positions to all positions.
 
     Global positions have projections of their own (arXiv:2004.05150, section 3.1), as queries and for the keys and
-    values that they see; where a batch has none, these do nothing.
+    values that they attend to; a batch without global positions does not use these.
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: Window, dropout: float) -> None:
@@ -186,24 +207,24 @@ class WindowAttention(SelfAttention):
             return mixed
         answers = self._attend_globally(x, context, context.globals)  # (B, G, H, D)
         chosen = context.globals.chosen
-        # the how-manieth global position of its row each one is
+        # index of each global position within its row
         which = (chosen.cumsum(1) - 1).clamp_(min=0)[..., None, None]  # (B, L, 1, 1)
         placed = answers.gather(1, which.expand(mixed.shape))
         return torch.where(chosen[..., None, None], placed, mixed)
 
     def _attend_globally(self, x: Tensor, context: Context, chosen: Globals) -> Tensor:
-        """``(B, G, H, D)``: each global position sees its whole document."""
+        """``(B, G, H, D)``: each global position attends to its whole document."""
         inner, bias = self.qkv.out_features // 3, self.global_qkv.bias
         w_q, w_kv = self.global_qkv.weight.split([inner, 2 * inner])
         b_q, b_kv = (None, None) if bias is None else bias.split([inner, 2 * inner])
-        asking = x.gather(1, chosen.at[..., None].expand(-1, -1, x.shape[2]))  # (B, G, d)
-        q = F.linear(asking, w_q, b_q).unflatten(-1, (self.heads, -1))
+        states = x.gather(1, chosen.at[..., None].expand(-1, -1, x.shape[2]))  # (B, G, d)
+        q = F.linear(states, w_q, b_q).unflatten(-1, (self.heads, -1))
         k, v = F.linear(x, w_kv, b_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
         if context.rotation:
             turns = [part[chosen.at.flatten()] for part in context.rotation]  # (B G, D)
             q = rotate(q.flatten(0, 1)[None], (turns[0], turns[1]))[0].view_as(q)
             k = rotate(k, context.rotation)
-        mask = visible(context.real, _at(context.segments, chosen), context.segments)
+        mask = visible(context.padding_mask, _at(context.segments, chosen), context.segments)
         dropout = self.dropout if self.training else 0.0
         return attend(q, k, v, mask, dropout=dropout, scale=self.scale)
 
@@ -212,7 +233,7 @@ def _shown(k: Tensor, v: Tensor, context: Context) -> _Shown:
     assert context.globals is not None
     places = context.globals.at[..., None, None].expand(-1, -1, *k.shape[2:])  # (B, G, H, D)
     return _Shown(
-        k.gather(1, places), v.gather(1, places), context.globals.real, _at(context.segments, context.globals)
+        k.gather(1, places), v.gather(1, places), context.globals.padding_mask, _at(context.segments, context.globals)
     )
 
 

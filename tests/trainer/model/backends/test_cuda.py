@@ -6,12 +6,14 @@ import pytest
 import torch
 
 from tests.trainer.model.dense import cut, right_padded
-from trainer.model.attention import CrossAttention, HeadsConfig
+from trainer.model.attention import CrossAttention
+from trainer.model.causal import Causal
 from trainer.model.context import make_context
+from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.choose import attend_within, fused, reference_only
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
-from trainer.model.patterns.full import Causal, Full
+from trainer.model.patterns.full import Full
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
@@ -57,7 +59,9 @@ def test_the_fast_way_equals_the_patterns_own(pattern, name):
         tables = []  # the others' fast ways know no relative positions
     for table in tables:
         torch.nn.init.normal_(table.weight)
-    known = torch.ones(4, LENGTH, dtype=torch.bool, device="cuda") if context.real is None else context.real
+    known = (
+        torch.ones(4, LENGTH, dtype=torch.bool, device="cuda") if context.padding_mask is None else context.padding_mask
+    )
     known = torch.cat([torch.ones(4, extra, dtype=torch.bool, device="cuda"), known], 1)
     upstream = torch.randn(4, extra + LENGTH, HEADS, WIDTH, device="cuda") * known[..., None, None]
 

@@ -7,12 +7,13 @@ import torch
 
 from tests.trainer.model.backends.emulation import loop
 from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context
+from trainer.model.heads import HeadsConfig
 from trainer.model.kernels import choose, flex, varlen
 from trainer.model.kernels.choose import attend_across, attend_within, fused, plan_within
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
@@ -77,7 +78,7 @@ def test_a_model_learns_the_same_from_groups_as_from_masks(pattern, packed, monk
         "source_ids": torch.arange(30).view(3, 10) % 20,
         "decoder_ids": torch.arange(12).view(3, 4),
         "labels": torch.arange(12).view(3, 4) + 1,
-        "source_real": real,
+        "source_padding_mask": real,
         "segment_ids": cut(real, 3) if packed else None,
     }
 

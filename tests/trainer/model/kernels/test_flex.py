@@ -67,7 +67,7 @@ def test_uncompiled_kernel_equals_the_patterns_own_way(pattern, name, length):
     with torch.no_grad():
         expected = pattern.attend(q, k, v, context)
         got = flex.attend(pattern, q, k, v, context)
-    real = torch.ones(3, length, dtype=torch.bool) if context.real is None else context.real
+    real = torch.ones(3, length, dtype=torch.bool) if context.padding_mask is None else context.padding_mask
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
     assert (got[~real] == 0).all()
 
@@ -82,7 +82,7 @@ def test_tiles_that_are_skipped_or_taken_whole_are_so_in_the_mask(pattern, name)
     seen = mask.mask_mod(b, torch.tensor(0), q, k).expand(3, -1, -1)
     assert seen.any(2).all()  # no row of nothing for a kernel
     if not sides and context.globals is None:
-        real = torch.ones(3, LENGTH, dtype=torch.bool) if context.real is None else context.real
+        real = torch.ones(3, LENGTH, dtype=torch.bool) if context.padding_mask is None else context.padding_mask
         assert torch.equal(seen[:, :LENGTH, :LENGTH][real], seen_by(pattern, real, context.segments)[real])
     tiles = seen.unflatten(2, (-1, flex.TILE)).unflatten(1, (-1, flex.TILE))  # (B, Q, TILE, K, TILE)
     some, whole = tiles.any(4).any(2), tiles.all(4).all(2)

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from tests.trainer.model.dense import right_padded
-from trainer.model.attention import HeadsConfig
 from trainer.model.build import build_model
-from trainer.model.config import DecoderConfig, EncoderConfig, FeedForwardConfig, ModelConfig
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.heads import HeadsConfig
 from trainer.model.kernels import choose, flex
+from trainer.model.layers import FeedForwardConfig
 from trainer.model.patterns.window import Window
 from trainer.model.positions import Learned
 from trainer.parallel.wrapping import apply_activation_checkpointing
@@ -41,7 +42,7 @@ def test_flex_attention_runs_once_where_its_result_is_kept(monkeypatch, mode):
         "source_ids": torch.arange(20).view(2, 10),
         "decoder_ids": torch.arange(8).view(2, 4),
         "labels": torch.arange(8).view(2, 4) + 1,
-        "source_real": REAL,
+        "source_padding_mask": REAL,
     }
 
     def learned():

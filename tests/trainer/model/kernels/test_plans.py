@@ -11,7 +11,7 @@ from tests.trainer.model.backends.emulation import loop
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
 from trainer.model.context import make_context
 from trainer.model.kernels import plans, varlen
-from trainer.model.kernels.choose import _plan
+from trainer.model.kernels.plans import rows_of
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
@@ -66,7 +66,7 @@ def expected_pairs(pattern, real, segments, batch, length):
 def test_groups_are_the_pairs_of_the_dense_statement_each_once(pattern, made):
     real, segments, batch, length = made
     context = make_context(real, segments)
-    plan = _plan(pattern, context, batch, length, torch.device("cpu"))
+    plan = pattern.plan(rows_of(context, batch, length, torch.device("cpu")))
     seen = expected_pairs(pattern, real, segments, batch, length)
     size = seen.shape[1]
     expected = torch.block_diag(*seen.long())
@@ -77,7 +77,7 @@ def test_groups_are_the_pairs_of_the_dense_statement_each_once(pattern, made):
 @given(pattern=patterns, made=batches(), scale=st.sampled_from([None, 1.0]))
 def test_attention_over_groups_equals_dense_forward_and_backward(pattern, made, scale):
     real, segments, batch, length = made
-    plan = _plan(pattern, make_context(real, segments), batch, length, torch.device("cpu"))
+    plan = pattern.plan(rows_of(make_context(real, segments), batch, length, torch.device("cpu")))
     seen = expected_pairs(pattern, real, segments, batch, length)
     torch.manual_seed(0)
     q, k, v = torch.randn(batch, seen.shape[1], 3, HEADS, WIDTH).requires_grad_().unbind(2)
@@ -110,12 +110,12 @@ def test_across_sees_the_real_keys_of_the_row(lengths, targets, padded_queries):
 
 @pytest.mark.parametrize("pattern", [Full(), Block(4), Staggered(size=4, global_tokens=2)])
 def test_whole_rows_are_not_gathered(pattern):
-    plan = _plan(pattern, make_context(), 2, 10, torch.device("cpu"))
+    plan = pattern.plan(rows_of(make_context(), 2, 10, torch.device("cpu")))
     assert plan.queries is None
     assert (plan.keys is None) == (not pattern.extra_tokens)
 
 
 def test_work_shrinks_with_padding():
-    plan = _plan(Block(4), make_context(right_padded([10, 3], 10)), 2, 10, torch.device("cpu"))
+    plan = Block(4).plan(rows_of(make_context(right_padded([10, 3], 10)), 2, 10, torch.device("cpu")))
     assert plan.cu_queries.tolist() == plan.cu_keys.tolist() == [0, 4, 8, 10, 13, 13, 13]
     assert (plan.max_queries, plan.max_keys) == (4, 4)

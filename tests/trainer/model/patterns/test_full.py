@@ -17,8 +17,9 @@ from tests.trainer.model.dense import (
     kept_by,
     right_padded,
 )
+from trainer.model.causal import Causal
 from trainer.model.context import Context
-from trainer.model.patterns.full import Causal, Full
+from trainer.model.patterns.full import Full
 from trainer.model.relative import Buckets, RelativeBias
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, right_padded
-from trainer.model.attention import HeadsConfig
 from trainer.model.context import Context, make_context
+from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.banded import banded_attention
 from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
 from trainer.model.rotary import Rotary, rotate

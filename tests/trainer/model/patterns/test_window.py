@@ -20,9 +20,9 @@ from tests.trainer.model.dense import (
     right_padded,
     seen_by,
 )
-from trainer.model.attention import HeadsConfig
 from trainer.model.config import EncoderConfig
 from trainer.model.context import Context, make_context
+from trainer.model.heads import HeadsConfig
 from trainer.model.patterns.window import Window, WindowAttention
 from trainer.model.positions import Learned
 from trainer.model.rotary import Rotary, rotate

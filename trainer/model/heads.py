@@ -1,0 +1,42 @@
+"""The attention heads of a model: their number, width, biases and scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsConfig:
+    """Attention heads, the same in every attention of the model.
+
+    Attributes:
+        count: H.
+        width: D; None is the model's width / count.
+        bias: whether the four projections have biases.
+        scaled: whether scores are divided by sqrt(D); T5's are not.
+
+    Raises:
+        FarspanError: sizes below 1.
+    """
+
+    count: int
+    width: int | None = None
+    bias: bool = True
+    scaled: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("count", "width"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise FarspanError(f"model.heads.{name} is {value}; it must be at least 1")
+
+    def inner(self, width: int) -> int:
+        """H * D, the width of all heads together in a model of this ``width``."""
+        return self.count * (self.width or width // self.count)
+
+    @property
+    def scale(self) -> float | None:
+        """The factor of the scores; None is 1 / sqrt(D)."""
+        return None if self.scaled else 1.0
