@@ -41,6 +41,7 @@ class MaskSet(ShardedRows):
             FarspanError: no finished mask set, an objective that is not installed, an option that cannot be adjusted.
         """
         super().__init__(folder, "farspan.masks", verify)
+        self._options = options
         self.schema = MASK_SCHEMA
         config = self.manifest.config
         chosen = {**config["options"], **(options or {})}
@@ -82,6 +83,9 @@ class MaskSet(ShardedRows):
         self._view = lru_cache(maxsize=1 << 16)(
             lambda shard, batch: Gatherable.of(MaskBatch.from_arrow(self.batch(shard, batch)))
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": self.folder, "options": self._options, "verify": self.verify}
 
     def take(self, rows: np.ndarray) -> MaskBatch:
         """The given ``(n,)`` rows as they are stored, in the given order."""
