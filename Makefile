@@ -6,6 +6,7 @@ VENV ?= .venv
 # On a machine with a GPU: make demo TORCH=torch
 TORCH ?=
 TORCH_CPU = torch==2.13.0+cpu
+TORCH_RANGE = torch >= 2.13, < 2.16
 TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
@@ -60,5 +61,6 @@ $(VENV)/torch:
 	@if [ -n "$(TORCH)" ]; then $(PIP) $(TORCH); else \
 		$(PIP) '$(TORCH_CPU)' 2>/dev/null \
 		|| $(PIP) '$(TORCH_CPU)' --extra-index-url $(TORCH_CPU_INDEX) 2>/dev/null \
-		|| { echo "no CPU build $(TORCH_CPU) here; taking the index's own PyTorch"; $(PIP) torch; }; fi
+		|| { echo "no CPU build $(TORCH_CPU) here; taking the index's own PyTorch, with CUDA some 5 GB on disk"; \
+			$(PIP) '$(TORCH_RANGE)'; }; fi
 	@touch $@

@@ -11,9 +11,11 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("corpora", "objectives", "trainer", "pipelines")
+OF_JOBS = ("pipelines", "linked", "spacy", "figures")  # extras that the rooms import from
 NOTEBOOK = {"IPython"}  # imported only where it runs
 CONFIG = ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", "utf-8")
@@ -27,6 +29,24 @@ def names(requirements: str) -> set[str]:
     return {normalized(re.split(r"[^\w.-]", line)[0]) for line in requirements.split("\n") if line}
 
 
+def with_nested(extra: str) -> set[str]:
+    """What an extra installs, itself and by the extras that it names."""
+    requirements = CONFIG["options.extras_require"][extra]
+    nested = re.findall(r"^farspan\[([\w,]+)\]$", requirements, re.MULTILINE)
+    return names(requirements).union(*(with_nested(name) for part in nested for name in part.split(",")))
+
+
+def modules_of(tree: ast.AST) -> set[str]:
+    """Top-level names of all modules that a piece of source imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found
+
+
 def imported_modules(*folders: str) -> set[str]:
     """Top-level modules that ``folders`` import, anywhere, of neither the standard library nor the repository."""
     found = set()
@@ -34,11 +54,7 @@ def imported_modules(*folders: str) -> set[str]:
     for folder in folders:
         own |= {path.stem for path in (ROOT / folder).glob("*.py")}
         for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-                if isinstance(node, ast.Import):
-                    found |= {alias.name.split(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module:
-                    found.add(node.module.split(".")[0])
+            found |= modules_of(ast.parse(path.read_text("utf-8")))
     return found - set(sys.stdlib_module_names) - own - NOTEBOOK
 
 
@@ -51,24 +67,41 @@ def distributions_of(modules: set[str]) -> dict[str, set[str]]:
 def test_requirements_are_what_the_rooms_import():
     imported = distributions_of(imported_modules(*ROOMS))
     required = names(CONFIG["options"]["install_requires"])
-    optional = names(CONFIG["options.extras_require"]["s3"])
-    assert {module for module, owned_by in imported.items() if not owned_by & (required | optional)} == set()
-    assert required - set().union(*imported.values()) == set()
+    optional = set().union(*(names(CONFIG["options.extras_require"][extra]) for extra in OF_JOBS))
+    known = required | optional | names(CONFIG["options.extras_require"]["s3"])
+    assert {module for module, owned_by in imported.items() if not owned_by & known} == set()
+    assert (required | optional) - {"farspan"} - set().union(*imported.values()) == set()
+    assert required & optional == set()
+
+
+def test_from_extra_names_the_extra_of_what_it_imports():
+    """Whatever ``with from_extra(...)`` imports stands in the extra that its message names."""
+    named = []
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for item in node.items if isinstance(node, ast.With) else ():
+                call = item.context_expr
+                if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "from_extra":
+                    extra = ast.literal_eval(call.args[0])
+                    named.append(extra)
+                    brought = names(CONFIG["options.extras_require"][extra])
+                    imported = distributions_of(modules_of(node) - {"torch"})  # torch.utils.tensorboard
+                    assert all(owners & brought for owners in imported.values()), path
+    assert {"pipelines", "linked", "spacy", "figures", "tracking"} <= set(named)
 
 
 def test_extras_hold_what_tests_and_examples_import():
     required = names(CONFIG["options"]["install_requires"])
-    extras = CONFIG["options.extras_require"]
-    for folder, extra in (("tests", names(extras["dev"])), ("examples", names(extras["demo"]))):
-        imported = distributions_of(imported_modules(folder))
-        assert {module for module, owned_by in imported.items() if not owned_by & (required | extra)} == set()
+    for folder, extra in (("tests", "dev"), ("examples", "demo")):
+        imported, installed = distributions_of(imported_modules(folder)), required | with_nested(extra)
+        assert {module for module, owned_by in imported.items() if not owned_by & installed} == set()
 
 
 def test_requirements_have_lower_bounds_and_a_place_in_the_alphabet():
     lists = [CONFIG["options"]["install_requires"], *dict(CONFIG["options.extras_require"]).values()]
     for requirements in lists:
         lines = [line for line in requirements.split("\n") if line and not line.startswith("farspan[")]
-        assert [line for line in lines if not re.fullmatch(r"[\w.-]+(\[[\w,]+\])? >= [\d.]+", line)] == []
+        assert [line for line in lines if not re.fullmatch(r"[\w.-]+(\[[\w,]+\])? >= [\d.]+(, < [\d.]+)?", line)] == []
         assert lines == sorted(lines)
 
 
@@ -120,7 +153,7 @@ def test_the_wheels_metadata(installed: Path):
     assert "Name: farspan\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata or "License: Apache-2.0\n" in metadata
     assert "Requires-Python: >=3.11\n" in metadata
-    assert {"demo", "tracking", "dev"} <= set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE))
+    assert {"demo", "dev", *OF_JOBS, "tracking"} <= set(re.findall(r"^Provides-Extra: (\w+)$", metadata, re.MULTILINE))
     assert list(info.rglob("LICENSE"))
 
 
@@ -148,5 +181,16 @@ def test_the_wheels_command(installed: Path):
 
 def test_the_architecture_page_gives_each_requirement_a_line():
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    listed = re.findall(r"^\| `([\w-]+)` \| \S", page.split("## Dependencies")[1], re.MULTILINE)
-    assert sorted(listed) == sorted(names(CONFIG["options"]["install_requires"]))
+    rows = re.findall(r"^\| `([\w-]+)` \| (?:`(\w+)` )?\| \S", page.split("## Dependencies")[1], re.MULTILINE)
+    required = {(name, "") for name in names(CONFIG["options"]["install_requires"])}
+    for extra in OF_JOBS:
+        required |= {(name, extra) for name in names(CONFIG["options.extras_require"][extra]) - {"farspan"}}
+    assert sorted(rows) == sorted(required)
+
+
+def test_make_takes_a_torch_of_the_range_that_is_tested():
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    (range_of,) = (line for line in CONFIG["options"]["install_requires"].split("\n") if line.startswith("torch "))
+    (cpu,) = re.findall(r"^TORCH_CPU = torch==([\d.]+)\+cpu$", makefile, re.MULTILINE)
+    assert SpecifierSet(range_of.removeprefix("torch ")).contains(cpu)
+    assert re.findall(r"^TORCH_RANGE = (.*)$", makefile, re.MULTILINE) == [range_of]

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import LocalFiles, write_bytes
 from trainer.data.config import Batch
 from trainer.model.config import ModelConfig
@@ -183,12 +183,8 @@ class TensorBoard:
         Raises:
             FarspanError: TensorBoard is not installed.
         """
-        try:
+        with from_extra("tracking", "metrics.tensorboard = true"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise FarspanError(
-                "metrics.tensorboard is true, but TensorBoard is not installed; pip install 'farspan[tracking]'"
-            ) from error
         self._writer = SummaryWriter(str(directory), purge_step=step + 1)
 
     def write(self, record: Mapping[str, Any]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import faiss
 import numba
 import numpy as np
 
+from corpora.errors import from_extra
 from corpora.keyed import make_key
 from corpora.retrieval.dot_products import dot_in_order, error_bound, squared_lengths
+
+with from_extra("linked", "clustering vectors"):
+    import faiss
 
 POINTS_PER_CENTROID = 39  # FAISS asks for as many; below that a centroid is mostly its own few points
 # FAISS compares few queries with its slow kernel: by default fewer than 128,000 (12 times slower from 20 on)

@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import faiss
 import numpy as np
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_extra
 from corpora.retrieval.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposed
 from corpora.retrieval.kmeans import kmeans_seed, train_centroids
 from corpora.retrieval.vector_rows import VectorRows
 from corpora.text.word_ngrams import SKETCH_SIZE
+
+with from_extra("linked", "searching neighbours"):
+    import faiss
 
 _QUERIES, _CANDIDATES = 2048, 4096  # a block of products: 32 MiB
 _OPEN = 1 << 22  # neighbours of queries that are looked at again together

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_extra
 from corpora.storage.ragged import Ragged
 
 
@@ -170,7 +170,8 @@ def _nltk(language: str) -> SentenceSplitter:
 
 
 def _spacy(model: str) -> SentenceSplitter:
-    import spacy
+    with from_extra("spacy", "sentence splitter spacy"):
+        import spacy
 
     if model:
         try:

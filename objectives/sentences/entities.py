@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_extra
 
 # Characters. Memory grows with the text in hand, and the more of it a model has read, the fewer names it finds.
 LONGEST_PIECE = 50_000
@@ -78,7 +78,8 @@ class SpacyRecognizer:
 @lru_cache(maxsize=4)
 def _pipeline(model: str) -> Any:
     """The model reduced to what writes ``doc.ents`` and to the layers that this listens to."""
-    import spacy  # takes seconds, and only objectives that read names need it
+    with from_extra("spacy", "finding the names in a text"):
+        import spacy  # takes seconds, and only objectives that read names need it
 
     try:
         pipeline = spacy.load(model)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import runpy
 from functools import lru_cache
-from importlib.metadata import distribution, version
+from importlib.metadata import Distribution, distribution
+
+from corpora.errors import from_extra
 
 
 @lru_cache(maxsize=1)
@@ -17,10 +19,14 @@ def english_stopwords() -> frozenset[str]:
     ``stopwords``.
     """
     # The file alone: its package would bring torch.
-    return frozenset(
-        runpy.run_path(str(distribution("spacy").locate_file("spacy/lang/en/stop_words.py")))["STOP_WORDS"]
-    )
+    path = _spacy().locate_file("spacy/lang/en/stop_words.py")
+    return frozenset(runpy.run_path(str(path))["STOP_WORDS"])
 
 
 def english_stopwords_version() -> str:
-    return f"spacy {version('spacy')}"
+    return f"spacy {_spacy().version}"
+
+
+def _spacy() -> Distribution:
+    with from_extra("spacy", "the list of English stopwords"):
+        return distribution("spacy")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, from_extra
 from corpora.schemas.corpus import Corpus
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
@@ -120,10 +120,11 @@ def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
     Raises:
         FarspanError: all are empty.
     """
-    import matplotlib
+    with from_extra("figures", "drawing a figure"):
+        import matplotlib
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
 
     panels: dict[str, list[tuple[str, Distribution]]] = {}
     for folder, one in found:
