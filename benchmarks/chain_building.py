@@ -158,8 +158,9 @@ def prepared(side: str, rows: np.ndarray, weights: np.ndarray, lengths: np.ndarr
     if side == "paper":
         return lambda: published_algorithm(rows, weights)
     from corpora.linking.graph import Graph
-    from corpora.linking.policies import Linking, link
-    from corpora.packing.concatenate import Packing
+    from corpora.linking.options import Linking
+    from corpora.linking.policies import link
+    from corpora.packing.options import Packing
     from corpora.storage.ragged import Ragged
 
     lists = Ragged(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])

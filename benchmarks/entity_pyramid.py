@@ -26,7 +26,8 @@ from rouge_score.rouge_scorer import RougeScorer
 from text import real_documents, recombined, sentences_of
 
 from corpora.keyed import make_key
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets

@@ -7,7 +7,8 @@ import os
 import numpy as np
 import pyarrow as pa
 
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest

@@ -16,7 +16,8 @@ from report import arguments, machine, publish
 from synthetic import DIMENSION, Topics, blocks
 from threadpoolctl import threadpool_limits
 
-from corpora.retrieval.knn import Search, nearest, search
+from corpora.retrieval.knn import list_count, nearest, search
+from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
 
 QUERIES = 500
@@ -29,7 +30,7 @@ def farspan(vectors: np.ndarray, options: Search) -> np.ndarray:
 def inverted_file(vectors: np.ndarray, options: Search, quantizer: int | None) -> np.ndarray:
     """``IndexIVFFlat``, or ``IndexIVFScalarQuantizer``, asked for all vectors in one batch."""
     floats = vectors.astype(np.float32)
-    coarse, lists = faiss.IndexFlatIP(DIMENSION), options.lists(len(vectors))
+    coarse, lists = faiss.IndexFlatIP(DIMENSION), list_count(options, len(vectors))
     metric = faiss.METRIC_INNER_PRODUCT
     if quantizer is None:
         index = faiss.IndexIVFFlat(coarse, DIMENSION, lists, metric)
@@ -86,7 +87,7 @@ def main() -> None:
                 (name, f"{np.median(seconds):.1f}", f"{np.median(times):.1f}x", *(f"{share:.3f}" for share in shares))
             )
     publish(
-        f"{options.k} neighbours of {len(vectors):,} x {DIMENSION}, {settings.lists(len(vectors))} lists, "
+        f"{options.k} neighbours of {len(vectors):,} x {DIMENSION}, {list_count(settings, len(vectors))} lists, "
         f"{options.probes} visited, one thread",
         ("side", "seconds", "of ours", "recall of 10", f"recall of {options.k}"),
         rows,

@@ -21,7 +21,8 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 from text import real_documents, recombined
 
 from corpora.keyed import make_key
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets

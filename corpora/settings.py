@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import tomllib
@@ -158,6 +159,11 @@ def assignment(text: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key, value
+
+
+def assigned(key: str, value: Any) -> str:
+    """``KEY=VALUE`` that ``assignment`` reads back, of a value that JSON knows too."""
+    return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
 def spelled(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any
@@ -23,37 +23,10 @@ from objectives.api.tools import Tools
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, inherit_tokenizer, parent_entry
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.mask_options import Masking
 
 # A model reads a megabyte in the time in which other objectives read a hundred.
 _MODEL_COST = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class Masking:
-    """Options of the job.
-
-    Attributes:
-        corpus: folder of a ``farspan.corpus`` artefact.
-        output: folder of the mask set.
-        objective: entry-point name.
-        preset: one of the objective's presets, or None.
-        options: override the preset's.
-        scorer: folder or name of the masked language model that the objective asks, or None.
-        seed: of the draws.
-        draws: how many masks to store of each row, drawn independently; epoch e of a training run reads draw e modulo
-            ``draws``.
-        compression: None, ``lz4`` or ``zstd``.
-    """
-
-    corpus: str
-    output: str
-    objective: str
-    preset: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    scorer: str | None = None
-    seed: int = 0
-    draws: int = 1
-    compression: str | None = None
 
 
 def equipped_objective(

@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.sequences import corpus_schema
 from corpora.storage.files import LocalFiles

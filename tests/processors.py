@@ -75,7 +75,8 @@ def _vectors() -> np.ndarray:
 
 
 def neighbours() -> list[np.ndarray]:
-    from corpora.retrieval.knn import Search, search
+    from corpora.retrieval.knn import search
+    from corpora.retrieval.options import Search
     from corpora.retrieval.vector_rows import VectorRows, norms
 
     rows = VectorRows.from_array(_vectors())

@@ -162,7 +162,6 @@ def test_the_wheel_works_without_the_source_tree(installed: Path):
 import corpora, objectives, trainer, pipelines
 from importlib.resources import files
 from objectives.api.protocol import installed, load_objective
-from pathlib import Path
 print(Path(corpora.__file__).parents[1], Path(pipelines.__file__).parents[1])
 print(*sorted(installed()))
 print(*sorted(entry.name for entry in files("trainer").joinpath("recipes").iterdir()))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.linking.graph import Graph
-from corpora.linking.policies import Linking
+from corpora.linking.options import Linking
 from corpora.storage.ragged import Ragged
 
 NEAR_DUPLICATES = pa.schema(

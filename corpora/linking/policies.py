@@ -12,7 +12,7 @@ sequence fills whole ones by itself; its rest begins the last one, which is fill
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numba
@@ -22,63 +22,11 @@ from corpora.errors import FarspanError
 from corpora.keyed import philox_blocks
 from corpora.linking.graph import Graph
 from corpora.linking.greedy import Limits, document_groups
+from corpora.linking.options import Linking
 from corpora.linking.path import document_path
-from corpora.packing.concatenate import Packing, greedy_parts
+from corpora.packing.concatenate import greedy_parts
+from corpora.packing.options import Packing
 from corpora.storage.ragged import Ragged
-
-POLICIES = ("nearest", "chain", "path")
-ORDERS = ("seed", "chain", "shuffle")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Linking:
-    """How documents are chosen for a sequence, and in which order they stand in it.
-
-    Attributes:
-        policy: ``nearest``, ``chain`` or ``path``.
-        order: of documents inside a sequence. ``seed``: by falling similarity to the seed, those that are not in its
-            list last; ``chain``: as they were added; ``shuffle``: by keys. A path has no seeds: ``seed`` is ``chain``.
-        max_uses: sequences that a document may be in. ``path`` uses each document once.
-        min_similarity: neighbours below it are not taken; an inner product, as the neighbours' similarities are.
-        max_cosine, max_jaccard: a pair above either is a near-duplicate (``Graph.near_duplicates``).
-        min_fill: least share of a sequence's capacity taken by text and the room beside it. Emptier sequences are
-            taken apart again: their documents count as unused; those of a long document stand and fall together.
-            ``path`` leaves only its last sequence unfilled, and keeps it.
-    """
-
-    policy: str = "nearest"
-    order: str = "seed"
-    max_uses: int = 2
-    min_similarity: float | None = None
-    max_cosine: float | None = None
-    max_jaccard: float | None = 0.8
-    min_fill: float = 0.5
-
-    def __post_init__(self) -> None:
-        for flag, value, choices in (("--policy", self.policy, POLICIES), ("--order", self.order, ORDERS)):
-            if value not in choices:
-                raise FarspanError(f"{flag} {value!r}: choose one of {', '.join(choices)}")
-        if self.max_uses < 1:
-            raise FarspanError(f"--max-uses {self.max_uses}: must be at least 1")
-        if self.min_similarity is not None and not np.isfinite(self.min_similarity):
-            raise FarspanError(f"--min-similarity {self.min_similarity}: must be a finite number")
-        if self.max_cosine is not None and not -1 <= self.max_cosine <= 1:
-            raise FarspanError(f"--max-cosine {self.max_cosine}: must lie between -1 and 1")
-        for flag, share in (("--max-jaccard", self.max_jaccard), ("--min-fill", self.min_fill)):
-            if share is not None and not 0 <= share <= 1:
-                raise FarspanError(f"{flag} {share}: must lie between 0 and 1")
-
-    @property
-    def resolved(self) -> Linking:
-        """The same policy with neutral values where it does not look at an option: equal ones make equal sequences."""
-        if self.policy != "path":
-            return self
-        return replace(self, order="chain" if self.order == "seed" else self.order, max_uses=1, min_fill=0.0)
-
-    @property
-    def floor(self) -> float:
-        """Least similarity of neighbours that are taken."""
-        return -math.inf if self.min_similarity is None else self.min_similarity
 
 
 @dataclass(frozen=True)

@@ -12,59 +12,10 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
 from corpora.packing.assemble import assemble
+from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-
-
-@dataclass(frozen=True, kw_only=True)
-class Packing:
-    """How sequences are filled.
-
-    Attributes:
-        sequence_length: encoder positions of a finished sequence, what rendering adds included.
-        room_per_sequence: positions kept free in each sequence, for begin and end.
-        room_per_document: positions kept free for each part of a document, for its separator.
-        split_documents: cut a document where the sequence ends and carry it on in the next one. Otherwise a document
-            that does not fit starts a new sequence, and one longer than any sequence is left out and counted.
-        drop_ragged_tail: leave out a shard's last sequence when it is not full.
-        min_document_tokens: shorter documents are left out and counted.
-    """
-
-    sequence_length: int
-    room_per_sequence: int = 2
-    room_per_document: int = 1
-    split_documents: bool = True
-    drop_ragged_tail: bool = False
-    min_document_tokens: int = 1
-
-    def __post_init__(self) -> None:
-        for name, least in (("room_per_sequence", 0), ("room_per_document", 0), ("min_document_tokens", 1)):
-            if getattr(self, name) < least:
-                raise FarspanError(f"{name} {getattr(self, name)}: must be at least {least}")
-        if self.capacity <= self.room_per_document:
-            raise FarspanError(
-                f"sequence_length {self.sequence_length} leaves no room for text beside {self.room_per_sequence} "
-                f"positions a sequence and {self.room_per_document} a document; raise it"
-            )
-        if self.sequence_length > 2**31 - 1:
-            raise FarspanError(f"sequence_length {self.sequence_length}: positions are 32 bit, lower it")
-
-    @property
-    def capacity(self) -> int:
-        """Positions for text and separators."""
-        return self.sequence_length - self.room_per_sequence
-
-    def padding(self, rows: SequenceBatch) -> int:
-        """Positions that stay empty in all rows together."""
-        parts, tokens = rows.document_starts.lengths.sum(), rows.tokens.lengths.sum()
-        return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
-
-    def keeps(self, lengths: np.ndarray) -> np.ndarray:
-        """``(n,)`` bool: which documents of the given ``(n,)`` token counts go into sequences at all."""
-        kept = lengths >= max(self.min_document_tokens, 1)
-        return kept if self.split_documents else kept & (lengths + self.room_per_document <= self.capacity)
 
 
 @dataclass(frozen=True)

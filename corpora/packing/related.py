@@ -6,64 +6,12 @@ Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every doc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numba
 import numpy as np
 
-from corpora.errors import FarspanError
 from corpora.packing.assemble import Cuts
-from corpora.packing.concatenate import Packing
+from corpora.packing.options import ClusterRows, Packing
 from corpora.storage.ragged import Ragged
-
-BUDGETS = ("shared", "equal")
-ORDERS = ("shuffle", "given")
-LEAST_ROOM = 128  # positions a document, below which max_documents = 0 begins another row
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterRows:
-    """How a cluster's documents share a row.
-
-    Attributes:
-        budget: ``equal`` gives each document the same room (PRIMERA); ``shared`` gives what short documents leave to
-            the longer ones, so that the longest are cut to one and the same length.
-        order: of documents: ``shuffle`` by key, or as ``given``.
-        min_documents: a row with fewer is left out.
-        max_documents: a cluster with more becomes several rows of about equal numbers; 0 for as many as have 128
-            positions each.
-    """
-
-    budget: str = "shared"
-    order: str = "shuffle"
-    min_documents: int = 2
-    max_documents: int = 0
-
-    def __post_init__(self) -> None:
-        for flag, value, choices in (("--budget", self.budget, BUDGETS), ("--order", self.order, ORDERS)):
-            if value not in choices:
-                raise FarspanError(f"{flag} {value!r}: choose one of {', '.join(choices)}")
-        if self.min_documents < 1:
-            raise FarspanError(f"--min-documents {self.min_documents}: must be at least 1")
-        if self.max_documents and self.max_documents < self.min_documents:
-            raise FarspanError(
-                f"--max-documents {self.max_documents}: is below --min-documents {self.min_documents}; raise it, "
-                "or give 0 for as many as have room"
-            )
-
-    def largest(self, packing: Packing) -> int:
-        """Documents in a row at most.
-
-        Raises:
-            FarspanError: a row of ``packing`` has no room for them.
-        """
-        most = self.max_documents or max(packing.capacity // LEAST_ROOM, self.min_documents)
-        if packing.capacity < most * (packing.room_per_document + 1):
-            raise FarspanError(
-                f"--max-documents {most}: a row of {packing.sequence_length} positions has no room for so many "
-                "documents; lower it, or raise --sequence-length"
-            )
-        return most
 
 
 def arrange(

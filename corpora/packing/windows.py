@@ -11,7 +11,8 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.packing.assemble import Cuts
-from corpora.packing.concatenate import Packing, greedy_parts
+from corpora.packing.concatenate import greedy_parts
+from corpora.packing.options import Packing
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from corpora.errors import FarspanError
+from corpora.options import Flag, utf8
 from corpora.storage.files import DanglingLink, NotAFile
 from corpora.text.preprocessing import STEPS
 
@@ -67,33 +68,35 @@ def group(sizes: Sequence[int], target_bytes: int) -> list[Cut]:
     return [*cuts, Cut(start, len(sizes), total)]
 
 
+_FORMAT_HELP = f"{', '.join(GENERIC_FORMATS)} (default: by file name); as published: {', '.join(PUBLISHED_FORMATS)}"
+_PREPROCESS_HELP = f"step applied to each text: {', '.join(STEPS)}; repeatable, in order"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How records are read; survives JSON.
 
     Attributes:
-        format: one of ``FORMATS``, or None to go by the file's name.
-        text_field: field or column with the text, or with a list of texts, which are a cluster of related documents;
-            plain text has none.
-        id_field: field or column with an id of the user's own.
-        max_record_bytes: a longer record is rejected, and of long lines never more than this is held in memory.
-        cluster_field: field or column with the name of the cluster of related documents that a record belongs to; a
-            record where it is null belongs to none.
-        min_characters, min_tokens: texts with fewer, once preprocessed, are left out and counted as filtered; tokens
-            are counted where a job makes them.
-        preprocess: names in ``corpora.text.preprocessing.STEPS``, applied to each text in this order.
-        separator: of ``stories``, the line between two stories; None for a blank line.
+        format: format of the files (default: by file name).
+        text_field: field or column with the text, or with a list of texts, which are a cluster of related documents.
+        id_field: field or column with an id of your own (default: the record's place).
+        max_record_bytes: longer records are rejected, and of long lines never more than this is held in memory.
+        cluster_field: field or column that names a record's cluster of related documents; null for none.
+        min_characters: texts with fewer characters, once preprocessed, are left out.
+        min_tokens: texts with fewer tokens are left out.
+        preprocess: steps applied to each text, in order; repeatable.
+        separator: line between two stories of format ``stories`` (default: a blank line).
     """
 
-    format: str | None = None
-    text_field: str = "text"
-    id_field: str | None = None
+    format: Annotated[str | None, Flag(help=_FORMAT_HELP)] = None
+    text_field: Annotated[str, Flag(convert=utf8)] = "text"
+    id_field: Annotated[str | None, Flag(convert=utf8)] = None
     max_record_bytes: int = 64 << 20
-    cluster_field: str | None = None
+    cluster_field: Annotated[str | None, Flag(convert=utf8)] = None
     min_characters: int = 0
     min_tokens: int = 0
-    preprocess: tuple[str, ...] = ()
-    separator: str | None = None
+    preprocess: Annotated[tuple[str, ...], Flag(metavar="STEP", help=_PREPROCESS_HELP)] = ()
+    separator: Annotated[str | None, Flag(metavar="LINE", convert=utf8)] = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "preprocess", tuple(self.preprocess))  # a list in JSON and TOML

@@ -12,14 +12,14 @@ Matrix products propose, exact products decide (``corpora.retrieval.best_rows``)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from corpora.errors import FarspanError, from_extra
+from corpora.errors import from_extra
 from corpora.retrieval.best_rows import RANKED_TOGETHER, Bounds, ExactBest, Neighbours, Proposals, proposed
 from corpora.retrieval.kmeans import kmeans_seed, train_centroids
+from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
 from corpora.text.word_ngrams import SKETCH_SIZE
 
@@ -63,48 +63,29 @@ class Block(NamedTuple):
     candidates: np.ndarray
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """How neighbours are sought.
+def on_gpu(options: Search) -> bool:
+    """Whether FAISS has a GPU here that goes as deep: it searches all clusters exactly."""
+    return faiss.get_num_gpus() > 0 and options.k <= _GPU_DEEPEST
 
-    Attributes:
-        k: neighbours of a vector.
-        exact_up_to: clusters of at most this many vectors are searched exactly. At 20,000 a vector costs no more than
-            with lists in a cluster of a million.
-        probes: lists that each vector visits in larger ones. Of the nearest ten in a cluster of 1.4 million, 16 lists
-            find 92 %, 32 find 95 % in 1.6 times the time.
-        seed: of the lists.
+
+def list_count(options: Search, count: int) -> int:
+    """Lists of a cluster of ``count`` vectors; 1 is an exact search.
+
+    Training them costs as their square, which bounds their number.
     """
+    exact = count <= max(options.exact_up_to, 1) or on_gpu(options)
+    return 1 if exact else max(2, round(1.5 * count**0.5))
 
-    k: int = 100
-    exact_up_to: int = 20_000
-    probes: int = 32
-    seed: int = 0
 
-    def __post_init__(self) -> None:
-        for name, least in (("k", 1), ("exact_up_to", 0), ("probes", 1)):
-            if getattr(self, name) < least:
-                flag = name.replace("_", "-")
-                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {least}")
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether FAISS has a GPU here that goes as deep: it searches all clusters exactly."""
-        return faiss.get_num_gpus() > 0 and self.k <= _GPU_DEEPEST
-
-    def lists(self, count: int) -> int:
-        """Lists of a cluster; 1 is an exact search. Training them costs as their square, which bounds their number."""
-        return 1 if count <= max(self.exact_up_to, 1) or self.on_gpu else max(2, round(1.5 * count**0.5))
-
-    def memory(self, count: int, dimension: int) -> int:
-        """Bytes that the search of a cluster of ``count`` vectors takes, mapped pages of its shard included."""
-        lists = self.lists(count)
-        probing = 30 * count * min(self.probes, lists) if lists > 1 else 0
-        training = 8 * dimension * _POINTS_PER_LIST * lists if lists > 1 else 0
-        blocks = 4 * (_QUERIES * _CANDIDATES + (_QUERIES + _CANDIDATES) * dimension)
-        ranking = 4 * dimension * min(RANKED_TOGETHER, 2 * count) + 12 * min(_OPEN, count * self.k)
-        each = 2 * dimension + 8 * proposed(self.k) + 32 + 8 * SKETCH_SIZE
-        return count * each + probing + training + blocks + ranking
+def memory_needed(options: Search, count: int, dimension: int) -> int:
+    """Bytes that the search of a cluster of ``count`` vectors takes, mapped pages of its shard included."""
+    lists = list_count(options, count)
+    probing = 30 * count * min(options.probes, lists) if lists > 1 else 0
+    training = 8 * dimension * _POINTS_PER_LIST * lists if lists > 1 else 0
+    blocks = 4 * (_QUERIES * _CANDIDATES + (_QUERIES + _CANDIDATES) * dimension)
+    ranking = 4 * dimension * min(RANKED_TOGETHER, 2 * count) + 12 * min(_OPEN, count * options.k)
+    each = 2 * dimension + 8 * proposed(options.k) + 32 + 8 * SKETCH_SIZE
+    return count * each + probing + training + blocks + ranking
 
 
 def search(vectors: VectorRows, options: Search, progress: Callable[[float], None] = lambda share: None) -> Neighbours:
@@ -120,9 +101,9 @@ def search(vectors: VectorRows, options: Search, progress: Callable[[float], Non
         progress: called with the share of the work done.
     """
     count = len(vectors)
-    if options.on_gpu:
+    if on_gpu(options):
         return _search_on_gpu(vectors, options.k, progress)
-    lists = options.lists(count)
+    lists = list_count(options, count)
     own = np.arange(count, dtype=np.int32)
     k = min(options.k, max(count - 1, 0))
     if lists == 1:

@@ -54,8 +54,7 @@ seeds with their nearest neighbours, of any documents:
 
 
 def _run_clusters(options: Any) -> None:
-    from corpora.packing.concatenate import Packing
-    from corpora.packing.related import ClusterRows
+    from corpora.packing.options import ClusterRows, Packing
     from pipelines.corpus import related
 
     packing = Packing(

@@ -31,7 +31,7 @@ def _random(kinds: Any) -> None:
 
 
 def _run_random(options: Any) -> None:
-    from corpora.packing.concatenate import Packing
+    from corpora.packing.options import Packing
     from pipelines.corpus import random
 
     packing = Packing(

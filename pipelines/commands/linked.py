@@ -76,8 +76,8 @@ another policy from the same neighbours:
 
 
 def _run_linked(options: Any) -> None:
-    from corpora.linking.policies import Linking
-    from corpora.packing.concatenate import Packing
+    from corpora.linking.options import Linking
+    from corpora.packing.options import Packing
     from pipelines.corpus import linked
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.job import check_output
@@ -124,7 +124,7 @@ def _earlier_stages(options: Any, folder: str) -> None:
     cluster_options = clustering(options, vectors, clusters)
     search_options = neighbour_search(options, clusters, found)
     job = embed.plan(embed_options)
-    cluster_options.clusters(embed.most_documents(embed_options))
+    cluster.first_level(cluster_options, embed.most_documents(embed_options))
     start(options, job, vectors)
     start(options, cluster.plan(cluster_options), clusters)
     start(options, neighbours.plan(search_options), found)

@@ -54,7 +54,8 @@ def add_looking(commands: Any) -> None:
 
 
 def _run_show(options: Any) -> None:
-    from pipelines.inspect.show import Choice, show
+    from pipelines.inspect.options import Choice
+    from pipelines.inspect.show import show
 
     chosen = dict(assignment(text) for text in options.set)
     choice = Choice(

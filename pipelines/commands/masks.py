@@ -111,13 +111,14 @@ def _spelled(value: Any) -> str:
 
 def _run_check(options: Any) -> None:
     from objectives.api.laws import digest
-    from pipelines.inspect.check_objective import Check, check_laws, trial
+    from pipelines.inspect.check_objective import check_laws, trial
+    from pipelines.inspect.options import Check
 
     check = Check(
         corpus=options.corpus,
         objective=options.objective,
         preset=options.preset,
-        assignments=tuple(options.set),
+        options=dict(map(assignment, options.set)),
         scorer=options.scorer,
         seed=options.seed,
         rows=options.rows,

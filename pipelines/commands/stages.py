@@ -140,8 +140,7 @@ def _added(parser: Any, *actions: Any) -> list[str]:
 
 def embedding(options: Any, output: str) -> Any:
     """What the flags say, all of it checked that can be before the documents are known."""
-    from pipelines.retrieval.embed import Embed
-    from pipelines.retrieval.encoder import EncoderOptions
+    from pipelines.retrieval.options import Embed, EncoderOptions
 
     encoder = EncoderOptions(
         name=options.encoder,
@@ -165,7 +164,7 @@ def embedding(options: Any, output: str) -> Any:
 
 def clustering(options: Any, vectors: str, output: str) -> Any:
     """What the flags say, checked but for the number of vectors."""
-    from pipelines.retrieval.cluster import Clustering
+    from pipelines.retrieval.options import Clustering
 
     return Clustering(
         vectors=vectors,
@@ -183,15 +182,15 @@ def clustering(options: Any, vectors: str, output: str) -> Any:
 
 def neighbour_search(options: Any, clusters: str, output: str) -> Any:
     """What the flags say, checked but for the memory that the largest cluster needs."""
-    from corpora.retrieval.knn import Search
-    from pipelines.retrieval.neighbours import NeighbourSearch
+    from corpora.retrieval.options import Search
+    from pipelines.retrieval.options import NeighbourSearch
 
     search = Search(k=options.k, exact_up_to=options.exact_up_to, probes=options.probes, seed=options.seed)
     return NeighbourSearch(
         clusters=clusters,
         output=output,
         search=search,
-        memory=options.memory * 2**30,
+        memory=options.memory,
         threads=options.threads,
         compression=options.compression,
     )

@@ -50,19 +50,19 @@ def _reading(parser: Any) -> None:
 
 
 def _read_options(options: Any) -> Any:
+    from corpora.options import utf8
     from corpora.readers import ReadOptions
-    from pipelines.documents.inputs import argument_text
 
     return ReadOptions(
         format=options.format,
-        text_field=argument_text(options.text_field),
-        id_field=options.id_field and argument_text(options.id_field),
+        text_field=utf8(options.text_field),
+        id_field=options.id_field and utf8(options.id_field),
         max_record_bytes=options.max_record_bytes,
-        cluster_field=options.cluster_field and argument_text(options.cluster_field),
+        cluster_field=options.cluster_field and utf8(options.cluster_field),
         min_characters=options.min_characters,
         min_tokens=options.min_tokens,
         preprocess=tuple(options.preprocess),
-        separator=options.separator and argument_text(options.separator),
+        separator=options.separator and utf8(options.separator),
     )
 
 
@@ -96,7 +96,8 @@ def add_documents(commands: Any) -> None:
 
 
 def _run_documents(options: Any) -> None:
-    from pipelines.documents.job import Documents, Input, plan
+    from pipelines.documents.job import Input, plan
+    from pipelines.documents.options import Documents
 
     read = _read_options(options)
     job = plan(

@@ -8,66 +8,31 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.linking.near_duplicates import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
-from corpora.linking.policies import Linked, Linking, link
+from corpora.linking.options import Linking
+from corpora.linking.policies import Linked, link
 from corpora.packing.assemble import assemble
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Receipt, read_manifest
 from corpora.storage.shards import write_shard
 from corpora.storage.stored_shards import StoredShard, stored_shards
+from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.job import Job, Report, Stage, Task
-from pipelines.shuffle.corpus_shard import check_shards, corpus_job, pack_stage, shard_count, write_corpus_shard
+from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
-from pipelines.shuffle.spill import FAN_IN, Bucket, first_of_key, read_bucket, spill_stages
-
-LEFTOVERS = ("concatenate", "leave-out")
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkedCorpus:
-    """Options of the job.
-
-    Attributes:
-        documents: folder of a ``farspan.documents`` artefact.
-        neighbours: folder of the ``farspan.neighbours`` made from it.
-        output: folder of the corpus.
-        packing: room in a sequence, and how leftovers are concatenated.
-        linking: the policy.
-        leftovers: documents in no linked sequence: ``concatenate`` them at random, or ``leave-out``. Near-duplicates of
-            a document that is used stay out in either case.
-        seed: of every keyed choice.
-        shards: number of shards; 0 gives each about 16 million tokens.
-        compression: None, ``lz4`` or ``zstd``.
-        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
-    """
-
-    documents: str
-    neighbours: str
-    output: str
-    packing: Packing
-    linking: Linking = field(default_factory=Linking)
-    leftovers: str = "concatenate"
-    seed: int = 0
-    shards: int = 0
-    compression: str | None = None
-    fan_in: int = FAN_IN
-
-    def __post_init__(self) -> None:
-        if self.leftovers not in LEFTOVERS:
-            raise FarspanError(f"--leftovers {self.leftovers!r}: choose one of {', '.join(LEFTOVERS)}")
-        check_shards(self.shards)
+from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_stages
 
 
 def plan(options: LinkedCorpus) -> Job:

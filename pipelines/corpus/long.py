@@ -18,44 +18,23 @@ import pyarrow as pa
 from corpora.errors import FarspanError, nearest
 from corpora.keyed import id_keys, make_key
 from corpora.packing.assemble import Cuts, assemble_cuts
-from corpora.packing.concatenate import Packing
 from corpora.packing.mixture import Mixture, Source, mix
+from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.stored_shards import stored_shards
 from pipelines.corpus.mixture_recipe import MixtureRecipe, read_recipe
+from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
+from pipelines.documents.options import Documents
 from pipelines.engine.artefacts import absolute, tokens_of_split
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.shuffle.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
+from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
 DEALT_OUT = 4  # times a shard's tokens at most lie in its bucket, however little of them it takes
-
-
-@dataclass(frozen=True, kw_only=True)
-class LongCorpus:
-    """Options of the job.
-
-    Attributes:
-        recipe: TOML file, see ``pipelines.corpus.mixture_recipe``.
-        output: folder of the corpus.
-        seed: of every keyed choice.
-        split: ``train`` or ``held-out`` documents.
-        shards: number of shards; 0 gives each up to about 16 million tokens.
-        compression: None, ``lz4`` or ``zstd``.
-        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
-    """
-
-    recipe: str
-    output: str
-    seed: int = 0
-    split: str = "train"
-    shards: int = 0
-    compression: str | None = None
-    fan_in: int = FAN_IN
 
 
 def plan_documents(options: LongCorpus) -> Job | None:
@@ -75,7 +54,7 @@ def plan_documents(options: LongCorpus) -> Job | None:
     if options.split == "held-out" and not recipe.held_out:
         raise FarspanError(f"{options.recipe}: --split held-out, but no document would be held out; add held_out = ...")
     return documents_job.plan(
-        documents_job.Documents(
+        Documents(
             inputs=inputs,
             output=_documents_folder(options, recipe),
             tokenizer=recipe.tokenizer or "",

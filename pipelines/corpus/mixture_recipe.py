@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
 from corpora.packing.mixture import check_request
+from corpora.packing.options import Packing
 from corpora.packing.windows import Windows
 from corpora.readers import ReadOptions
 from corpora.settings import parse

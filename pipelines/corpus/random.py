@@ -12,40 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Receipt, read_manifest
 from corpora.storage.ragged import Ragged
+from pipelines.corpus.options import RandomCorpus
 from pipelines.engine.artefacts import absolute, some_tokens
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.shuffle.spill import FAN_IN, Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
-
-
-@dataclass(frozen=True, kw_only=True)
-class RandomCorpus:
-    """Options of the job.
-
-    Attributes:
-        documents: folder of a ``farspan.documents`` artefact.
-        output: folder of the corpus.
-        packing: how sequences are filled.
-        seed: of the shuffle.
-        split: ``train`` or ``held-out`` documents.
-        shards: number of shards; 0 gives each up to about 16 million tokens.
-        compression: None, ``lz4`` or ``zstd``.
-        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
-    """
-
-    documents: str
-    output: str
-    packing: Packing
-    seed: int = 0
-    split: str = "train"
-    shards: int = 0
-    compression: str | None = None
-    fan_in: int = FAN_IN
+from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
 
 def plan(options: RandomCorpus) -> Job:

@@ -8,7 +8,7 @@ makes the latter and writes where each document goes; *spill* brings the documen
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,55 +16,22 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.linking.near_duplicates import Cluster, clusters_of_shard, edge_graph
-from corpora.linking.policies import Linking
+from corpora.linking.options import Linking
 from corpora.packing.assemble import assemble_cuts
-from corpora.packing.concatenate import Packing
-from corpora.packing.related import ClusterRows, arrange, groups
+from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.related import arrange, groups
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.stored_shards import StoredShard, stored_shards
+from pipelines.corpus.options import ClusterCorpus
 from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours, some_tokens
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, write_placements
-from pipelines.shuffle.spill import FAN_IN, Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterCorpus:
-    """Options of the job.
-
-    Attributes:
-        documents: folder of a ``farspan.documents`` artefact.
-        output: folder of the corpus.
-        packing: the room in a row.
-        rows: how documents share it.
-        neighbours: folder of the ``farspan.neighbours`` of the documents, to make clusters of; None for the documents'
-            own clusters.
-        min_similarity: of a neighbour to its seed.
-        max_jaccard: neighbours whose word 5-grams are more like the seed's are near-duplicates and not taken.
-        seed: of every keyed choice.
-        split: ``train`` or ``held-out`` documents; None for those of the neighbours, without these ``train``.
-        shards: number of shards; 0 gives each up to about 16 million tokens.
-        compression: None, ``lz4`` or ``zstd``.
-        fan_in: spills that a bucket is read from at most, before they are merged; decides no byte.
-    """
-
-    documents: str
-    output: str
-    packing: Packing
-    rows: ClusterRows = field(default_factory=ClusterRows)
-    neighbours: str | None = None
-    min_similarity: float | None = None
-    max_jaccard: float | None = 0.8
-    seed: int = 0
-    split: str | None = None
-    shards: int = 0
-    compression: str | None = None
-    fan_in: int = FAN_IN
+from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
 
 
 def plan(options: ClusterCorpus) -> Job:

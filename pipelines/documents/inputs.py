@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from corpora.errors import FarspanError
+from corpora.options import utf8
 from corpora.readers import ReadOptions, data_files, holds_records
 from corpora.storage.file_search import FoundFiles, files_below, files_matching
 from corpora.storage.files import LocalFiles
@@ -45,7 +46,7 @@ class Input:
             name, pattern = "", text
         if ":" in name:
             raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
-        pattern = absolute(argument_text(pattern) if "://" in pattern else pattern).rstrip("/")
+        pattern = absolute(utf8(pattern) if "://" in pattern else pattern).rstrip("/")
         root, found = _search(pattern)
         paths = data_files(files_for(pattern), [path for path in found.paths if not _hidden(path[len(root) :])])
         if paths != [pattern]:
@@ -57,7 +58,7 @@ class Input:
             )
         repeated = sum(not _hidden(path[len(root) :]) for path in found.repeated)
         stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
-        item = cls(argument_text(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)
+        item = cls(utf8(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)
         for path in paths:
             item.relative(path)  # refuses names that no id can hold
         return item
@@ -74,14 +75,6 @@ class Input:
             return name.encode().decode() if "://" in self.root else os.fsencode(name).decode()
         except UnicodeError as error:
             raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file") from error
-
-
-def argument_text(text: str) -> str:
-    """An argument of the command line in UTF-8, as which Python reads it in UTF-8 locales only."""
-    try:
-        return os.fsencode(text).decode()
-    except UnicodeError:
-        return text  # given by a program, not by a command line
 
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:

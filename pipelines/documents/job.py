@@ -35,6 +35,7 @@ from corpora.storage.shards import shard_name
 from corpora.text.sentences import SentenceSplitter, load_splitter
 from pipelines.documents import unique_ids
 from pipelines.documents.inputs import Input, every_file, read_options, refuse_equal_ids
+from pipelines.documents.options import Documents
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, save_tokenizer, tokenizer_at
 from pipelines.engine.beam_files import files_for
@@ -43,35 +44,6 @@ from pipelines.engine.job import Job, Report, Stage, Task
 
 _FILE_COST = 4 << 10  # bytes that are tokenised in the time that opening a file takes
 _MOST_TEXTS = 4096  # tokenised at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class Documents:
-    """Options of the job.
-
-    Attributes:
-        inputs: raw files and how they are read.
-        output: folder of the artefact.
-        tokenizer: file or folder anywhere, or a name, for ``load_tokenizer``.
-        sentences: sentence splitter.
-        held_out: share of documents kept apart for evaluation.
-        seed: of that choice.
-        task_bytes: raw bytes a task, and so a shard, is made from.
-        task_files: files that it is made from at most.
-        error_budget: largest tolerated share of rejected records, of damaged files and of lost bytes, each for itself.
-        compression: None, ``lz4`` or ``zstd``.
-    """
-
-    inputs: tuple[Input, ...]
-    output: str
-    tokenizer: str
-    sentences: str = "nupunkt"
-    held_out: float = 0.0
-    seed: int = 0
-    task_bytes: int = 32 << 20
-    task_files: int = 2048
-    error_budget: float = 0.01
-    compression: str | None = None
 
 
 def plan(options: Documents) -> Job:

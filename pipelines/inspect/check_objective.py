@@ -5,41 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.settings import assignment
+from corpora.settings import assigned
 from objectives.api.laws import LAWS, Trial, broken, digest
 from objectives.api.protocol import CorpusFacts, Objective
+from pipelines.inspect.options import Check
 from pipelines.masks import equipped_objective
 
 _ANOTHER_PROCESS = "Masks are the same in another process, under another hash seed."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """The objective, rows and seed that laws are tried on.
-
-    Attributes:
-        corpus: folder of a corpus.
-        objective: entry-point name.
-        preset, scorer, seed: as of ``farspan mask``.
-        assignments: ``KEY=VALUE`` each, over the preset's options.
-        rows: of the corpus, spread over it.
-    """
-
-    corpus: str
-    objective: str
-    preset: str | None = None
-    assignments: Sequence[str] = ()
-    scorer: str | None = None
-    seed: int = 0
-    rows: int = 32
 
 
 def trial(check: Check) -> Trial:
@@ -57,8 +36,7 @@ def trial(check: Check) -> Trial:
     def make(options: Mapping[str, Any] | None) -> Objective:
         if options is not None:
             return equipped_objective(check.corpus, check.objective, None, options, check.scorer)
-        asked = dict(map(assignment, check.assignments))
-        return equipped_objective(check.corpus, check.objective, check.preset, asked, check.scorer)
+        return equipped_objective(check.corpus, check.objective, check.preset, check.options, check.scorer)
 
     rows = np.unique(np.linspace(0, len(corpus) - 1, check.rows).astype(np.int64))
     facts = CorpusFacts.of(corpus.manifest)
@@ -82,7 +60,7 @@ def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
     """Mask the same rows in another process."""
     command = [sys.executable, "-P", "-m", "pipelines", "check-objective", check.objective, "--digest"]
     command += ["--corpus", check.corpus, "--seed", str(check.seed), "--rows", str(check.rows)]
-    command += [part for text in check.assignments for part in ("--set", text)]
+    command += [part for item in check.options.items() for part in ("--set", assigned(*item))]
     command += ["--preset", check.preset] if check.preset else []
     command += ["--scorer", check.scorer] if check.scorer else []
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"

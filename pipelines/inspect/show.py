@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import StringIO
 from itertools import islice
-from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -25,6 +24,7 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key
 from objectives.api.special_tokens import SpecialTokens
+from pipelines.inspect.options import Choice
 from pipelines.masks import equipped_objective
 
 # style of a span's text, by what happens to it
@@ -65,25 +65,6 @@ _SVG = """\
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What to put over a row: an objective by name on a corpus, or options over those of a mask set.
-
-    Attributes:
-        objective: entry-point name; None for a mask set's own.
-        preset, scorer, seed: as of ``farspan mask``.
-        options: over the preset's, or over the mask set's.
-        draw: which of its draws; epoch n of a run sees draw n.
-    """
-
-    objective: str | None = None
-    preset: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    scorer: str | None = None
-    seed: int = 0
-    draw: int = 0
-
-
 @dataclass(frozen=True)
 class Masked:
     """One masked row and how it is shown."""
@@ -98,7 +79,7 @@ def show(
     row: int,
     corpus_folder: str | None = None,
     width: int = 0,
-    choice: Choice = Choice(),
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
     console: Console | None = None,
     figure: str | None = None,
 ) -> None:

@@ -30,74 +30,28 @@ from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import npy_bytes, read_array, write_array, write_batch
 from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.retrieval.options import Clustering
 from pipelines.retrieval.spilled_vectors import SpilledVectors
 
 CENTROIDS = "centroids.npy"
 _CLUSTERS, _DOCUMENTS = 256, 20_000
 _SAMPLE_PER_CENTROID = 1024
-_LEAST_SAMPLE = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clustering:
-    """Options of the job.
+def first_level(options: Clustering, documents: int) -> int:
+    """First-level clusters of so many vectors.
 
-    Attributes:
-        vectors: folder of a ``farspan.vectors`` artefact.
-        output: folder of the clusters.
-        centroids: first-level clusters, for each of which k-means needs 39 vectors; 0 takes 256, or fewer so that each
-            has 20,000 vectors on average: such a cluster is searched exactly in no time, and every border loses
-            neighbours.
-        spherical: compare directions alone.
-        iterations: of k-means.
-        sample: the most vectors that k-means is trained on; it takes 1,024 a cluster.
-        max_documents: larger clusters are split again.
-        threads: of a worker; they decide the last bits of sums, and so are part of the configuration.
-        seed: of the sample and of k-means.
-        compression: None, ``lz4`` or ``zstd``.
-        task_documents: vectors that a task samples or deals out, in whole shards: memory against the number of spills.
+    Raises:
+        FarspanError: these cannot carry as many as asked for.
     """
-
-    vectors: str
-    output: str
-    centroids: int = 0
-    spherical: bool = True
-    iterations: int = 20
-    sample: int = 1_000_000
-    max_documents: int = 1_500_000
-    threads: int = 1
-    seed: int = 0
-    compression: str | None = None
-    task_documents: int = 1 << 17
-
-    def __post_init__(self) -> None:
-        least = {
-            "centroids": 0,
-            "iterations": 1,
-            "sample": _LEAST_SAMPLE,
-            "max_documents": 2,
-            "task_documents": 1,
-            "threads": 1,
-        }
-        for name, value in least.items():
-            if getattr(self, name) < value:
-                flag = name.replace("_", "-")
-                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {value}")
-
-    def clusters(self, documents: int) -> int:
-        """First-level clusters of so many vectors.
-
-        Raises:
-            FarspanError: these cannot carry as many as asked for.
-        """
-        points = min(documents, self.sample)
-        clusters = centroid_count(self.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS)), points)
-        if clusters < self.centroids:
-            raise FarspanError(
-                f"--centroids {self.centroids}: k-means has {points:,} vectors to learn from and needs "
-                f"{POINTS_PER_CENTROID} for each; give at most {clusters}, or leave the choice to the job"
-            )
-        return clusters
+    points = min(documents, options.sample)
+    clusters = centroid_count(options.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS)), points)
+    if clusters < options.centroids:
+        raise FarspanError(
+            f"--centroids {options.centroids}: k-means has {points:,} vectors to learn from and needs "
+            f"{POINTS_PER_CENTROID} for each; give at most {clusters}, or leave the choice to the job"
+        )
+    return clusters
 
 
 def plan(options: Clustering) -> Job:
@@ -111,7 +65,7 @@ def plan(options: Clustering) -> Job:
     documents, dimension = sum(shard.rows for shard in parent.shards), parent.config["dimension"]
     if not documents:
         raise FarspanError(f"{vectors}: holds no vector; embed documents that have tokens in the split")
-    clusters = options.clusters(documents)
+    clusters = first_level(options, documents)
     head = Manifest(
         format="farspan.clusters",
         config={

@@ -12,8 +12,6 @@ from corpora.text.offsets import byte_offsets
 from corpora.tokenizers import Tokenizer
 from objectives.rouge import sentence_scores, split_words
 
-LONG_DOCUMENTS = ("principal", "first")
-
 
 def condense(
     texts: Sequence[str], sentence_starts: Ragged, tokenizer: Tokenizer, room: int, long_documents: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -31,8 +31,9 @@ from pipelines.engine.artefacts import (
 )
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Stage, Task
-from pipelines.retrieval.condensing import LONG_DOCUMENTS, condense
-from pipelines.retrieval.encoder import Encoder, EncoderOptions, load_encoder, resolve
+from pipelines.retrieval.condensing import condense
+from pipelines.retrieval.encoder import Encoder, load_encoder, resolve
+from pipelines.retrieval.options import Embed, EncoderOptions
 from trainer.scorer.encoder_files import find_encoder
 
 ROWS_PER_BATCH = 1024
@@ -40,39 +41,6 @@ ROWS_PER_BATCH = 1024
 _CHUNK_TOKENS = 1 << 20
 # what a token costs the encoder, told as bytes to read: the choice of workers is by bytes
 _BYTES_A_TOKEN = 1 << 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Embed:
-    """Options of the job.
-
-    Attributes:
-        documents: folder of a ``farspan.documents`` artefact.
-        output: folder of the vectors.
-        encoder: which model, and how it is used.
-        long_documents: what the encoder sees of a document longer than its limit: its ``principal`` sentences, or the
-            ``first`` tokens.
-        split: ``train`` or ``held-out`` documents.
-        min_document_tokens: shorter documents, in the corpus tokenizer's tokens, have no vector.
-        block: documents a task, rounded up to whole record batches of the documents.
-        compression: None, ``lz4`` or ``zstd``.
-    """
-
-    documents: str
-    output: str
-    encoder: EncoderOptions = field(default_factory=EncoderOptions)
-    long_documents: str = "principal"
-    split: str = "train"
-    min_document_tokens: int = 1
-    block: int = 4096
-    compression: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.long_documents not in LONG_DOCUMENTS:
-            raise FarspanError(f"--long-documents {self.long_documents!r}: give {' or '.join(LONG_DOCUMENTS)}")
-        for option, number in (("min-document-tokens", self.min_document_tokens), ("block", self.block)):
-            if number < 1:
-                raise FarspanError(f"--{option} {number}: give a positive number")
 
 
 def plan(options: Embed) -> Job:

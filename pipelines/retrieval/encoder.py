@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,48 +19,10 @@ from torch import nn
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
+from pipelines.retrieval.options import EncoderOptions, Precision
 from trainer.scorer.encoder import Framing, described_model, load_framing, load_weights, position_count
 from trainer.scorer.encoder_files import EncoderFiles, find_encoder
 from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_threads
-
-POOLINGS = ("mean", "cls")
-PRECISIONS = ("auto", "float32", "float16", "bfloat16", "int8")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderOptions:
-    """How texts become vectors; with the encoder's files and the machine, this decides them.
-
-    Attributes:
-        name: folder, or name on the Hugging Face hub.
-        pooling: ``mean`` of the last hidden states of all tokens, or the state of the first (``cls``).
-        normalize: scale every vector to length 1.
-        max_length: most tokens the encoder sees, special ones included; the model's own limit if that is smaller.
-        precision: of the arithmetic: ``float32``, ``float16``, ``bfloat16``, ``int8`` (linear layers, on the processor)
-            or ``auto``: float16 where there is a CUDA device, else float32.
-        threads: of a process, on the processor.
-
-    Raises:
-        FarspanError: an option out of range.
-    """
-
-    name: str = "facebook/contriever"
-    pooling: str = "mean"
-    normalize: bool = False
-    max_length: int = 512
-    precision: str = "auto"
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        for option, value, choices in (
-            ("pooling", self.pooling, POOLINGS),
-            ("precision", self.precision, PRECISIONS),
-        ):
-            if value not in choices:
-                raise FarspanError(f"--{option} {value!r}: give {', '.join(choices[:-1])} or {choices[-1]}")
-        for option, number in (("max-length", self.max_length), ("threads", self.threads)):
-            if number < 1:
-                raise FarspanError(f"--{option} {number}: give a positive number")
 
 
 @lru_cache(maxsize=1)
@@ -90,7 +52,7 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     return replace(options, max_length=most, precision=_resolved_precision(options.precision))
 
 
-def _resolved_precision(precision: str) -> str:
+def _resolved_precision(precision: Precision) -> Precision:
     """What ``auto`` means on this machine."""
     if precision != "auto":
         return precision

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from corpora.errors import FarspanError
 from corpora.keyed import drawn, make_key
 from corpora.retrieval.best_rows import Neighbours
-from corpora.retrieval.knn import Search, search
+from corpora.retrieval.knn import list_count, memory_needed, search
+from corpora.retrieval.options import Search
 from corpora.schemas.vectors import neighbours_schema
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.ragged import Ragged
@@ -31,37 +32,11 @@ from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import write_array
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.retrieval.cluster_shard import ClusterShard
+from pipelines.retrieval.options import NeighbourSearch
 from pipelines.retrieval.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
 
 _SAMPLE = 256  # documents whose true neighbours are sought everywhere
 _BLOCK = 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class NeighbourSearch:
-    """Options of the job.
-
-    Attributes:
-        clusters: folder of a ``farspan.clusters`` artefact.
-        output: folder of the neighbours.
-        search: depth and kind of the search; its seed is the job's.
-        memory: bytes a worker may take; a larger need is refused before work starts.
-        threads: of a worker; they decide the last bits of sums, and so are part of the configuration.
-        compression: None, ``lz4`` or ``zstd``.
-    """
-
-    clusters: str
-    output: str
-    search: Search = field(default_factory=Search)
-    memory: float = 8 * 2.0**30
-    threads: int = 1
-    compression: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise FarspanError(f"--threads {self.threads}: give a positive number")
-        if not self.memory > 0:  # nan too
-            raise FarspanError(f"--memory {self.memory / 2**30:g}: give a positive number of GiB")
 
 
 def plan(options: NeighbourSearch) -> Job:
@@ -123,10 +98,10 @@ def plan(options: NeighbourSearch) -> Job:
 
 def _check_memory(options: NeighbourSearch, parent: Manifest) -> None:
     largest, dimension = parent.totals["max_documents"], parent.config["dimension"]
-    needed = options.search.memory(largest, dimension)
-    if needed > options.memory:
+    needed = memory_needed(options.search, largest, dimension)
+    if needed > options.memory * 2**30:
         raise FarspanError(
-            f"--memory {_size(options.memory)}: {options.search.k} neighbours of each document in a cluster "
+            f"--memory {_size(options.memory * 2**30)}: {options.search.k} neighbours of each document in a cluster "
             f"of {largest:,} take {_size(needed)} a worker; lower --k, give more --memory, or make the "
             "clusters again with a smaller --max-documents"
         )
@@ -168,7 +143,7 @@ class SearchShard:
                 found = search(shard.vectors[first:last], options, _part_of(report, first, last))
                 self._write(writer, shard, found, first, last, lengths)
                 totals["neighbours"] += int(found.counts.sum())
-                totals["documents_searched_exactly"] += (last - first) * (options.lists(last - first) == 1)
+                totals["documents_searched_exactly"] += (last - first) * (list_count(options, last - first) == 1)
                 rows = np.flatnonzero(sampled[first:last])
                 queries.append(sampled_queries(shard, found, first, rows, config["k"]))
                 report(last)

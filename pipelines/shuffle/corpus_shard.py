@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
+from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest, Receipt
@@ -19,20 +18,11 @@ from corpora.storage.shards import shard_name, write_shard
 from pipelines.engine.artefacts import inherit_tokenizer, parent_entry
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.options import check_shards
 from pipelines.shuffle.spill import Bucket
 
 ROWS_PER_BATCH = 64
 SHARD_TOKENS = 16 << 20
-
-
-def check_shards(asked: int) -> None:
-    """Refuse a negative number of shards.
-
-    Raises:
-        FarspanError: it is one.
-    """
-    if asked < 0:
-        raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")
 
 
 def shard_count(asked: int, tokens: int) -> int:

@@ -30,8 +30,7 @@ from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import checked_batch, read_batch, write_batch
 from pipelines.engine.job import Report, Stage, Task
-
-FAN_IN = 64
+from pipelines.options import FAN_IN
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from importlib.metadata import distribution
 import numpy as np
 import pyarrow as pa
 
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets

@@ -13,7 +13,7 @@ import pytest
 
 import pipelines
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
+from corpora.packing.options import Packing
 from corpora.storage.manifest import NAME
 from corpora.storage.shards import map_shard
 from pipelines import masks
@@ -22,7 +22,7 @@ from pipelines.corpus import random as random_corpus
 from pipelines.engine.job import Job, run_job
 from pipelines.engine.runner import Engine
 from pipelines.retrieval import cluster, embed, neighbours
-from pipelines.retrieval.encoder import EncoderOptions
+from pipelines.retrieval.options import EncoderOptions
 from tests.artefacts import make_corpus, make_documents
 from tests.neighbours import make_neighbours
 from tests.tiny_encoder import make_encoder

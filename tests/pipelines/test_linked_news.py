@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from corpora.linking.policies import Linking
-from corpora.packing.concatenate import Packing
+from corpora.linking.options import Linking
+from corpora.packing.options import Packing
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.vectors import vector_rows
@@ -21,14 +21,15 @@ from corpora.tokenizers.training import train_byte_level_bpe
 from corpora.verify.artefact import verify
 from pipelines.corpus import linked
 from pipelines.corpus import random as random_corpus
-from pipelines.documents.job import Documents, Input
+from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
+from pipelines.documents.options import Documents
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.inspect.coherence import similarity_of
 from pipelines.inspect.show import show
 from pipelines.retrieval import cluster, embed, neighbours
-from pipelines.retrieval.encoder import EncoderOptions
+from pipelines.retrieval.options import EncoderOptions
 
 PACKING = Packing(sequence_length=2048)
 

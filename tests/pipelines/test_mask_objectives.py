@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
+from corpora.packing.options import Packing
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.training import train_byte_level_bpe
@@ -23,12 +23,15 @@ from objectives.api.masks import CANDIDATE, IN_TARGET
 from objectives.api.protocol import mask_key
 from objectives.api.verify import verify_masks
 from pipelines.corpus import random as random_corpus
-from pipelines.documents.job import Documents, Input
+from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
+from pipelines.documents.options import Documents
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.inspect.show import Choice, show
-from pipelines.masks import Masking, equipped_objective, plan
+from pipelines.inspect.options import Choice
+from pipelines.inspect.show import show
+from pipelines.mask_options import Masking
+from pipelines.masks import equipped_objective, plan
 from tests.artefacts import digests
 from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe

@@ -24,9 +24,11 @@ from objectives.api.protocol import draw_key, load_objective, mask_key
 from objectives.api.verify import verify_masks
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.inspect.show import Choice, show
+from pipelines.inspect.options import Choice
+from pipelines.inspect.show import show
 from pipelines.inspect.stats import summary
-from pipelines.masks import Masking, plan
+from pipelines.mask_options import Masking
+from pipelines.masks import plan
 from tests.artefacts import digests, make_corpus
 from tests.third_party import install_farspan_lead
 

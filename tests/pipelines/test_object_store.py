@@ -13,13 +13,13 @@ import time
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
+from corpora.packing.options import Packing
 from corpora.storage.files import LocalFiles, read_bytes, write_bytes
 from corpora.storage.manifest import read_manifest
 from corpora.tokenizers import load_tokenizer
 from pipelines.cli import main
 from pipelines.corpus import random as random_corpus
-from pipelines.corpus.random import RandomCorpus
+from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.job import Input
 from pipelines.engine.artefacts import tokenizer_at
 from pipelines.engine.beam_files import files_for, use_flags

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.linking.graph import Graph
-from corpora.linking.policies import Linking, link
-from corpora.packing.concatenate import Packing
+from corpora.linking.options import Linking
+from corpora.linking.policies import link
+from corpora.packing.options import Packing
 from corpora.storage.ragged import Ragged
 from tests.corpora.linking.plain_linking import NAN, Plain
 

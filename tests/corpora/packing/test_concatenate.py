@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing, concatenate
+from corpora.packing.concatenate import concatenate
+from corpora.packing.options import Packing
 from corpora.storage.ragged import Ragged
 
 lengths = st.lists(st.integers(1, 90), max_size=30)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.packing.concatenate import Packing
-from corpora.packing.related import ClusterRows, arrange, groups, water_fill
+from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.related import arrange, groups, water_fill
 from corpora.storage.ragged import Ragged
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.packing.assemble import assemble_cuts
-from corpora.packing.concatenate import Packing
 from corpora.packing.mixture import mix
+from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
 from corpora.storage.ragged import Ragged
 from tests.corpora.packing.test_mixture import mixtures

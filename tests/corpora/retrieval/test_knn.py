@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.retrieval.knn import Search, nearest, search
+from corpora.retrieval.knn import list_count, memory_needed, nearest, search
+from corpora.retrieval.options import Search
 from corpora.retrieval.vector_rows import VectorRows
 from tests.vectors import topic_vectors
 
@@ -139,13 +140,13 @@ def test_progress_ends_at_the_whole():
 
 
 def test_memory_grows_with_depth_and_cluster():
-    assert Search(k=100).memory(1_400_000, 768) < 8 << 30
-    assert Search(k=2048).memory(1_400_000, 768) > 17e9
-    assert Search(k=100).memory(100, 768) < 64 << 20
+    assert memory_needed(Search(k=100), 1_400_000, 768) < 8 << 30
+    assert memory_needed(Search(k=2048), 1_400_000, 768) > 17e9
+    assert memory_needed(Search(k=100), 100, 768) < 64 << 20
 
 
 def test_no_cluster_needs_to_be_searched_exactly_but_one_of_a_single_vector():
-    assert [Search(exact_up_to=0).lists(count) for count in (1, 2, 3)] == [1, 2, 3]
+    assert [list_count(Search(exact_up_to=0), count) for count in (1, 2, 3)] == [1, 2, 3]
     for count in (1, 2, 3):
         found = search(VectorRows.from_array(np.eye(3, dtype=np.float16)[:count]), Search(k=2, exact_up_to=0))
         assert found.counts.tolist() == [count - 1] * count
@@ -168,5 +169,5 @@ def test_on_a_gpu_all_clusters_are_searched_exactly(monkeypatch):
     assert np.array_equal(found.products, products)
     assert np.array_equal(found.rows, rows)
     assert (found.counts == 9).all()
-    assert Search(k=9, exact_up_to=10).lists(3000) == 1
-    assert Search(k=5000, exact_up_to=10).lists(3000) > 1  # deeper than FAISS goes there
+    assert list_count(Search(k=9, exact_up_to=10), 3000) == 1
+    assert list_count(Search(k=5000, exact_up_to=10), 3000) > 1  # deeper than FAISS goes there

@@ -11,7 +11,8 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective, mask_key
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.masks import Masking, plan
+from pipelines.mask_options import Masking
+from pipelines.masks import plan
 from tests.artefacts import make_corpus
 
 

@@ -19,7 +19,8 @@ from objectives.api.masks import MASK_SCHEMA
 from objectives.api.verify import verify_masks
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.masks import Masking, plan
+from pipelines.mask_options import Masking
+from pipelines.masks import plan
 from tests.artefacts import make_corpus
 
 FILES = LocalFiles()

@@ -10,15 +10,16 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.linking.near_duplicates import clusters_of_shard
-from corpora.linking.policies import Linking
-from corpora.packing.concatenate import Packing
+from corpora.linking.options import Linking
+from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
 from corpora.verify.artefact import verify
-from pipelines.corpus.linked import LinkedCorpus, plan
+from pipelines.corpus.linked import plan
+from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.shuffle.placements import use_numbers

@@ -18,8 +18,9 @@ from corpora.schemas.corpus import Corpus
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.verify.artefact import verify
-from pipelines.corpus.long import LongCorpus, plan, plan_documents
+from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.mixture_recipe import MixtureRecipe, MixtureSource, read_recipe
+from pipelines.corpus.options import LongCorpus
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.inspect.stats import summary

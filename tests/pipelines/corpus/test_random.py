@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
+from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest, write_manifest
 from corpora.verify.artefact import verify
-from pipelines.corpus.random import RandomCorpus, plan
+from pipelines.corpus.options import RandomCorpus
+from pipelines.corpus.random import plan
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.packing.concatenate import Packing
-from corpora.packing.related import ClusterRows
+from corpora.packing.options import ClusterRows, Packing
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import ShardedRows
 from corpora.verify.artefact import verify
-from pipelines.corpus.related import ClusterCorpus, plan
+from pipelines.corpus.options import ClusterCorpus
+from pipelines.corpus.related import plan
 from pipelines.documents.inputs import Input
-from pipelines.documents.job import Documents
 from pipelines.documents.job import plan as plan_documents
+from pipelines.documents.options import Documents
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.inspect.stats import summary

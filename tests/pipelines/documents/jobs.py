@@ -10,7 +10,8 @@ from corpora.readers import ReadOptions
 from corpora.storage.files import LocalFiles
 from corpora.storage.shards import map_shard
 from pipelines.documents.inputs import Input
-from pipelines.documents.job import Documents, plan
+from pipelines.documents.job import plan
+from pipelines.documents.options import Documents
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 

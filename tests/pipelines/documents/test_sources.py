@@ -15,7 +15,8 @@ from corpora.readers import ReadOptions
 from corpora.tokenizers import load_tokenizer
 from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
-from pipelines.documents.job import Documents, plan
+from pipelines.documents.job import plan
+from pipelines.documents.options import Documents
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from tests.artefacts import all_rows, digests

@@ -14,8 +14,10 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.inspect.show import Choice, as_seen, show
-from pipelines.masks import Masking, plan
+from pipelines.inspect.options import Choice
+from pipelines.inspect.show import as_seen, show
+from pipelines.mask_options import Masking
+from pipelines.masks import plan
 from tests.artefacts import make_corpus, small_tokenizer
 
 

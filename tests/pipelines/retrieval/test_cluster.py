@@ -15,7 +15,8 @@ from corpora.verify.artefact import verify
 from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.retrieval.cluster import CENTROIDS, Clustering, plan
+from pipelines.retrieval.cluster import CENTROIDS, first_level, plan
+from pipelines.retrieval.options import Clustering
 from tests.artefacts import make_documents
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table, topic_vectors
@@ -188,6 +189,6 @@ def test_what_cannot_work_is_refused_before_work_starts(tmp_path, vectors):
     with pytest.raises(FarspanError, match=r"--centroids 9: .* 320 vectors to learn from .* give at most 8, or leave"):
         plan(Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=9))
     with pytest.raises(FarspanError, match=r"--centroids 26: .* 1,000 vectors .* give at most 25,"):
-        Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=26, sample=1000).clusters(5000)
+        first_level(Clustering(vectors=vectors, output=str(tmp_path / "clusters"), centroids=26, sample=1000), 5000)
     with pytest.raises(FarspanError, match="is the folder that the job reads"):
         plan(Clustering(vectors=vectors, output=vectors))

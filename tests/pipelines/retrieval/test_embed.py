@@ -24,8 +24,9 @@ from corpora.verify.artefact import verify
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.retrieval.condensing import condense
-from pipelines.retrieval.embed import Embed, plan
-from pipelines.retrieval.encoder import EncoderOptions, load_encoder
+from pipelines.retrieval.embed import plan
+from pipelines.retrieval.encoder import load_encoder
+from pipelines.retrieval.options import Embed, EncoderOptions
 from tests.artefacts import digests, make_documents, small_tokenizer, tokenizer_entry
 from tests.killing import run_killed
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder

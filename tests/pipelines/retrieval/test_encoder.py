@@ -13,7 +13,8 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
-from pipelines.retrieval.encoder import Encoder, EncoderOptions, resolve
+from pipelines.retrieval.encoder import Encoder, resolve
+from pipelines.retrieval.options import EncoderOptions
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder, word_piece
 from trainer.scorer.encoder_files import find_encoder
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.retrieval.knn import Search
+from corpora.retrieval.options import Search
 from corpora.schemas.vectors import vector_column
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
@@ -22,7 +22,7 @@ from corpora.verify.artefact import verify
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.retrieval import cluster, neighbours
-from pipelines.retrieval.neighbours import NeighbourSearch
+from pipelines.retrieval.options import NeighbourSearch
 from tests.killing import run_killed
 from tests.vectors import copy, make_vectors, table, topic_vectors
 
@@ -265,7 +265,7 @@ def test_vectors_of_another_dimension_are_refused(tmp_path):
 
 def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):
     with pytest.raises(FarspanError, match=r"--memory 1 MiB: 12 neighbours .* take \d\d MiB a worker; lower --k"):
-        build(clusters, tmp_path / "neighbours", memory=1 << 20)
+        build(clusters, tmp_path / "neighbours", memory=1 / 1024)
     for memory in (0, -1.0, float("nan")):
         with pytest.raises(FarspanError, match=r"--memory .* give a positive number of GiB"):
             NeighbourSearch(clusters=clusters, output=str(tmp_path / "neighbours"), memory=memory)

@@ -18,7 +18,8 @@ from corpora.storage.manifest import read_manifest, write_manifest
 from objectives.api.authoring import SpanObjective
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.masks import Masking, plan
+from pipelines.mask_options import Masking
+from pipelines.masks import plan
 from tests.artefacts import make_corpus
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig

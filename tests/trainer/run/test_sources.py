@@ -17,7 +17,8 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
-from pipelines.masks import Masking, plan
+from pipelines.mask_options import Masking
+from pipelines.masks import plan
 from tests.artefacts import make_corpus
 from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe

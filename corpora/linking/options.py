@@ -1,0 +1,62 @@
+"""Options of linking."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from corpora.errors import FarspanError
+from corpora.options import check_choices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linking:
+    """How documents are chosen for a sequence, and in which order they stand in it.
+
+    Attributes:
+        policy: ``nearest``: neighbours of a sequence's seed; ``chain``: of the last document added; ``path``: one path
+            through all documents.
+        order: order of documents inside a sequence. ``seed``: by falling similarity to the seed, those that are not in
+            its list last; ``chain``: as they were added; ``shuffle``: by keys. A path has no seeds: ``seed`` is
+            ``chain``.
+        max_uses: sequences that a document may be in; ``path`` uses each document once.
+        min_similarity: neighbours of a lower inner product are not taken (default: none).
+        max_cosine: two documents of a higher cosine are near-duplicates and kept apart (default: none).
+        max_jaccard: two documents that share more of their word 5-grams are near-duplicates, too.
+        min_fill: minimum share of a sequence's capacity that is filled. Emptier sequences are taken apart again: their
+            documents count as unused; those of a long document stay or go together. ``path`` leaves only its last
+            sequence unfilled, and keeps it.
+    """
+
+    policy: Literal["nearest", "chain", "path"] = "nearest"
+    order: Literal["seed", "chain", "shuffle"] = "seed"
+    max_uses: int = 2
+    min_similarity: float | None = None
+    max_cosine: float | None = None
+    max_jaccard: float | None = 0.8
+    min_fill: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.max_uses < 1:
+            raise FarspanError(f"--max-uses {self.max_uses}: must be at least 1")
+        if self.min_similarity is not None and not math.isfinite(self.min_similarity):
+            raise FarspanError(f"--min-similarity {self.min_similarity}: must be a finite number")
+        if self.max_cosine is not None and not -1 <= self.max_cosine <= 1:
+            raise FarspanError(f"--max-cosine {self.max_cosine}: must lie between -1 and 1")
+        for flag, share in (("--max-jaccard", self.max_jaccard), ("--min-fill", self.min_fill)):
+            if share is not None and not 0 <= share <= 1:
+                raise FarspanError(f"{flag} {share}: must lie between 0 and 1")
+
+    @property
+    def resolved(self) -> Linking:
+        """The same policy with neutral values where it does not look at an option: equal ones make equal sequences."""
+        if self.policy != "path":
+            return self
+        return replace(self, order="chain" if self.order == "seed" else self.order, max_uses=1, min_fill=0.0)
+
+    @property
+    def floor(self) -> float:
+        """Least similarity of neighbours that are taken."""
+        return -math.inf if self.min_similarity is None else self.min_similarity

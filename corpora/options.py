@@ -1,0 +1,93 @@
+"""Options that are declared once: a frozen dataclass gives each its type, default and meaning.
+
+Flags, their help and choices (``pipelines.flags``) and TOML keys (``corpora.settings``) are derived from the fields.
+Imports nothing heavy, so that help is printed at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flag:
+    """Annotation of a field whose flag is not simply ``--field-name`` with the docstring's words.
+
+    Attributes:
+        name: name of the flag without dashes; empty for the field's own.
+        metavar: placeholder of the value in the help.
+        help: the help; empty for the field's entry under ``Attributes:``.
+        convert: what makes the value from the text of the command line, other than the field's type.
+        positional: an argument without dashes.
+        hidden: not in the help.
+        without: fields of the field's dataclass that have no flag here.
+    """
+
+    name: str = ""
+    metavar: str | None = None
+    help: str = ""
+    convert: Callable[[str], Any] | None = None
+    positional: bool = False
+    hidden: bool = False
+    without: tuple[str, ...] = ()
+
+
+NO_FLAG = Flag()  # annotates a field that is for programs alone
+
+
+def declared(kind: type) -> dict[str, tuple[Any, Flag]]:
+    """Type and ``Flag`` of each field of a dataclass, without its ``Annotated``."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: _unwrapped(hints[field.name]) for field in fields(kind)}
+
+
+def _unwrapped(hint: Any) -> tuple[Any, Flag]:
+    if get_origin(hint) is not Annotated:
+        return hint, Flag()
+    kind, *notes = get_args(hint)
+    return kind, next(note for note in notes if isinstance(note, Flag))
+
+
+def meanings(kind: type) -> dict[str, str]:
+    """Each field's entry under ``Attributes:`` in the docstrings of a dataclass and those that it inherits from."""
+    found: dict[str, str] = {}
+    for ancestor in reversed(kind.__mro__):
+        entries = inspect.cleandoc(ancestor.__doc__ or "").partition("\nAttributes:\n")[2]
+        for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", entries, re.MULTILINE):
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
+
+
+def choices(hint: Any) -> tuple[Any, ...]:
+    """The words that a field of type ``hint`` may be; empty where it may be anything."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return next((get_args(part) for part in get_args(hint) if get_origin(part) is Literal), ())
+
+
+def check_choices(options: Any) -> None:
+    """Refuse a word that the type of its field does not list.
+
+    Raises:
+        FarspanError: naming the flag and its choices.
+    """
+    for name, (hint, flag) in declared(type(options)).items():
+        known, value = choices(hint), getattr(options, name)
+        if known and value not in known and not (value is None and type(None) in get_args(hint)):
+            spelled = flag.name or name.replace("_", "-")
+            raise FarspanError(f"--{spelled} {value!r}: choose one of {', '.join(known)}")
+
+
+def utf8(text: str) -> str:
+    """An argument of the command line in UTF-8, as which Python reads it in UTF-8 locales only."""
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeError:
+        return text  # given by a program, not by a command line

@@ -1,0 +1,108 @@
+"""Options of packing: the capacity of rows and how documents share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from corpora.errors import FarspanError
+from corpora.options import Flag, check_choices
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from corpora.schemas.sequences import SequenceBatch
+
+LEAST_ROOM = 128  # positions per document, below which max_documents = 0 begins another row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How sequences are filled.
+
+    Attributes:
+        sequence_length: encoder positions of a finished sequence, with what rendering adds.
+        room_per_sequence: positions reserved in each sequence, for begin and end.
+        room_per_document: positions reserved for each part of a document, for its separator.
+        split_documents: cut a document where the sequence ends and continue it in the next one. Otherwise a document
+            that does not fit starts a new sequence, and one longer than any sequence is left out and counted.
+        drop_ragged_tail: leave out a shard's last sequence when it is not full.
+        min_document_tokens: documents with fewer tokens are left out and counted.
+    """
+
+    sequence_length: int
+    room_per_sequence: int = 2
+    room_per_document: int = 1
+    split_documents: Annotated[bool, Flag(name="whole-documents", help="never split a document")] = True
+    drop_ragged_tail: bool = False
+    min_document_tokens: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("room_per_sequence", 0), ("room_per_document", 0), ("min_document_tokens", 1)):
+            if getattr(self, name) < least:
+                raise FarspanError(f"{name} {getattr(self, name)}: must be at least {least}")
+        if self.capacity <= self.room_per_document:
+            raise FarspanError(
+                f"sequence_length {self.sequence_length} leaves no room for text beside {self.room_per_sequence} "
+                f"positions a sequence and {self.room_per_document} a document; raise it"
+            )
+        if self.sequence_length > 2**31 - 1:
+            raise FarspanError(f"sequence_length {self.sequence_length}: positions are 32 bit, lower it")
+
+    @property
+    def capacity(self) -> int:
+        """Positions for text and separators."""
+        return self.sequence_length - self.room_per_sequence
+
+    def padding(self, rows: SequenceBatch) -> int:
+        """Positions that stay empty in all rows together."""
+        parts, tokens = rows.document_starts.lengths.sum(), rows.tokens.lengths.sum()
+        return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
+
+    def keeps(self, lengths: np.ndarray) -> np.ndarray:
+        """``(n,)`` bool: which documents of the given ``(n,)`` token counts go into sequences at all."""
+        kept = lengths >= max(self.min_document_tokens, 1)
+        return kept if self.split_documents else kept & (lengths + self.room_per_document <= self.capacity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRows:
+    """How a cluster's documents share a row.
+
+    Attributes:
+        budget: ``equal`` gives each document the same number of positions (PRIMERA); ``shared`` gives those that short
+            documents leave free to the longer ones, so that the longest are cut to the same length.
+        order: order of documents in a row: shuffled by key, or as given.
+        min_documents: rows with fewer documents are left out.
+        max_documents: larger clusters become several rows of about equal numbers; 0 for as many documents as have 128
+            positions each.
+    """
+
+    budget: Literal["shared", "equal"] = "shared"
+    order: Literal["shuffle", "given"] = "shuffle"
+    min_documents: int = 2
+    max_documents: int = 0
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        if self.min_documents < 1:
+            raise FarspanError(f"--min-documents {self.min_documents}: must be at least 1")
+        if self.max_documents and self.max_documents < self.min_documents:
+            raise FarspanError(
+                f"--max-documents {self.max_documents}: is below --min-documents {self.min_documents}; raise it, "
+                "or give 0 for as many as have room"
+            )
+
+    def largest(self, packing: Packing) -> int:
+        """Documents in a row at most.
+
+        Raises:
+            FarspanError: a row of ``packing`` has no room for them.
+        """
+        most = self.max_documents or max(packing.capacity // LEAST_ROOM, self.min_documents)
+        if packing.capacity < most * (packing.room_per_document + 1):
+            raise FarspanError(
+                f"--max-documents {most}: a row of {packing.sequence_length} positions has no room for so many "
+                "documents; lower it, or raise --sequence-length"
+            )
+        return most

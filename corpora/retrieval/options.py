@@ -1,0 +1,32 @@
+"""Options of the search for neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How neighbours are sought.
+
+    Attributes:
+        k: neighbours per document.
+        exact_up_to: clusters of at most this many documents are searched exactly. At 20,000 a document costs no more
+            than with lists in a cluster of a million.
+        probes: lists that each document visits in larger clusters. Of the nearest ten in a cluster of 1.4 million, 16
+            lists find 92 %, 32 find 95 % in 1.6 times the time.
+        seed: seed of every random choice.
+    """
+
+    k: int = 100
+    exact_up_to: int = 20_000
+    probes: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("k", 1), ("exact_up_to", 0), ("probes", 1)):
+            if getattr(self, name) < least:
+                flag = name.replace("_", "-")
+                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {least}")

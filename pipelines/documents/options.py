@@ -1,0 +1,71 @@
+"""Options of the jobs that read raw text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from corpora.options import NO_FLAG, Flag
+from corpora.readers.records import ReadOptions
+from pipelines.options import Compression, Folder, Output, Seed
+
+if TYPE_CHECKING:
+    from pipelines.documents.inputs import Input
+else:
+    Input = Any  # slow to import, and the type of no flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawText:
+    """Raw files as a command names them.
+
+    Attributes:
+        input: file, folder or quoted glob, on any file system Beam knows; NAME is the source in ids; repeatable.
+        read: how records are read.
+    """
+
+    input: Annotated[tuple[str, ...], Flag(metavar="[NAME=]PATTERN")]
+    read: ReadOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """Options of ``farspan documents``.
+
+    Attributes:
+        inputs: raw files and how they are read.
+        tokenizer: SentencePiece model, tokenizer.json, folder or Hugging Face hub name.
+        sentences: sentence splitter: nupunkt, nltk, spacy or spacy:MODEL.
+        held_out: share of documents kept apart for evaluation.
+        task_bytes: raw bytes per task and shard.
+        task_files: maximum number of files per task and shard.
+        error_budget: tolerated share of bad records, of damaged files and of lost bytes, each on its own.
+    """
+
+    inputs: Annotated[tuple[Input, ...], NO_FLAG]
+    output: Output
+    tokenizer: str
+    sentences: str = "nupunkt"
+    held_out: float = 0.0
+    seed: Seed = 0
+    task_bytes: int = 32 << 20
+    task_files: int = 2048
+    error_budget: float = 0.01
+    compression: Compression = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerTraining:
+    """Options of ``farspan tokenizer train``.
+
+    Attributes:
+        kind: kind of tokenizer.
+        vocab_size: number of ids.
+        output: folder to make.
+        text: raw files to train on.
+    """
+
+    output: Folder
+    text: RawText
+    kind: Literal["byte-level-bpe", "sentencepiece"] = "byte-level-bpe"
+    vocab_size: int = 32_000

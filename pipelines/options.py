@@ -1,0 +1,36 @@
+"""Options that several jobs share: the type, the flag and the help of each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from corpora.errors import FarspanError
+from corpora.options import NO_FLAG, Flag
+
+SplitName = Literal["train", "held-out"]
+
+Folder = Annotated[str, Flag(metavar="DIR")]
+Output = Annotated[str, Flag(metavar="DIR", help="folder to make; an unfinished one is resumed")]
+DocumentsFolder = Annotated[str, Flag(metavar="DIR", help="folder made by `farspan documents`")]
+Split = Annotated[SplitName, Flag(help="documents to take")]
+Seed = Annotated[int, Flag(help="seed of every random choice")]
+Shards = Annotated[int, Flag(help="number of shards; 0 for one per 16 million tokens")]
+Threads = Annotated[
+    int, Flag(help="threads per worker; part of the configuration, because they change floating-point rounding")
+]
+Compression = Annotated[
+    Literal["lz4", "zstd"] | None, Flag(help="compression of shards (default: none, for memory mapping)")
+]
+FanIn = Annotated[int, NO_FLAG]
+
+FAN_IN = 64  # maximum number of spill files read per bucket before merging; does not affect the output
+
+
+def check_shards(asked: int) -> None:
+    """Refuse a negative number of shards.
+
+    Raises:
+        FarspanError: it is one.
+    """
+    if asked < 0:
+        raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")

@@ -1,0 +1,138 @@
+"""Options of the jobs from documents to neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from corpora.errors import FarspanError
+from corpora.options import NO_FLAG, Flag, check_choices
+from corpora.retrieval.options import Search
+from pipelines.options import Compression, DocumentsFolder, Folder, Output, Seed, Split, Threads
+
+Precision = Literal["auto", "float32", "float16", "bfloat16", "int8"]
+_LEAST_SAMPLE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderOptions:
+    """How texts become vectors; with the encoder's files and the machine, this decides them.
+
+    Attributes:
+        name: folder or Hugging Face hub name of a BERT-like encoder.
+        pooling: ``mean`` of the last hidden states of all tokens, or the state of the first token (``cls``).
+        normalize: scale vectors to length 1, which Contriever does not.
+        max_length: maximum number of tokens the encoder sees, special ones included; the model's own limit if smaller.
+        precision: of the arithmetic. ``auto``: float16 on a GPU, else float32; ``bfloat16`` is several times faster on
+            processors with AMX; ``int8``: linear layers, on the processor.
+
+    Raises:
+        FarspanError: an option out of range.
+    """
+
+    name: Annotated[str, Flag(name="encoder", metavar="MODEL")] = "facebook/contriever"
+    pooling: Literal["mean", "cls"] = "mean"
+    normalize: bool = False
+    max_length: int = 512
+    precision: Precision = "auto"
+    threads: Threads = 1
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for option, number in (("max-length", self.max_length), ("threads", self.threads)):
+            if number < 1:
+                raise FarspanError(f"--{option} {number}: give a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed:
+    """Options of ``farspan embed``.
+
+    Attributes:
+        encoder: which model, and how it is used.
+        long_documents: part of a document longer than ``--max-length`` that is embedded: its principal sentences, or
+            its first tokens.
+        min_document_tokens: documents with fewer tokens of the corpus tokenizer get no vector.
+        block: documents per task and shard, rounded up to multiples of 1,024.
+    """
+
+    documents: DocumentsFolder
+    output: Output
+    encoder: EncoderOptions = field(default_factory=EncoderOptions)
+    long_documents: Literal["principal", "first"] = "principal"
+    split: Split = "train"
+    min_document_tokens: int = 1
+    block: int = 4096
+    compression: Compression = None
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for option, number in (("min-document-tokens", self.min_document_tokens), ("block", self.block)):
+            if number < 1:
+                raise FarspanError(f"--{option} {number}: give a positive number")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clustering:
+    """Options of ``farspan cluster``.
+
+    Attributes:
+        vectors: folder made by ``farspan embed``.
+        centroids: first-level clusters, for each of which k-means needs 39 vectors; 0 for 256, or fewer so that each
+            has 20,000 vectors on average, which are searched exactly in no time.
+        spherical: compare directions alone.
+        iterations: iterations of k-means.
+        sample: maximum number of vectors that k-means learns from; it takes 1,024 per cluster.
+        max_documents: larger clusters are split again.
+        task_documents: vectors that a task samples or deals out, in whole shards: memory against the number of spills.
+    """
+
+    vectors: Folder
+    output: Output
+    centroids: int = 0
+    spherical: Annotated[bool, Flag(name="euclidean", help="compare distances instead of directions")] = True
+    iterations: int = 20
+    sample: int = 1_000_000
+    max_documents: int = 1_500_000
+    threads: Threads = 1
+    seed: Seed = 0
+    compression: Compression = None
+    task_documents: Annotated[int, NO_FLAG] = 1 << 17
+
+    def __post_init__(self) -> None:
+        least = {
+            "centroids": 0,
+            "iterations": 1,
+            "sample": _LEAST_SAMPLE,
+            "max_documents": 2,
+            "task_documents": 1,
+            "threads": 1,
+        }
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                flag = name.replace("_", "-")
+                raise FarspanError(f"--{flag} {getattr(self, name)}: give a number of at least {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourSearch:
+    """Options of ``farspan neighbours``.
+
+    Attributes:
+        clusters: folder made by ``farspan cluster``.
+        search: depth and kind of the search; its seed is the job's.
+        memory: GiB that a worker may take; a larger need is refused before work starts.
+    """
+
+    clusters: Folder
+    output: Output
+    search: Search = field(default_factory=Search)
+    memory: float = 8.0
+    threads: Threads = 1
+    compression: Compression = None
+
+    def __post_init__(self) -> None:
+        if self.threads < 1:
+            raise FarspanError(f"--threads {self.threads}: give a positive number")
+        if not self.memory > 0:  # nan too
+            raise FarspanError(f"--memory {self.memory:g}: give a positive number of GiB")
