@@ -24,6 +24,7 @@ from report import arguments, machine, publish
 from synthetic import DIMENSION, make_documents, make_vectors
 from threadpoolctl import threadpool_limits
 
+from corpora.retrieval.kmeans import centroid_count
 from corpora.retrieval.knn import nearest
 from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
@@ -120,8 +121,9 @@ def measured(folder: str, count: int, options: argparse.Namespace) -> list[Step]
         f"--{name}={getattr(options, name.replace('-', '_'))}" for name in ("k", "probes", "exact-up-to", "threads")
     ]
     divide = ["cluster", "--vectors", vectors]
+    centroids = str(centroid_count(256, count))
     commands = {
-        "cluster": [*divide, "--centroids", "256", "--output", clusters],
+        "cluster": [*divide, "--centroids", centroids, "--output", clusters],
         "one cluster": [*divide, "--centroids", "1", "--max-documents", str(count), "--output", cluster],
         "neighbours": ["neighbours", "--clusters", cluster, *search, "--output", neighbours],
     }
