@@ -27,7 +27,6 @@ import pyarrow as pa
 from report import HEADINGS, Comparison, arguments, comparison_rows, machine, publish
 from text import real_documents, write_texts
 
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
@@ -210,16 +209,16 @@ def compare(sides: Sides, text: str, datatrove: bool) -> int:
         lengths = np.concatenate([np.diff(np.fromfile(f"{path}.index", "<u8"), prepend=0) for path in files])
         assert np.array_equal(tokens.values, made), "farspan and datatrove differ"
         assert np.array_equal(tokens.lengths, lengths), "farspan and datatrove cut documents differently"
-    corpus = read_manifest(LocalFiles(), sides.output("corpus", text), "farspan.corpus")
+    corpus = read_manifest(sides.output("corpus", text), "farspan.corpus")
     assert corpus.totals["tokens"] == len(tokens.values)
     return len(tokens.values)
 
 
 def farspan_documents(folder: str) -> tuple[Ragged, np.ndarray]:
     """All documents in the order of the files: rows of tokens, and flat sentence starts."""
-    shards = read_manifest(LocalFiles(), folder, "farspan.documents").shards
+    shards = read_manifest(folder, "farspan.documents").shards
     table = pa.Table.from_batches(
-        [batch for shard in shards for batch in read_shard(LocalFiles(), os.path.join(folder, "shards", shard.name))]
+        [batch for shard in shards for batch in read_shard(os.path.join(folder, "shards", shard.name))]
     ).combine_chunks()
     columns = [Ragged.from_arrow(table.column(name).chunk(0)).compact() for name in ("tokens", "sentence_starts")]
     return columns[0], columns[1].values

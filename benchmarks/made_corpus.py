@@ -10,7 +10,6 @@ import pyarrow as pa
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard, shard_name, write_shard
@@ -39,7 +38,7 @@ def make_corpus(folder: str, rows: int, length: int, shards: int = 4) -> None:
         ids = pa.array([f"made:{shard}:{number}" for number in range(documents)])
         sequences = concatenate(ids, tokens, sentences, Packing(sequence_length=length)).sequences
         path = os.path.join(folder, "shards", shard_name(shard, shards))
-        with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
+        with write_shard(path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(sequences.to_arrow(schema))
         totals = {
             "sequences": len(sequences),
@@ -54,18 +53,18 @@ def make_corpus(folder: str, rows: int, length: int, shards: int = 4) -> None:
     tokenizer = {"fingerprint": "none", "vocab_size": VOCAB, "owned_tokens": OWNED}
     packing = {"builder": "random", **vars(Packing(sequence_length=length))}
     manifest = Manifest("farspan.corpus", packing, 0, _ROWS_PER_BATCH, tokenizer, **fold(receipts))
-    write_manifest(LocalFiles(), folder, manifest)
+    write_manifest(folder, manifest)
 
 
 def make_masks(folder: str, corpus: str, objective: Objective, seed: int = 0) -> None:
     """The masks that ``farspan mask`` would make."""
-    parent = read_manifest(LocalFiles(), corpus, "farspan.corpus")
+    parent = read_manifest(corpus, "farspan.corpus")
     special, key, receipts = objective.validate(CorpusFacts.of(parent)), mask_key(seed, objective), []
     for shard in parent.shards:
-        source = read_shard(LocalFiles(), os.path.join(corpus, "shards", shard.name))
+        source = read_shard(os.path.join(corpus, "shards", shard.name))
         masks = [objective.mask(SequenceBatch.from_arrow(batch), key) for batch in source]
         path = os.path.join(folder, "shards", shard.name)
-        with write_shard(LocalFiles(), path, MASK_SCHEMA, parent.rows_per_batch) as (writer, info):
+        with write_shard(path, MASK_SCHEMA, parent.rows_per_batch) as (writer, info):
             for batch in masks:
                 writer.write(batch.to_arrow())
         totals = {
@@ -88,8 +87,8 @@ def make_masks(folder: str, corpus: str, objective: Objective, seed: int = 0) ->
         special_tokens=dict(special.ids),
         parent={
             "path": os.path.relpath(corpus, folder),
-            "manifest_sha256": manifest_sha256(LocalFiles(), corpus),
+            "manifest_sha256": manifest_sha256(corpus),
         },
         **fold(receipts),
     )
-    write_manifest(LocalFiles(), folder, manifest)
+    write_manifest(folder, manifest)

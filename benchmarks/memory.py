@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from report import arguments, machine, publish
 from text import real_documents, write_texts
 
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.tokenizers.training import train_byte_level_bpe
 
@@ -87,7 +86,7 @@ def measured(folder: str, megabytes: float, tokenizer: str, workers: int, length
     for job, command in jobs.items():
         start = time.perf_counter()
         anonymous, resident = peak([sys.executable, "-m", "pipelines.cli", *command, "--workers", str(workers)])
-        tokens = read_manifest(LocalFiles(), command[command.index("--output") + 1]).totals["tokens"]
+        tokens = read_manifest(command[command.index("--output") + 1]).totals["tokens"]
         runs.append(Run(job, megabytes, tokens, time.perf_counter() - start, anonymous, resident))
     return runs
 

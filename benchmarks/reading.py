@@ -20,7 +20,6 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch, corpus_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
@@ -115,7 +114,7 @@ def write_corpus(folder: str, padded: np.ndarray, lengths: np.ndarray, shards: i
     schema = corpus_schema(VOCAB)
     for shard, rows in enumerate(np.array_split(np.arange(len(padded)), shards)):
         path = os.path.join(folder, "shards", shard_name(shard, shards))
-        with write_shard(LocalFiles(), path, schema, 64) as (writer, info):
+        with write_shard(path, schema, 64) as (writer, info):
             for block in blocks(padded[rows], lengths[rows], int(rows[0])):
                 writer.write(block.to_arrow(schema))
         totals = {"sequences": len(rows), "tokens": int(lengths[rows].sum()), "documents": len(rows)}
@@ -129,7 +128,7 @@ def write_corpus(folder: str, padded: np.ndarray, lengths: np.ndarray, shards: i
         "room_per_sequence": 0,
         "room_per_document": 0,
     }
-    write_manifest(LocalFiles(), folder, Manifest("farspan.corpus", config, 0, 64, tokenizer, **fold(receipts)))
+    write_manifest(folder, Manifest("farspan.corpus", config, 0, 64, tokenizer, **fold(receipts)))
 
 
 def blocks(padded: np.ndarray, lengths: np.ndarray, first: int) -> Iterator[SequenceBatch]:

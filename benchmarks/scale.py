@@ -26,7 +26,6 @@ from threadpoolctl import threadpool_limits
 
 from corpora.retrieval.kmeans import centroid_count
 from corpora.retrieval.knn import nearest
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
@@ -181,8 +180,8 @@ def finished_tasks(work: str) -> list[tuple[str, float]]:
 
 def recall(cluster: str, neighbours: str) -> dict[str, float]:
     """The manifest's figure, over ten true neighbours of 256 documents; and over all k, of 200."""
-    totals = read_manifest(LocalFiles(), neighbours).totals
-    shard = ClusterShard.read(stored_shards(cluster, read_manifest(LocalFiles(), cluster))[0], DIMENSION)
+    totals = read_manifest(neighbours).totals
+    shard = ClusterShard.read(stored_shards(cluster, read_manifest(cluster))[0], DIMENSION)
     rows = (np.arange(QUERIES) * len(shard) // QUERIES).astype(np.int32)
     found = ShardedRows(neighbours, "farspan.neighbours")
     k = found.manifest.config["k"]

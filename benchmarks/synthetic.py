@@ -16,7 +16,6 @@ import pyarrow as pa
 from corpora.keyed import make_key
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.vectors import vector_column, vectors_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
@@ -108,7 +107,7 @@ def make_documents(folder: str, count: int) -> None:
             schema=schema,
         )
         path = os.path.join(folder, "shards", shard_name(block, len(blocks(count))))
-        with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
+        with write_shard(path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(batch)
         totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
         add_document_totals(totals, batch)
@@ -132,10 +131,10 @@ def make_vectors(folder: str, documents: str, count: int) -> None:
             vector_column(vectors),
         ]
         path = os.path.join(folder, "shards", shard_name(block, len(blocks(count))))
-        with write_shard(LocalFiles(), path, schema, _ROWS_PER_BATCH) as (writer, info):
+        with write_shard(path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(pa.record_batch(columns, schema=schema))
         receipts.append(Receipt(str(block), tuple(info), {"documents": size, "tokens": int(lengths.sum())}))
-    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(LocalFiles(), documents)}
+    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)}
     config = {"builder": "synthetic", "dimension": DIMENSION, "split": "train"}
     _finish(folder, "farspan.vectors", config, _tokenizer(), receipts, parent)
 
@@ -166,6 +165,6 @@ def _finish(
         entry,
         parent=parent,
         **fold(receipts),
-        files=list_files(LocalFiles(), folder),
+        files=list_files(folder),
     )
-    write_manifest(LocalFiles(), folder, head)
+    write_manifest(folder, head)

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options, rest = parser.parse_known_args(arguments)
     try:
         if options.command not in LOCAL:
-            from pipelines.engine.beam_files import use_flags
             from pipelines.engine.runner import check_flags
+            from pipelines.engine.stores import use_flags
 
             check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
             use_flags(rest)

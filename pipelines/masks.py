@@ -21,7 +21,6 @@ from objectives.api.masks import MASK_SCHEMA
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
 from objectives.api.tools import Tools
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, inherit_tokenizer, parent_entry
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.mask_options import Masking
 
@@ -61,7 +60,7 @@ def plan(options: Masking) -> Job:
     scorer = options.scorer
     if scorer is not None and os.path.exists(scorer):
         scorer = absolute(scorer)
-    parent = read_manifest(files_for(corpus), corpus, "farspan.corpus")
+    parent = read_manifest(corpus, "farspan.corpus")
     objective = equipped_objective(corpus, options.objective, options.preset, options.options, scorer)
     special = objective.validate(CorpusFacts.of(parent))
     count = len(parent.shards) * options.draws
@@ -145,11 +144,11 @@ class MaskShard:
         source: StoredShard = task.payload["corpus"]
         target = task.payload["shard"]
         totals = dict.fromkeys(TOTALS, 0)
-        with write_shard(files_for(target), target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (
+        with write_shard(target, MASK_SCHEMA, self.rows_per_batch, self.compression) as (
             writer,
             info,
         ):
-            for record_batch in source.batches(files_for(source.path)):
+            for record_batch in source.batches():
                 batch = SequenceBatch.from_arrow(record_batch)
                 masks = objective.mask(batch, key)
                 if not np.array_equal(masks.sequence_ids, batch.sequence_ids):

@@ -13,7 +13,6 @@ from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.sequences import corpus_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows, shard_name, write_shard
@@ -40,7 +39,7 @@ def tokenizer_entry() -> dict:
 
 def digests(folder: object) -> list[str]:
     """sha256 of each shard of an artefact."""
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards]
+    return [shard.sha256 for shard in read_manifest(str(folder)).shards]
 
 
 def all_rows(folder: object, format: str = "farspan.documents") -> list[dict]:
@@ -67,7 +66,6 @@ def make_documents(
         max_tokens: of a document.
     """
     rng = np.random.default_rng(seed)
-    files = LocalFiles()
     tokenizer = small_tokenizer()
     schema = documents_schema(tokenizer.vocab_size)
     receipts = []
@@ -94,7 +92,7 @@ def make_documents(
             schema=schema,
         )
         path = os.path.join(folder, "shards", shard_name(shard, shards))
-        with write_shard(files, path, schema, 16) as (writer, info):
+        with write_shard(path, schema, 16) as (writer, info):
             writer.write(batch)
         totals = {
             "documents": documents,
@@ -124,9 +122,9 @@ def make_documents(
         16,
         tokenizer_entry(),
         **fold(receipts),
-        files=list_files(LocalFiles(), folder),
+        files=list_files(folder),
     )
-    write_manifest(files, folder, head)
+    write_manifest(folder, head)
     return folder
 
 
@@ -142,7 +140,6 @@ def make_corpus(
     """A corpus of random tokens, of which there are ``words`` different ones, or as many as the tokenizer has."""
     packing = Packing(sequence_length=sequence_length, room_per_document=room_per_document)
     rng = np.random.default_rng(seed)
-    files = LocalFiles()
     tokenizer = small_tokenizer()
     schema = corpus_schema(tokenizer.vocab_size)
     stop = tokenizer.vocab_size if words is None else 4 + words
@@ -155,7 +152,7 @@ def make_corpus(
         made = concatenate(ids, tokens, starts, packing)
         rows = made.sequences
         path = os.path.join(folder, "shards", shard_name(shard, shards))
-        with write_shard(files, path, schema, 8) as (writer, info):
+        with write_shard(path, schema, 8) as (writer, info):
             writer.write(rows.to_arrow(schema))
         totals = {
             "sequences": len(rows),
@@ -173,7 +170,6 @@ def make_corpus(
     tokenizer.save(os.path.join(folder, "tokenizer"))
     config = {"builder": "random", **vars(packing)}
     write_manifest(
-        files,
         folder,
         Manifest(
             "farspan.corpus",
@@ -182,7 +178,7 @@ def make_corpus(
             8,
             tokenizer_entry(),
             **fold(receipts),
-            files=list_files(LocalFiles(), folder),
+            files=list_files(folder),
         ),
     )
     return folder

@@ -2,11 +2,15 @@
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from tests.third_party import install_farspan_lead
+
+if TYPE_CHECKING:
+    from tests.object_store import Store
 
 # before torch and numpy are loaded, and for child processes: threads of tests side by side would wait for each other
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,3 +29,42 @@ def farspan_lead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]
         for path in reversed(paths):
             patch.syspath_prepend(path)
         yield paths
+
+
+@pytest.fixture(scope="session")
+def _store() -> Iterator["Store"]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        patch.setenv("AWS_MAX_ATTEMPTS", "1")
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        from tests.object_store import Store
+
+        store = Store()
+        yield store
+        store.stop()
+
+
+@pytest.fixture
+def store(_store: "Store") -> Iterator["Store"]:
+    """The store, reached by this process's file systems; what it was asked before is forgotten."""
+    from corpora.storage import s3
+
+    s3.use_settings(_store.settings)
+    _store.requests.clear()
+    yield _store
+    s3.use_settings({})
+
+
+@pytest.fixture
+def bucket(store: "Store", request: pytest.FixtureRequest) -> Iterator[str]:
+    """``s3://NAME``, empty."""
+    from corpora.storage import files, s3
+
+    place = store.make_bucket("bucket")
+    yield place
+    s3.use_settings(store.settings)
+    files.delete(files.walk(place))

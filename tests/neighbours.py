@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.shards import shard_name, write_shard
 from tests.artefacts import all_rows, small_tokenizer
@@ -27,7 +26,7 @@ def make_neighbours(
     found = training_documents(documents)
     cluster = np.sort(rng.integers(0, clusters, len(found)) * PARTS_OF_CLUSTER + rng.integers(0, 2, len(found)))
     order = rng.permutation(len(found))  # which document has which place
-    files, receipts = LocalFiles(), []
+    receipts = []
     for shard in range(clusters):
         columns: dict[str, list] = {field.name: [] for field in neighbours_schema()}
         for number in np.unique(cluster[cluster // PARTS_OF_CLUSTER == shard]).tolist():
@@ -49,17 +48,16 @@ def make_neighbours(
         schema = neighbours_schema()
         batch = pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
         path = os.path.join(folder, "shards", shard_name(shard, clusters))
-        with write_shard(files, path, schema, 16) as (writer, info):
+        with write_shard(path, schema, 16) as (writer, info):
             writer.write(batch)
         totals = {"documents": len(batch), "tokens": sum(columns["document_tokens"])}
         counts = {"made": {"read": len(batch), "written": len(batch)}}
         receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     small_tokenizer().save(os.path.join(folder, "tokenizer"))
-    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(files, documents)}
-    tokenizer = read_manifest(files, documents).tokenizer
+    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)}
+    tokenizer = read_manifest(documents).tokenizer
     config = {"split": "train", "k": k}
     write_manifest(
-        files,
         folder,
         Manifest(
             "farspan.neighbours",
@@ -69,7 +67,7 @@ def make_neighbours(
             tokenizer,
             parent=parent,
             **fold(receipts),
-            files=list_files(LocalFiles(), folder),
+            files=list_files(folder),
         ),
     )
     return folder

@@ -16,7 +16,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import ShardedRows
 from corpora.tokenizers import load_tokenizer
@@ -54,7 +53,7 @@ def _open_documents(folder: str) -> None:
         )
     )
     statistics(folder, [])
-    summary(read_manifest(LocalFiles(), folder))
+    summary(read_manifest(folder))
 
 
 def _open_corpus(folder: str) -> None:

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.vectors import vector_column, vector_rows, vectors_schema
-from corpora.storage.files import LocalFiles, read_bytes, write_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows, shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
-from pipelines.engine.beam_files import files_for
 from tests.artefacts import small_tokenizer, tokenizer_entry
 
 
@@ -44,7 +44,7 @@ def make_vectors(
             a shard of vectors; or a number of documents that lie nowhere, in ``shards`` shards.
         vectors: ``(n, dimension)``; None for ``topic_vectors``.
     """
-    files, rng = LocalFiles(), np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     # a row a document: the shard it belongs to, its id, its row among all documents, its tokens
     if isinstance(documents, int):
         shard_of = np.arange(documents) * shards // max(documents, 1)
@@ -52,8 +52,8 @@ def make_vectors(
         rows, tokens, parent = np.arange(documents), rng.integers(1, 120, documents), None
     else:
         shard_of, ids, rows, tokens = _documents(documents)
-        shards = len(read_manifest(files, documents).shards)
-        entry = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(files, documents)}
+        shards = len(read_manifest(documents).shards)
+        entry = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)}
         parent = entry
     if vectors is None:
         vectors = topic_vectors(len(ids), dimension, seed=seed)
@@ -71,7 +71,7 @@ def make_vectors(
             ],
             schema=schema,
         )
-        with write_shard(files, os.path.join(folder, "shards", shard_name(shard, shards)), schema, 16) as (
+        with write_shard(os.path.join(folder, "shards", shard_name(shard, shards)), schema, 16) as (
             writer,
             info,
         ):
@@ -88,9 +88,9 @@ def make_vectors(
         tokenizer_entry(),
         parent=parent,
         **fold(receipts),
-        files=list_files(LocalFiles(), folder),
+        files=list_files(folder),
     )
-    write_manifest(files, folder, head)
+    write_manifest(folder, head)
     return folder
 
 
@@ -103,8 +103,8 @@ def table(folder: str, format: str) -> dict[str, Any]:
 
 def copy(source: str, target: str) -> None:
     """Copy a folder between any two file systems."""
-    for path in files_for(source).walk(source):
-        write_bytes(files_for(target), target + path.removeprefix(source), read_bytes(files_for(source), path))
+    for path in files.walk(source):
+        write_bytes(target + path.removeprefix(source), read_bytes(path))
 
 
 def _documents(folder: str) -> tuple[np.ndarray, list[str], np.ndarray, np.ndarray]:

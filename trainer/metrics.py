@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from corpora.errors import FarspanError, from_extra
-from corpora.storage.files import LocalFiles, write_bytes
+from corpora.storage.files import write_bytes
 from trainer.data.config import Batch
 from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
@@ -151,7 +151,7 @@ class MetricsFile:
                         kept.append(line)
                 except (ValueError, TypeError, LookupError):  # the last line of a run that was killed while it wrote
                     continue
-        write_bytes(LocalFiles(), str(path), b"".join(kept))
+        write_bytes(str(path), b"".join(kept))
         self._path, self._file = path, path.open("ab", buffering=0)
 
     def write(self, record: Mapping[str, Any]) -> None:

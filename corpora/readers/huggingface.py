@@ -11,12 +11,12 @@ import posixpath
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
-from corpora.storage.files import Files, read_bytes
+from corpora.storage.files import read_bytes
 
 _STATE = "state.json"
 
 
-def data_files(files: Files, paths: Sequence[str]) -> list[str]:
+def data_files(paths: Sequence[str]) -> list[str]:
     """The given files without descriptions and caches of saved datasets among them, in the given order.
 
     Raises:
@@ -27,7 +27,7 @@ def data_files(files: Files, paths: Sequence[str]) -> list[str]:
     for path in paths:
         folder, name = posixpath.split(path)
         if name == _STATE and posixpath.join(folder, "dataset_info.json") in present:
-            named[folder] = _named(files, folder)
+            named[folder] = _named(folder)
             if missing := sorted(named[folder] - present):
                 raise FarspanError(f"{path} names {missing[0]}, which is missing; save the dataset again")
     return [
@@ -37,11 +37,9 @@ def data_files(files: Files, paths: Sequence[str]) -> list[str]:
     ]
 
 
-def _named(files: Files, folder: str) -> set[str]:
+def _named(folder: str) -> set[str]:
     path = posixpath.join(folder, _STATE)
     try:
-        return {
-            posixpath.join(folder, entry["filename"]) for entry in json.loads(read_bytes(files, path))["_data_files"]
-        }
+        return {posixpath.join(folder, entry["filename"]) for entry in json.loads(read_bytes(path))["_data_files"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FarspanError(f"{path}: not the state of a saved dataset ({error!r}); save the dataset again") from error

@@ -14,7 +14,6 @@ from corpora.errors import FarspanError
 from corpora.readers import selection
 from corpora.readers.isolation import ask, encode_block, receive, send
 from corpora.readers.records import Range, ReadOptions
-from corpora.storage.files import LocalFiles
 
 _BUFFER = 1 << 16
 
@@ -59,7 +58,7 @@ def _answer(request: dict[str, Any], stdin: BinaryIO, stdout: BinaryIO) -> None:
         send(stdout, b"V", json.dumps(value).encode())
 
 
-class _AskedFiles(LocalFiles):
+class _AskedFiles:
     """The one file of a request, whose bytes are asked for."""
 
     def __init__(self, stdin: BinaryIO, stdout: BinaryIO, size: int) -> None:

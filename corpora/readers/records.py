@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 from corpora.errors import FarspanError
 from corpora.options import Flag, utf8
-from corpora.storage.files import DanglingLink, NotAFile
+from corpora.storage.local_disk import DanglingLink, NotAFile
 from corpora.text.preprocessing import STEPS
 
 GENERIC_FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")

@@ -28,7 +28,8 @@ from corpora.readers import (
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import PUBLISHED_FORMATS, Cut, DamagedFile, Range, ReadOptions, RecordBlock
 from corpora.readers.streams import compression, plan_lines
-from corpora.storage.files import DanglingLink, Files
+from corpora.storage.files import Files
+from corpora.storage.local_disk import DanglingLink
 
 
 @dataclass(frozen=True)

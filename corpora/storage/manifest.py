@@ -16,7 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, BinaryIO
 
 from corpora.errors import FarspanError
-from corpora.storage.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest_contents import fault
 from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
 
@@ -182,7 +183,7 @@ def file_info(file: BinaryIO) -> FileInfo:
     return FileInfo(size, digest.hexdigest())
 
 
-def list_files(files: Files, folder: str) -> dict[str, FileInfo]:
+def list_files(folder: str) -> dict[str, FileInfo]:
     """The ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
 
     Reads them all, several at a time, as each read from an object store is a wait.
@@ -231,10 +232,10 @@ def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
                 row[name] = row.get(name, 0) + value
         for reason, value in receipt.rejects.items():
             rejects[reason] = rejects.get(reason, 0) + value
-        for source, files in receipt.damage.items():
+        for source, damage in receipt.damage.items():
             row = counts.setdefault(source, dict.fromkeys(COUNTS, 0))
-            row["lost_bytes"] = row.get("lost_bytes", 0) + sum(files.values())
-            damaged.setdefault(source, set()).update(files)
+            row["lost_bytes"] = row.get("lost_bytes", 0) + sum(damage.values())
+            damaged.setdefault(source, set()).update(damage)
             row["damaged_files"] = len(damaged[source])
     return {
         "shards": tuple(sorted(shards, key=lambda shard: shard.name)),
@@ -244,26 +245,33 @@ def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
     }
 
 
-def write_manifest(files: Files, folder: str, manifest: Manifest) -> None:
-    write_bytes(files, os.path.join(folder, NAME), manifest.to_json())
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    write_bytes(os.path.join(folder, NAME), manifest.to_json())
 
 
-def read_manifest(files: Files, folder: str, format: str | None = None) -> Manifest:
+def require_local(folder: str) -> None:
+    """Refuse the folder of an artefact on a remote store.
+
+    Raises:
+        FarspanError: it is on one.
+    """
+    if not files.is_local(folder):
+        raise FarspanError(f"{folder}: is read from local disk only; copy the whole folder there first")
+
+
+def read_manifest(folder: str, format: str | None = None) -> Manifest:
     """Read and check a manifest.
 
     Raises:
-        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version; a
-            folder elsewhere where only local disk will do.
+        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version.
     """
-    if "://" in folder and isinstance(files, LocalFiles):
-        raise FarspanError(f"{folder}: is read from local disk only; copy the whole folder there first")
     path = os.path.join(folder, NAME)
     if not files.exists(path):
         unfinished = any(files.walk(os.path.join(folder, "_work")))
         cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
         raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
     try:
-        manifest = Manifest.from_json(read_bytes(files, path))
+        manifest = Manifest.from_json(read_bytes(path))
         if wrong := fault(manifest):
             raise StructureError(wrong)
     except (StructureError, OSError) as error:
@@ -275,5 +283,5 @@ def read_manifest(files: Files, folder: str, format: str | None = None) -> Manif
     return manifest
 
 
-def manifest_sha256(files: Files, folder: str) -> str:
-    return hashlib.sha256(read_bytes(files, os.path.join(folder, NAME))).hexdigest()
+def manifest_sha256(folder: str) -> str:
+    return hashlib.sha256(read_bytes(os.path.join(folder, NAME))).hexdigest()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -13,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.storage.files import CountingHash, Files, LocalFiles, require_regular
+from corpora.storage import files
+from corpora.storage.files import CountingHash
 from corpora.storage.gather import Block, Gatherable, gather
-from corpora.storage.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest
+from corpora.storage.local_disk import require_regular
+from corpora.storage.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest, require_local
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.tokenizers import load_tokenizer_of
 
@@ -85,7 +89,7 @@ def compact(array: pa.Array) -> pa.Array:
 
 @contextmanager
 def write_shard(
-    files: Files, path: str, schema: pa.Schema, rows_per_batch: int, compression: str | None = None
+    path: str, schema: pa.Schema, rows_per_batch: int, compression: str | None = None
 ) -> Iterator[tuple[ShardWriter, list[ShardInfo]]]:
     """Write one shard atomically; its ``ShardInfo`` is in the yielded list once the body has ended.
 
@@ -101,19 +105,21 @@ def write_shard(
     info.append(ShardInfo(os.path.basename(path), writer.rows, writer.tokens, sink.bytes, sink.sha256()))
 
 
-def read_shard(files: Files, path: str) -> Iterator[pa.RecordBatch]:
-    """The record batches of a shard on any file system, compared with nothing; memory-mapped where it is local."""
-    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else open_shard(files, path)
+def read_shard(path: str) -> Iterator[pa.RecordBatch]:
+    """The record batches of a shard on any file system, compared with nothing."""
+    reader = open_shard(path)
     for index in range(reader.num_record_batches):
         yield reader.get_batch(index)
 
 
-def open_shard(files: Files, path: str) -> pa.RecordBatchFileReader:
-    """The reader of a shard on any file system; what is asked of it is read when it is asked.
+def open_shard(path: str) -> pa.RecordBatchFileReader:
+    """The reader of a shard: of a local one, memory-mapped; of a remote one, each part is read when it is asked for.
 
     Raises:
         FarspanError: missing, truncated or not an Arrow file.
     """
+    if files.is_local(path):
+        return map_shard(path)[1]
     try:
         return pa.ipc.open_file(pa.PythonFile(files.open(path), "r"))
     except (OSError, pa.ArrowInvalid) as error:
@@ -121,17 +127,34 @@ def open_shard(files: Files, path: str) -> pa.RecordBatchFileReader:
 
 
 def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-    """Memory-map a local shard: the whole file as one buffer, and its reader, whose arrays lie inside that buffer.
+    """Memory-map a shard: the whole file as one buffer, and its reader, whose arrays lie inside that buffer.
+
+    A remote shard is brought to local disk with one read.
 
     Raises:
         FarspanError: missing, truncated or not an Arrow file.
     """
-    try:
-        require_regular(path)
-        buffer = pa.memory_map(path).read_buffer()
-        return buffer, pa.ipc.open_file(buffer)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise unreadable(path, error) from error
+    with ExitStack() as stack:
+        local = path if files.is_local(path) else stack.enter_context(_fetched(path))
+        try:
+            require_regular(local)
+            buffer = pa.memory_map(local).read_buffer()  # which outlives the name
+            return buffer, pa.ipc.open_file(buffer)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise unreadable(path, error) from error
+
+
+@contextmanager
+def _fetched(path: str) -> Iterator[str]:
+    """The name of a local copy of a remote shard, which goes with the ``with`` block."""
+    with tempfile.NamedTemporaryFile(prefix="farspan-shard-") as copy:
+        try:
+            with files.open(path) as source:
+                shutil.copyfileobj(source, copy, 8 << 20)
+        except FileNotFoundError as error:
+            raise unreadable(path, error) from error
+        copy.flush()
+        yield copy.name
 
 
 def unreadable(path: str, error: Exception | str) -> FarspanError:
@@ -156,8 +179,9 @@ class ShardedRows:
         Raises:
             FarspanError: no finished artefact of this format.
         """
+        require_local(folder)
         self.folder, self.verify = folder, verify
-        self.manifest: Manifest = read_manifest(LocalFiles(), folder, format)
+        self.manifest: Manifest = read_manifest(folder, format)
         self.schema: pa.Schema | None = None  # of every shard, where a subclass knows it
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
@@ -203,7 +227,7 @@ class ShardedRows:
 
     def _check_file(self, path: str, info: FileInfo) -> None:
         try:
-            with LocalFiles().open(path) as file:
+            with files.open(path) as file:
                 found = file_info(file)
         except OSError as error:
             raise FarspanError(f"{path}: {error.strerror}; {_COPY_AGAIN}") from error

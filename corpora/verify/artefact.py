@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from corpora.storage.manifest import NAME, Manifest, ShardInfo, file_info, is_listed, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.ragged import Ragged
@@ -36,7 +36,7 @@ def verify(folder: str) -> list[str]:
     Raises:
         FarspanError: no finished artefact there, or one of another room.
     """
-    manifest = read_manifest(LocalFiles(), folder)
+    manifest = read_manifest(folder)
     if manifest.format not in _CHECKS:
         raise FarspanError(f"{folder}: {manifest.format!r} is none of {', '.join(_CHECKS)}")
     try:
@@ -52,7 +52,6 @@ def others(folder: str, manifest: Manifest) -> Problems:
 
     Version 1 of the format lists no files: they are only read.
     """
-    files = LocalFiles()
     present = {os.path.relpath(path, folder) for path in files.walk(folder)}
     if manifest.format_version == 1:
         yield from _unreadable(folder, present)
@@ -92,7 +91,7 @@ def shards(
 ) -> Problems:
     """Structure and checksum of every shard, then ``check`` on the batches of those that are sound."""
     expected = {shard.name for shard in manifest.shards}
-    present = {os.path.basename(path) for path in LocalFiles().walk(os.path.join(folder, "shards"))}
+    present = {os.path.basename(path) for path in files.walk(os.path.join(folder, "shards"))}
     for name in sorted(present - expected):
         yield f"shards/{name}: not in the manifest"
     for shard in manifest.shards:
@@ -142,7 +141,7 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
     name = f"shards/{shard.name}"
     path = os.path.join(folder, "shards", shard.name)
     try:
-        with LocalFiles().open(path) as file:
+        with files.open(path) as file:
             found = file_info(file)
     except OSError as error:
         yield f"{name}: {error.strerror or error}"

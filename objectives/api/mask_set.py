@@ -11,7 +11,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.files import LocalFiles
+from corpora.storage.files import is_local
 from corpora.storage.gather import Gatherable
 from corpora.storage.manifest import manifest_sha256
 from corpora.storage.shards import ShardedRows
@@ -116,7 +116,7 @@ class MaskSet(ShardedRows):
 
     def _path_of(self, parent: str) -> str:
         """The location that a path of the manifest leads to."""
-        return parent if "://" in parent else os.path.normpath(os.path.join(os.path.realpath(self.folder), parent))
+        return parent if not is_local(parent) else os.path.normpath(os.path.join(os.path.realpath(self.folder), parent))
 
     def check_parent(self, corpus: ShardedRows) -> None:
         """Refuse a corpus that this mask set was not made from, and options that its special tokens do not cover.
@@ -124,7 +124,7 @@ class MaskSet(ShardedRows):
         Raises:
             FarspanError: naming both corpora, what the two manifests disagree on, or the tokens that are missing.
         """
-        found = manifest_sha256(LocalFiles(), corpus.folder)
+        found = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}
         if parent.get("manifest_sha256") != found:
             made_from, given = self._path_of(parent.get("path", "")), os.path.realpath(corpus.folder)

@@ -27,7 +27,6 @@ from corpora.storage.shards import write_shard
 from corpora.storage.stored_shards import StoredShard, stored_shards
 from pipelines.corpus.options import LinkedCorpus
 from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
@@ -42,7 +41,7 @@ def plan(options: LinkedCorpus) -> Job:
         FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
     """
     documents, neighbours, output = (absolute(p) for p in (options.documents, options.neighbours, options.output))
-    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    parent = read_manifest(documents, "farspan.documents")
     graph = read_neighbours(neighbours, documents)
     tokens = graph.totals["tokens"]
     linking = options.linking.resolved
@@ -106,7 +105,7 @@ class LinkShard:
         placed, refused = [], []
         totals: Counter[str] = Counter()
         done = 0
-        for cluster in clusters_of_shard(shard.batches(files_for(shard.path))):
+        for cluster in clusters_of_shard(shard.batches()):
             ids = cluster.rows.column("document_id").to_pylist()
             graph = edge_graph(cluster, self.linking)
             lengths = cluster.rows.column("document_tokens").to_numpy().astype(np.int64)
@@ -124,10 +123,9 @@ class LinkShard:
             )
             done += len(ids)
             report(done)
-        files = files_for(task.payload["placements"])
-        write_placements(files, task.payload["placements"], join_placed(placed), np.array(self.starts))
+        write_placements(task.payload["placements"], join_placed(placed), np.array(self.starts))
         if totals["near_duplicate_pairs"]:
-            with write_shard(files, task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
+            with write_shard(task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
                 for batch in refused:
                     writer.write(batch)
         return Receipt(task.name, totals=dict(totals))

@@ -29,7 +29,6 @@ from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
 from pipelines.documents.options import Documents
 from pipelines.engine.artefacts import absolute, tokens_of_split
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
@@ -88,7 +87,7 @@ def plan(options: LongCorpus) -> Job:
     recipe = read_recipe(options.recipe)
     recipe.inputs(options.recipe)
     documents, output = _documents_folder(options, recipe), absolute(options.output)
-    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    parent = read_manifest(documents, "farspan.documents")
     held_out = options.split == "held-out"
     windows = recipe.windows
     read = {name: _tokens(options, documents, parent, name) for name in recipe.sources}
@@ -169,7 +168,7 @@ def _written(
     """Tokens that one pass over each source writes, with every overlap."""
     written = dict.fromkeys(sources, 0)
     for shard in stored_shards(documents, parent):
-        for batch in shard.batches(files_for(shard.path)):
+        for batch in shard.batches():
             names = np.asarray(batch.column("source").to_pylist(), object)
             of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == held_out
             tokens = windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)

@@ -19,7 +19,6 @@ from corpora.storage.manifest import Receipt, read_manifest
 from corpora.storage.ragged import Ragged
 from pipelines.corpus.options import RandomCorpus
 from pipelines.engine.artefacts import absolute, some_tokens
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
@@ -32,7 +31,7 @@ def plan(options: RandomCorpus) -> Job:
         FarspanError: no finished documents there, nothing in the split, or a number out of range.
     """
     documents, output = absolute(options.documents), absolute(options.output)
-    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    parent = read_manifest(documents, "farspan.documents")
     tokens = some_tokens(documents, parent, options.split)
     shards = shard_count(options.shards, tokens)
     config = {

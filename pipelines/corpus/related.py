@@ -26,7 +26,6 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.stored_shards import StoredShard, stored_shards
 from pipelines.corpus.options import ClusterCorpus
 from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours, some_tokens
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
@@ -47,7 +46,7 @@ def plan(options: ClusterCorpus) -> Job:
         if options.neighbours is None and getattr(options, name) != getattr(ClusterCorpus, name):
             flag = name.replace("_", "-")
             raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
-    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    parent = read_manifest(documents, "farspan.documents")
     graph = None if options.neighbours is None else read_neighbours(absolute(options.neighbours), documents)
     split = options.split or ("train" if graph is None else graph.config["split"])
     if graph is not None and split != graph.config["split"]:
@@ -158,14 +157,14 @@ class GroupShard:
         placed = []
         totals = {"groups": 0, "grouped_documents": 0}
         done = 0
-        for cluster in clusters_of_shard(shard.batches(files_for(shard.path))):
+        for cluster in clusters_of_shard(shard.batches()):
             placed.append(self._place(cluster))
             totals["groups"] += int((placed[-1].positions == 0).sum())
             totals["grouped_documents"] += len(placed[-1].positions)
             done += len(cluster.rows)
             report(done)
         target = task.payload["placements"]
-        write_placements(files_for(target), target, join_placed(placed), np.array(self.starts))
+        write_placements(target, join_placed(placed), np.array(self.starts))
         return Receipt(task.name, totals=totals)
 
     def _place(self, cluster: Cluster) -> Placed:

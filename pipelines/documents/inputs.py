@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from corpora.errors import FarspanError
 from corpora.options import utf8
 from corpora.readers import ReadOptions, data_files, holds_records
+from corpora.storage import files
 from corpora.storage.file_search import FoundFiles, files_below, files_matching
-from corpora.storage.files import LocalFiles
 from pipelines.engine.artefacts import absolute
-from pipelines.engine.beam_files import files_for
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class Input:
             name, pattern = "", text
         if ":" in name:
             raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
-        pattern = absolute(utf8(pattern) if "://" in pattern else pattern).rstrip("/")
+        pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
         root, found = _search(pattern)
-        paths = data_files(files_for(pattern), [path for path in found.paths if not _hidden(path[len(root) :])])
+        paths = data_files([path for path in found.paths if not _hidden(path[len(root) :])])
         if paths != [pattern]:
             paths = [path for path in paths if holds_records(path, read)]
         if not paths:
@@ -72,7 +71,7 @@ class Input:
         name = path[len(self.root) :].lstrip("/")
         try:
             # names are bytes, which Python decodes as the locale says; ids are UTF-8 everywhere
-            return name.encode().decode() if "://" in self.root else os.fsencode(name).decode()
+            return os.fsencode(name).decode() if files.is_local(self.root) else name.encode().decode()
         except UnicodeError as error:
             raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file") from error
 
@@ -83,14 +82,13 @@ def _search(pattern: str) -> tuple[str, FoundFiles]:
         if os.path.isdir(pattern):
             return pattern, files_below(pattern)
         try:
-            LocalFiles().size(pattern)
+            files.size(pattern)
         except OSError as error:
             raise FarspanError(f"--input: {error}; give a file, a folder or a quoted glob") from error
         return os.path.dirname(pattern), FoundFiles([pattern])
     fixed = re.split(r"[*?\[]", pattern)[0]
-    if "://" not in pattern:
+    if files.is_local(pattern):
         return os.path.dirname(fixed), files_matching(pattern)
-    files = files_for(pattern)
     found = files.match(pattern) or files.walk(pattern)
     root = pattern if fixed == pattern and found != [pattern] else os.path.dirname(fixed)
     return root, FoundFiles(found)

@@ -29,6 +29,7 @@ from corpora.readers import (
     read_records,
 )
 from corpora.schemas.documents import HeldOut, rows_with_special_tokens, tokenize_documents
+from corpora.storage import files
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name
@@ -38,7 +39,6 @@ from pipelines.documents.inputs import Input, every_file, read_options, refuse_e
 from pipelines.documents.options import Documents
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, save_tokenizer, tokenizer_at
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.job import Job, Report, Stage, Task
 
@@ -69,7 +69,7 @@ def plan(options: Documents) -> Job:
         _check_first(item)
     # (source, relative path, its ranges) of every file
     planned = [
-        (source, name, plan_ranges(path, files_for(path), reads[source], options.task_bytes))
+        (source, name, plan_ranges(path, files, reads[source], options.task_bytes))
         for source, name, path in every_file(options.inputs)
     ]
     ranges = [(source, name, piece) for source, name, pieces in planned for piece in pieces]
@@ -133,7 +133,6 @@ def plan(options: Documents) -> Job:
 def _check_first(item: Input) -> None:
     """Look at the fields of an input's first file, unless it is none that can be read."""
     for path in item.paths:
-        files = files_for(path)
         try:
             files.size(path)
         except OSError:
@@ -173,13 +172,12 @@ class TokenizeRanges:
     def __call__(self, task: Task, report: Report) -> Receipt:
         tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.sentences)
         path = task.payload["shard"]
-        files = files_for(path)
         counts: dict[str, Counter[str]] = {}
         damage: dict[str, Counter[str]] = {}
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with (
-            RejectsShard(files, dead) as rejects,
-            DocumentsShard(files, path, tokenizer.vocab_size, self.compression, self.own_ids) as shard,
+            RejectsShard(dead) as rejects,
+            DocumentsShard(path, tokenizer.vocab_size, self.compression, self.own_ids) as shard,
         ):
             for block in _merged(self._blocks(task, counts, damage, rejects, report)):
                 batch = tokenize_documents(
@@ -196,7 +194,7 @@ class TokenizeRanges:
                 shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
         lost = _plain(damage)
         if self.own_ids:
-            unique_ids.write_ids(files, path, shard.ids, shard.info[0].sha256)
+            unique_ids.write_ids(path, shard.ids, shard.info[0].sha256)
             return Receipt(task.name, counts=_plain(counts), rejects=dict(rejects.reasons), damage=lost)
         for source, count in counts.items():
             count.update(shard.counts[source])
@@ -215,7 +213,7 @@ class TokenizeRanges:
         for source, name, values in task.payload["ranges"]:
             piece, read = Range(**values), self.reads[source]
             count = counts.setdefault(source, Counter())
-            for block in read_records(piece, files_for(piece.path), read):
+            for block in read_records(piece, files, read):
                 count["read"] += block.read
                 count["rejected"] += len(block.rejects)
                 count["filtered"] += block.filtered

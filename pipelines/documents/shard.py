@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from corpora.readers import Reject
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
-from corpora.storage.files import Files
+from corpora.storage import files
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.shards import write_shard
 
@@ -34,10 +34,8 @@ class DocumentsShard:
 
     ROWS_PER_BATCH = 1024
 
-    def __init__(
-        self, files: Files, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False
-    ) -> None:
-        self._place = (files, path, documents_schema(vocab_size), self.ROWS_PER_BATCH, compression)
+    def __init__(self, path: str, vocab_size: int, compression: str | None, keep_ids: bool = False) -> None:
+        self._place = (path, documents_schema(vocab_size), self.ROWS_PER_BATCH, compression)
         self._keep_ids = keep_ids
         self._stack = ExitStack()
         self.totals = dict.fromkeys(DOCUMENT_TOTALS, 0)
@@ -85,8 +83,8 @@ class RejectsShard:
     ROWS = 1024
     BYTES = 4 << 20
 
-    def __init__(self, files: Files, path: str) -> None:
-        self._files, self._path = files, path
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._stack = ExitStack()
         self._writer: pa.RecordBatchFileWriter | None = None
         self._rows: list[tuple[str, str, str, str, str, bytes]] = []
@@ -122,7 +120,7 @@ class RejectsShard:
         if not self._rows:
             return
         if self._writer is None:
-            file = self._stack.enter_context(self._files.create(self._path))
+            file = self._stack.enter_context(files.create(self._path))
             self._writer = pa.ipc.new_file(pa.PythonFile(file, "w"), REJECTS_SCHEMA)
         columns = zip(*self._rows, strict=True)
         arrays = [pa.array(values, kind) for values, kind in zip(columns, REJECTS_SCHEMA.types, strict=True)]

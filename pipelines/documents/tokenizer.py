@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.storage import files
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.documents.inputs import Input, every_file, read_options
-from pipelines.engine.beam_files import files_for
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
@@ -25,7 +25,7 @@ def _texts(inputs: tuple[Input, ...]) -> Iterator[str]:
     """Texts in the order of sources, files and records, whatever the arguments' order; bad records are skipped."""
     reads = read_options(inputs)
     for source, _, path in sorted(every_file(inputs)):
-        files, read = files_for(path), reads[source]
+        read = reads[source]
         for piece in plan_ranges(path, files, read, 1 << 62):
             for block in read_records(piece, files, read):
                 yield from block.texts

@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
 from corpora.readers import Reject
-from corpora.storage.files import Files, read_bytes, write_bytes
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.stored_shards import StoredShard
 from pipelines.documents.shard import DocumentsShard, RejectsShard
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Stage, Task
@@ -31,12 +30,12 @@ def ids_path(shard: str) -> str:
     return shard.removesuffix(".arrow") + ".ids.npy"
 
 
-def write_ids(files: Files, shard: str, ids: Sequence[str], sha256: str) -> None:
+def write_ids(shard: str, ids: Sequence[str], sha256: str) -> None:
     """The 128-bit hashes of a shard's ids and their rows as sorted ``(n, 3)`` uint64, beside it; and its checksum."""
     keys = id_keys(_KEY, ids)
     order = np.lexsort((keys[:, 1], keys[:, 0]))
     write_array(ids_path(shard), np.column_stack([keys[order], order.astype(np.uint64)]))
-    write_bytes(files, _checksum_path(shard), sha256.encode())
+    write_bytes(_checksum_path(shard), sha256.encode())
 
 
 def _checksum_path(shard: str) -> str:
@@ -113,17 +112,16 @@ class WriteUnique:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         path, waiting = task.payload["shard"], task.payload["waiting"]
-        files = files_for(path)
         found = np.concatenate([read_array(name) for name in self.found])  # (m, 2): task, row
         again = found[found[:, 0] == task.payload["index"], 1].astype(np.int64)
         counts: dict[str, dict[str, int]] = {}
         dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
         with (
-            RejectsShard(files, dead) as rejects,
-            DocumentsShard(files, path, self.vocab_size, self.compression) as shard,
+            RejectsShard(dead) as rejects,
+            DocumentsShard(path, self.vocab_size, self.compression) as shard,
         ):
             first = 0
-            for batch in StoredShard(waiting, 0, read_bytes(files, _checksum_path(waiting)).decode()).batches(files):
+            for batch in StoredShard(waiting, 0, read_bytes(_checksum_path(waiting)).decode()).batches():
                 keep = ~np.isin(np.arange(first, first + len(batch)), again)
                 for row in np.flatnonzero(~keep).tolist():
                     source, name = batch.column("source")[row].as_py(), batch.column("document_id")[row].as_py()

@@ -10,54 +10,52 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from corpora.errors import FarspanError
-from corpora.storage.files import Files, LocalFiles, read_bytes, write_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import NAME, Manifest, file_info, manifest_sha256, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.tokenizers import Tokenizer, load_tokenizer
-from pipelines.engine.beam_files import files_for
 
 _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
 
 
 def absolute(path: str) -> str:
     """Workers may stand in another folder than the command; no slash at the end, so that equal folders are equal."""
-    return path.rstrip("/") if "://" in path else os.path.abspath(path)
+    return os.path.abspath(path) if files.is_local(path) else path.rstrip("/")
 
 
 def tokenizer_folder(artefact: str) -> str:
     return os.path.join(artefact, "tokenizer")
 
 
-def copy_tokenizer(source: str, files: Files, target: str) -> None:
+def copy_tokenizer(source: str, target: str) -> None:
     """Copy the files of a saved tokenizer from one folder, anywhere, to another."""
-    read = files_for(source)
-    for path in read.walk(source):
-        write_bytes(files, os.path.join(target, os.path.basename(path)), read_bytes(read, path))
+    for path in files.walk(source):
+        write_bytes(os.path.join(target, os.path.basename(path)), read_bytes(path))
 
 
-def inherit_tokenizer(parent: str, manifest: Manifest, files: Files, target: str) -> None:
+def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
     """Copy the tokenizer of the artefact ``parent`` into ``target``, if it is the one that its ``manifest`` says.
 
     Raises:
         FarspanError: a file of it is missing or another, or one too many.
     """
     folder = tokenizer_folder(parent)
-    read = files_for(folder)
     listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
-    found = {os.path.basename(path): read_bytes(read, path) for path in read.walk(folder)}
+    found = {os.path.basename(path): read_bytes(path) for path in files.walk(folder)}
     for name in sorted(listed.keys() | found.keys()) if manifest.format_version > 1 else ():
         if name not in found or name not in listed or file_info(io.BytesIO(found[name])) != listed[name]:
             raise FarspanError(f"{os.path.join(folder, name)}: not as the manifest says; {_COPY_AGAIN}")
     if wrong := tokenizer_fault(manifest, tokenizer_at(folder)):
         raise FarspanError(f"{folder}: {wrong}; {_COPY_AGAIN}")
     for name, data in found.items():
-        write_bytes(files, os.path.join(target, name), data)
+        write_bytes(os.path.join(target, name), data)
 
 
-def save_tokenizer(tokenizer: Tokenizer, files: Files, target: str) -> None:
+def save_tokenizer(tokenizer: Tokenizer, target: str) -> None:
     """Save a loaded tokenizer into a folder anywhere."""
     for name, data in tokenizer.serialized().items():
-        write_bytes(files, os.path.join(target, name), data)
+        write_bytes(os.path.join(target, name), data)
 
 
 def tokenizer_at(path: str) -> Tokenizer:
@@ -66,15 +64,14 @@ def tokenizer_at(path: str) -> Tokenizer:
     Raises:
         FarspanError: there is none.
     """
-    if "://" not in path:
+    if files.is_local(path):
         return load_tokenizer(path)
-    files = files_for(path)
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, os.path.basename(path))
         if files.walk(path):
-            copy_tokenizer(path, LocalFiles(), copy)
+            copy_tokenizer(path, copy)
         elif files.exists(path):
-            write_bytes(LocalFiles(), copy, read_bytes(files, path))
+            write_bytes(copy, read_bytes(path))
         try:
             return load_tokenizer(copy)
         except FarspanError as error:
@@ -100,12 +97,12 @@ def parent_entry(output: str, parent: str) -> Mapping[str, str]:
     path = parent
     if _store(output) == _store(parent):
         path = os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # no matter to scheme://
-    return {"path": path, "manifest_sha256": manifest_sha256(files_for(parent), parent)}
+    return {"path": path, "manifest_sha256": manifest_sha256(parent)}
 
 
 def parent_folder(folder: str, path: str) -> str:
     """Where the parent of the artefact in ``folder`` lies, ``path`` being what its manifest says."""
-    if "://" in path or os.path.isabs(path):
+    if not files.is_local(path) or os.path.isabs(path):
         return path
     start = len(_store(folder))
     return folder[:start] + os.path.normpath(os.path.join(folder[start:], path))
@@ -120,18 +117,17 @@ def _store(path: str) -> str:
 def lineage(folder: str, format: str) -> str | None:
     """sha256 of the manifest of the ancestor with ``format``; None where the way to it is gone or moved."""
     while True:
-        files = files_for(folder)
         if not files.exists(os.path.join(folder, NAME)):
             return None
-        parent = read_manifest(files, folder).parent
+        parent = read_manifest(folder).parent
         if parent is None:
             return None
         above = parent_folder(folder, parent["path"])
-        if not files_for(above).exists(os.path.join(above, NAME)):
+        if not files.exists(os.path.join(above, NAME)):
             return None
-        if manifest_sha256(files_for(above), above) != parent["manifest_sha256"]:
+        if manifest_sha256(above) != parent["manifest_sha256"]:
             return None
-        if read_manifest(files_for(above), above).format == format:
+        if read_manifest(above).format == format:
             return parent["manifest_sha256"]
         folder = above
 
@@ -142,8 +138,8 @@ def read_neighbours(neighbours: str, documents: str) -> Manifest:
     Raises:
         FarspanError: no finished neighbours there, or they are those of other documents.
     """
-    manifest = read_manifest(files_for(neighbours), neighbours, "farspan.neighbours")
-    if lineage(neighbours, "farspan.documents") not in (None, manifest_sha256(files_for(documents), documents)):
+    manifest = read_manifest(neighbours, "farspan.neighbours")
+    if lineage(neighbours, "farspan.documents") not in (None, manifest_sha256(documents)):
         raise FarspanError(
             f"{neighbours}: its neighbours are those of other documents than {documents}; "
             "give --documents the artefact that the vectors were made from"

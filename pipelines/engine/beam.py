@@ -24,6 +24,7 @@ def _quiet() -> Iterator[None]:
 
 with from_extra("pipelines", "running a job"), _quiet():
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.io.filesystems import FileSystems
+    from apache_beam.options.pipeline_options import PipelineOptions, S3Options
 
-__all__ = ["PipelineOptions", "beam"]
+__all__ = ["FileSystems", "PipelineOptions", "S3Options", "beam"]

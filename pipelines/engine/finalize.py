@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.storage.files import Files, read_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes
 from corpora.storage.manifest import (
     COUNTS,
     FILE_COUNTS,
@@ -26,7 +26,6 @@ from corpora.storage.manifest import (
 )
 from corpora.storage.manifest_contents import fault
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.lock import locked
 
 WORK = "_work"
@@ -48,14 +47,13 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
 
 
 def _finalize_locked(output: str, error_budget: float) -> Manifest:
-    files = files_for(output)
     work = os.path.join(output, WORK)
     opened = os.path.join(work, "job.json")
     if files.exists(os.path.join(output, NAME)):
-        return read_manifest(files, output)
+        return read_manifest(output)
     if not files.exists(opened):
         raise FarspanError(f"{output}: no job was started here; give the --output of an unfinished job")
-    started = read_start(files, opened)
+    started = read_start(opened)
     paths = {name: os.path.join(work, f"{name}.json") for name in started.tasks}
     present = set(files.walk(output))  # one listing, where a question for each would take an object store minutes
     missing = [name for name, path in paths.items() if path not in present]
@@ -64,16 +62,16 @@ def _finalize_locked(output: str, error_budget: float) -> Manifest:
             f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
         )
     with ThreadPoolExecutor(8) as pool:  # for object stores, where each read is a wait
-        folded = fold(pool.map(partial(_read_receipt, files), paths.values()))
-        _check_shards(files, output, folded, present)
+        folded = fold(pool.map(_read_receipt, paths.values()))
+        _check_shards(output, folded, present)
         _count_files(folded["counts"], started.head.inputs, started.repeated_links)
         _check_budget(output, folded, error_budget)
-    manifest = replace(started.head, **folded, files=list_files(files, output), farspan_version=farspan_version())
+    manifest = replace(started.head, **folded, files=list_files(output), farspan_version=farspan_version())
     if wrong := fault(manifest):
         raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
-    write_manifest(files, output, manifest)
+    write_manifest(output, manifest)
     files.delete(files.walk(work))
-    if "://" not in work and os.path.isdir(work):
+    if files.is_local(work) and os.path.isdir(work):
         os.rmdir(work)
     return manifest
 
@@ -87,14 +85,14 @@ class Start:
     repeated_links: Mapping[str, Natural]
 
 
-def read_start(files: Files, path: str) -> Start:
+def read_start(path: str) -> Start:
     """Read the ``job.json`` at ``path``.
 
     Raises:
         FarspanError: it is damaged.
     """
     try:
-        values = parse_json(read_bytes(files, path))
+        values = parse_json(read_bytes(path))
         if not isinstance(values, dict) or not {"head", "tasks"} <= values.keys():
             raise StructureError("head and tasks are needed")
         head = Manifest.from_values(values["head"])
@@ -106,9 +104,9 @@ def read_start(files: Files, path: str) -> Start:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
 
 
-def _read_receipt(files: Files, path: str) -> Receipt:
+def _read_receipt(path: str) -> Receipt:
     try:
-        receipt = Receipt.from_json(read_bytes(files, path))
+        receipt = Receipt.from_json(read_bytes(path))
         if f"{receipt.task}.json" != os.path.basename(path):
             raise StructureError(f"it is that of task {receipt.task}")
         return receipt
@@ -119,11 +117,11 @@ def _read_receipt(files: Files, path: str) -> Receipt:
         ) from error
 
 
-def _check_shards(files: Files, output: str, folded: Mapping[str, Any], present: set[str]) -> None:
+def _check_shards(output: str, folded: Mapping[str, Any], present: set[str]) -> None:
     """See that the shards are there that the receipts speak of."""
     for shard in folded["shards"]:
         path = os.path.join(output, "shards", shard.name)
-        if path not in present or ("://" not in path and files.size(path) != shard.bytes):
+        if path not in present or (files.is_local(path) and files.size(path) != shard.bytes):
             raise FarspanError(f"{path}: missing or cut short, though its task is done; {_ANEW}")
 
 

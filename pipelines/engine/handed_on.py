@@ -14,9 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.storage.files import Files, LocalFiles, read_bytes, write_bytes
-from corpora.storage.shards import map_shard, open_shard
-from pipelines.engine.beam_files import files_for
+from corpora.storage.files import is_local, read_bytes, write_bytes
+from corpora.storage.shards import open_shard
 
 _KEY = b"crc32"
 _seen: set[tuple[str, int, int, int]] = set()  # local arrays that this process has compared already
@@ -27,14 +26,13 @@ def write_batch(writer: pa.RecordBatchFileWriter, batch: pa.RecordBatch) -> None
     writer.write_batch(batch, custom_metadata={_KEY: str(checksum(batch))})
 
 
-def read_batch(files: Files, path: str, index: int) -> pa.RecordBatch:
+def read_batch(path: str, index: int) -> pa.RecordBatch:
     """Record batch ``index``; of a remote file only its end and that batch are read.
 
     Raises:
         FarspanError: it is not what ``write_batch`` was given.
     """
-    reader = map_shard(path)[1] if isinstance(files, LocalFiles) else open_shard(files, path)
-    return checked_batch(reader, index, path)
+    return checked_batch(open_shard(path), index, path)
 
 
 def checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) -> pa.RecordBatch:
@@ -81,7 +79,7 @@ def _add(array: pa.Array, total: int) -> int:
 def write_array(path: str, values: np.ndarray) -> None:
     """Write an array, and behind it the sha256 of what ``numpy.save`` writes."""
     data = npy_bytes(values)
-    write_bytes(files_for(path), path, data + hashlib.sha256(data).digest())
+    write_bytes(path, data + hashlib.sha256(data).digest())
 
 
 def read_array(path: str, mapped: bool = False) -> np.ndarray:
@@ -93,15 +91,15 @@ def read_array(path: str, mapped: bool = False) -> np.ndarray:
     Raises:
         FarspanError: other bytes than were written, or none.
     """
-    if "://" in path:
-        data = read_bytes(files_for(path), path)
+    if not is_local(path):
+        data = read_bytes(path)
         _compare(path, data)
         return np.load(io.BytesIO(data), allow_pickle=False)
     try:
         state = os.stat(path)
         seen = (path, state.st_ino, state.st_size, state.st_mtime_ns)
         if seen not in _seen:
-            _compare(path, read_bytes(LocalFiles(), path))
+            _compare(path, read_bytes(path))
             _seen.add(seen)
         return np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
     except OSError as error:

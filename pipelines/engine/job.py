@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from corpora.errors import FarspanError, from_os_error
-from corpora.storage.files import Files, read_bytes, sweep, write_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.manifest import (
     NAME,
     Manifest,
@@ -28,11 +29,11 @@ from corpora.storage.manifest import (
     json_bytes,
     read_manifest,
 )
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK, finalize, read_start
 from pipelines.engine.lock import locked
 from pipelines.engine.progress import ProgressBars, Reporter
 from pipelines.engine.runner import Engine, WorkerDied, run_pipeline
+from pipelines.engine.stores import use_flags_of_pipeline
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # before what a task tells the driver by its exception
@@ -81,7 +82,7 @@ class Job:
     output: str
     head: Manifest
     stages: Sequence[Stage]
-    tokenizer: Callable[[Files, str], None]
+    tokenizer: Callable[[str], None]
     work_bytes: int
     error_budget: float = 1.0
     repeated_links: Mapping[str, int] = field(default_factory=dict)
@@ -111,33 +112,31 @@ def check_output(output: str) -> None:
     Raises:
         FarspanError: it holds something else.
     """
-    files = files_for(output)
     held = (NAME, os.path.join(WORK, "job.json"))
     if not any(files.exists(os.path.join(output, name)) for name in held) and any(files.walk(output)):
         raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
 
 
 def _run_locked(job: Job, engine: Engine) -> Manifest:
-    files = files_for(job.output)
     work = os.path.join(job.output, WORK)
     if files.exists(os.path.join(job.output, NAME)):
-        finished = read_manifest(files, job.output)
+        finished = read_manifest(job.output)
         _refuse_changes(job.output, finished.job, job.head.job)
         files.delete(files.walk(work))
         return finished
     opened = os.path.join(work, "job.json")
     tasks = [task.name for stage in job.stages for task in stage.tasks]
     if files.exists(opened):
-        _refuse_changes(job.output, read_start(files, opened).head.job, job.head.job)
-        sweep(files, job.output)
-        files.delete(_ending(files, work, ".failed"))
+        _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
+        sweep(job.output)
+        files.delete(_ending(work, ".failed"))
     else:
         check_output(job.output)
     start = {"head": json.loads(job.head.to_json()), "tasks": tasks, "repeated_links": job.repeated_links}
-    write_bytes(files, opened, json_bytes(start))
-    job.tokenizer(files, os.path.join(job.output, "tokenizer"))
+    write_bytes(opened, json_bytes(start))
+    job.tokenizer(os.path.join(job.output, "tokenizer"))
 
-    done = {os.path.basename(path).removesuffix(".json") for path in _ending(files, work, ".json")}
+    done = {os.path.basename(path).removesuffix(".json") for path in _ending(work, ".json")}
     left = sum(name not in done for name in tasks)
     if 0 < left < len(tasks):
         print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)
@@ -154,8 +153,8 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
             except WorkerDied:
                 raise
             except Exception as error:
-                raise _explain(files, work, error) from error
-    _require_begun(files, job.output)
+                raise _explain(work, error) from error
+    _require_begun(job.output)
     return finalize(job.output, job.error_budget)
 
 
@@ -169,18 +168,18 @@ class RunTask:
     reporter: Reporter
 
     def __call__(self, task: Task, barrier: Any = None) -> str:
-        files = files_for(self.output)
+        use_flags_of_pipeline()
         place = os.path.join(self.output, WORK, task.name)
         if not files.exists(f"{place}.json"):
             try:
-                _require_begun(files, self.output)
+                _require_begun(self.output)
                 receipt = self.work(task, lambda done: self.reporter(self.stage, task.name, done))
-                write_bytes(files, f"{place}.json", receipt.to_json())
+                write_bytes(f"{place}.json", receipt.to_json())
             except Exception as error:
                 text = _told(error, self.output)
                 with suppress(OSError, FarspanError):  # a full disk takes no word, a deleted folder stays deleted
-                    _require_begun(files, self.output)
-                    write_bytes(files, f"{place}.failed", text.encode())
+                    _require_begun(self.output)
+                    write_bytes(f"{place}.failed", text.encode())
                 raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
             finally:
                 pa.default_memory_pool().release_unused()  # a long job needs no more than its largest task
@@ -188,7 +187,7 @@ class RunTask:
         return task.name
 
 
-def _require_begun(files: Files, output: str) -> None:
+def _require_begun(output: str) -> None:
     """Do nothing in a folder that is gone or finished: it would come back as part of an artefact.
 
     Raises:
@@ -250,14 +249,14 @@ def _short(value: Any) -> Any:
     return value if len(text) <= 80 else text[:77] + "..."
 
 
-def _ending(files: Files, folder: str, suffix: str) -> list[str]:
+def _ending(folder: str, suffix: str) -> list[str]:
     return [path for path in files.walk(folder) if path.endswith(suffix)]
 
 
-def _explain(files: Files, work: str, error: Exception) -> FarspanError:
-    failed = _ending(files, work, ".failed")
+def _explain(work: str, error: Exception) -> FarspanError:
+    failed = _ending(work, ".failed")
     if failed:
-        reason = read_bytes(files, failed[0]).decode(errors="replace").strip()
+        reason = read_bytes(failed[0]).decode(errors="replace").strip()
         task = os.path.basename(failed[0]).removesuffix(".failed")
         return FarspanError(f"task {task} failed: {reason}")
     if told := re.search(rf"{_TOLD}(task [\w-]+ failed: .*?)(?: \[while running|$)", str(error), re.MULTILINE):

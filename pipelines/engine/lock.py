@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from corpora.errors import FarspanError
+from corpora.storage.files import is_local
 
 _held: set[tuple[int, str]] = set()  # (thread, folder) of the locks of this process
 
@@ -24,7 +25,7 @@ def locked(folder: str) -> Iterator[None]:
     Raises:
         FarspanError: another process or thread holds it, or it cannot be made.
     """
-    if "://" in folder:
+    if not is_local(folder):
         yield
         return
     key = (threading.get_ident(), os.path.realpath(folder))

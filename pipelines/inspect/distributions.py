@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, from_extra
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest import read_manifest, require_local
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
 from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of
@@ -43,7 +42,8 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
     Raises:
         FarspanError: no finished artefact there.
     """
-    format = read_manifest(LocalFiles(), folder).format
+    require_local(folder)
+    format = read_manifest(folder).format
     rows = ShardedRows(folder, format, verify=True)
     if format == "farspan.masks":
         yield Distribution("source length", _column(rows, "source_length"), "tokens")

@@ -16,8 +16,8 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
-from corpora.storage.files import LocalFiles, write_bytes
-from corpora.storage.manifest import read_manifest
+from corpora.storage.files import write_bytes
+from corpora.storage.manifest import read_manifest, require_local
 from corpora.tokenizers import Tokenizer, load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
@@ -102,7 +102,8 @@ def show(
         console = Console(highlight=False, record=True, width=110, file=StringIO(), force_terminal=True)
     console = console or Console(highlight=False, soft_wrap=True)
     stored = None
-    if read_manifest(LocalFiles(), folder).format == "farspan.masks":
+    require_local(folder)
+    if read_manifest(folder).format == "farspan.masks":
         if choice.objective:
             raise FarspanError(f"--objective {choice.objective}: {folder} holds masks; show the corpus instead")
         if flags := _given(choice, "preset", "scorer", "seed"):
@@ -139,7 +140,7 @@ def show(
         _seen(console, examples, tokenizer, masked.special.ids, width)
     if figure:
         picture = console.export_svg(code_format=_SVG, theme=_ON_PAPER, title=" ", unique_id="show")
-        write_bytes(LocalFiles(), figure, picture.encode())
+        write_bytes(figure, picture.encode())
 
 
 def _given(choice: Choice, *names: str) -> str:

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from corpora.printing import printable
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.files import LocalFiles
-from corpora.storage.manifest import FILE_COUNTS, Manifest, read_manifest
+from corpora.storage.manifest import FILE_COUNTS, Manifest, read_manifest, require_local
 from pipelines.inspect.distributions import Distribution
 
 
@@ -60,7 +59,8 @@ def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
     Raises:
         FarspanError: no finished artefact there.
     """
-    manifest = read_manifest(LocalFiles(), folder)
+    require_local(folder)
+    manifest = read_manifest(folder)
     totals = manifest.totals
     numbers: dict[str, Any] = {"folder": folder, "format": manifest.format, **totals}
     if manifest.format == "farspan.corpus":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from corpora.storage.files import LocalFiles
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest import read_manifest, require_local
 from corpora.verify.artefact import verify
 from objectives.api.verify import verify_masks
 from trainer.checkpoint.files import checkpoints_in, find_fault
@@ -24,6 +23,7 @@ def verify_artefact(folder: str, corpus: str | None = None) -> list[str]:
     if checkpoints := checkpoints_in(Path(folder)):
         faults = {path: find_fault(path) for path in checkpoints}
         return [f"{path.name}: {fault}" for path, fault in faults.items() if fault]
-    if read_manifest(LocalFiles(), folder).format == "farspan.masks":
+    require_local(folder)
+    if read_manifest(folder).format == "farspan.masks":
         return verify_masks(folder, corpus)
     return verify(folder)

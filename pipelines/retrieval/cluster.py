@@ -21,12 +21,12 @@ from corpora.keyed import drawn, make_key
 from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split, train_centroids
 from corpora.retrieval.vector_rows import require_finite
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
+from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from corpora.storage.shards import shard_name, write_shard
 from corpora.storage.stored_shards import StoredShard, stored_shards
 from pipelines.engine.artefacts import absolute, inherit_tokenizer, parent_entry
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import npy_bytes, read_array, write_array, write_batch
 from pipelines.engine.job import Job, Report, Stage, Task
@@ -61,7 +61,7 @@ def plan(options: Clustering) -> Job:
         FarspanError: no finished vectors there, none in them, or too few for the clusters asked for.
     """
     vectors, output = absolute(options.vectors), absolute(options.output)
-    parent = read_manifest(files_for(vectors), vectors, "farspan.vectors")
+    parent = read_manifest(vectors, "farspan.vectors")
     documents, dimension = sum(shard.rows for shard in parent.shards), parent.config["dimension"]
     if not documents:
         raise FarspanError(f"{vectors}: holds no vector; embed documents that have tokens in the split")
@@ -161,7 +161,7 @@ class Sample:
 def _batches(shards: Sequence[StoredShard]) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The record batches of all ``shards``, each with the path of its shard."""
     for shard in shards:
-        for batch in shard.batches(files_for(shard.path)):
+        for batch in shard.batches():
             yield shard.path, batch
 
 
@@ -183,7 +183,7 @@ class Train:
             centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
         write_array(task.payload["centroids"], centroids)
         published = task.payload["published"]
-        write_bytes(files_for(published), published, npy_bytes(centroids))
+        write_bytes(published, npy_bytes(centroids))
         return Receipt(task.name)
 
 
@@ -205,7 +205,7 @@ class Assign:
             labels = assign(vector_rows(batch.column("vector")), centroids, self.spherical)
         ordered = batch.take(pa.array(np.argsort(labels, kind="stable")))
         ends = np.cumsum(np.bincount(labels, minlength=len(centroids)))
-        with files_for(spill).create(spill) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
+        with files.create(spill) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
             for start, end in zip([0, *ends[:-1]], ends, strict=True):
                 write_batch(writer, ordered.slice(start, end - start))
         return Receipt(task.name)
@@ -241,7 +241,7 @@ class Gather:
         order = np.lexsort((vectors.document_rows, parts))
         schema, rows = clusters_schema(config["dimension"]), self.head.rows_per_batch
         tokens = 0
-        with write_shard(files_for(path), path, schema, rows, config["compression"]) as (writer, info):
+        with write_shard(path, schema, rows, config["compression"]) as (writer, info):
             for first in range(0, len(order), rows):
                 chosen = order[first : first + rows]
                 batch = vectors.take(chosen)

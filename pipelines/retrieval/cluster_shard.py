@@ -12,7 +12,6 @@ from corpora.retrieval.vector_rows import VectorRows, norms, refuse_not_finite
 from corpora.schemas.vectors import clusters_schema
 from corpora.storage.ragged import Ragged
 from corpora.storage.stored_shards import StoredShard
-from pipelines.engine.beam_files import files_for
 
 _LARGEST = float(np.finfo(np.float16).max)
 
@@ -44,7 +43,7 @@ class ClusterShard:
 
     @classmethod
     def read(cls, shard: StoredShard, dimension: int) -> ClusterShard:
-        whole, reader = shard.map(files_for(shard.path))
+        whole, reader = shard.map()
         return cls(shard.path, [reader.get_batch(i) for i in range(reader.num_record_batches)], whole, dimension)
 
     def __len__(self) -> int:

@@ -29,7 +29,6 @@ from pipelines.engine.artefacts import (
     parent_entry,
     some_tokens,
 )
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.encoder import Encoder, load_encoder, resolve
@@ -51,7 +50,7 @@ def plan(options: Embed) -> Job:
             decode, no such encoder, or one that has no room for text.
     """
     documents, output = absolute(options.documents), absolute(options.output)
-    parent = read_manifest(files_for(documents), documents, "farspan.documents")
+    parent = read_manifest(documents, "farspan.documents")
     tokens = some_tokens(documents, parent, options.split)
     if options.min_document_tokens > parent.totals["max_tokens"]:
         raise FarspanError(
@@ -101,7 +100,7 @@ def plan(options: Embed) -> Job:
 def most_documents(options: Embed) -> int:
     """Vectors that there will be, or more, where short documents have none."""
     folder = absolute(options.documents)
-    totals = read_manifest(files_for(folder), folder, "farspan.documents").totals
+    totals = read_manifest(folder, "farspan.documents").totals
     held_out = totals["held_out_documents"]
     return held_out if options.split == "held-out" else totals["documents"] - held_out
 
@@ -151,7 +150,7 @@ class EmbedBlock:
         ids: list[Ragged] = []  # what the encoder sees
         long_documents = 0
         first_row = task.payload["first_row"]
-        record_batches = source.batches(files_for(source.path), task.payload["first_batch"])
+        record_batches = source.batches(task.payload["first_batch"])
         for batch in islice(record_batches, task.payload["batches"]):
             rows = self._select(batch, counts)
             for chunk in _chunks(rows, Ragged.from_arrow(batch.column("tokens")).lengths[rows]):
@@ -162,7 +161,7 @@ class EmbedBlock:
             first_row += len(batch)
         written = sum(count["written"] for count in counts.values())
         left_out = task.units - written
-        with write_shard(files_for(target), target, schema, ROWS_PER_BATCH, self.compression) as (writer, info):
+        with write_shard(target, schema, ROWS_PER_BATCH, self.compression) as (writer, info):
             if written:
                 seen = Ragged.concatenate(ids)
                 table = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]

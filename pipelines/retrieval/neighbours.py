@@ -27,7 +27,6 @@ from corpora.storage.shards import ShardWriter, write_shard
 from corpora.storage.stored_shards import stored_shards
 from corpora.text.word_ngrams import jaccard
 from pipelines.engine.artefacts import absolute, inherit_tokenizer, parent_entry
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import write_array
 from pipelines.engine.job import Job, Report, Stage, Task
@@ -46,7 +45,7 @@ def plan(options: NeighbourSearch) -> Job:
         FarspanError: no finished clusters there, a number out of range, or more memory needed than allowed.
     """
     clusters, output = absolute(options.clusters), absolute(options.output)
-    parent = read_manifest(files_for(clusters), clusters, "farspan.clusters")
+    parent = read_manifest(clusters, "farspan.clusters")
     documents, dimension = parent.totals["documents"], parent.config["dimension"]
     _check_memory(options, parent)
     head = Manifest(
@@ -134,9 +133,7 @@ class SearchShard:
         queries = []
         with (
             threadpool_limits(config["threads"]),
-            write_shard(
-                files_for(path), path, neighbours_schema(), self.head.rows_per_batch, config["compression"]
-            ) as (writer, info),
+            write_shard(path, neighbours_schema(), self.head.rows_per_batch, config["compression"]) as (writer, info),
         ):
             for first, last in shard.clusters:
                 lengths = shard.norms(first, last)

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.vectors import vector_rows
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.handed_on import read_batch
 
 
@@ -24,7 +23,7 @@ class SpilledVectors:
     @classmethod
     def read(cls, spills: Sequence[str], cluster: int) -> SpilledVectors:
         """What all spills hold of a cluster: views of local files, copies of others."""
-        return cls([read_batch(files_for(spill), spill, cluster) for spill in spills])
+        return cls([read_batch(spill, cluster) for spill in spills])
 
     def __len__(self) -> int:
         return int(self._starts[-1])

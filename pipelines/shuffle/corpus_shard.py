@@ -16,7 +16,6 @@ from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.shards import shard_name, write_shard
 from pipelines.engine.artefacts import inherit_tokenizer, parent_entry
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.options import check_shards
 from pipelines.shuffle.spill import Bucket
@@ -90,7 +89,7 @@ def write_corpus_shard(
     """
     path = task.payload["shard"]
     schema = corpus_schema(vocab_size)
-    with write_shard(files_for(path), path, schema, ROWS_PER_BATCH, compression) as (writer, info):
+    with write_shard(path, schema, ROWS_PER_BATCH, compression) as (writer, info):
         writer.write(rows.to_arrow(schema))
     lengths, parts = rows.tokens.lengths, rows.document_starts.lengths
     used = np.zeros(len(bucket), bool)

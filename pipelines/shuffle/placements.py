@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.storage.files import Files
+from corpora.storage import files
 from corpora.storage.ragged import Ragged
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.handed_on import read_batch, write_batch
 from pipelines.shuffle.spill import Pieces, bucket_of
 
@@ -65,7 +64,7 @@ def join_placed(placed: Sequence[Placed]) -> Placed:
     return Placed(document_ids=names, **arrays)
 
 
-def write_placements(files: Files, path: str, placed: Placed, starts: np.ndarray) -> None:
+def write_placements(path: str, placed: Placed, starts: np.ndarray) -> None:
     """Write the pieces, batch s those of documents shard s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
     order = np.argsort(placed.document_rows, kind="stable")
     edges = np.searchsorted(placed.document_rows[order], starts)
@@ -96,7 +95,7 @@ class ReadPlacements:
     held_out: bool
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        parts = [read_batch(files_for(path), path, index) for path in self.files]
+        parts = [read_batch(path, index) for path in self.files]
         table = {name: np.concatenate([part.column(name).to_numpy() for part in parts]) for name in _SCHEMA.names}
         rows = table["document_row"] - self.starts[index]
         ids = batch.column("document_id").take(pa.array(rows)).to_pylist()

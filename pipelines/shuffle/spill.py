@@ -9,8 +9,6 @@ take time for. ``read_bucket`` gathers one bucket, sorted by key.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,11 +20,11 @@ from corpora.errors import FarspanError
 from corpora.packing.assemble import cut_sentences
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.sequences import NO_CLUSTER
+from corpora.storage import files
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import map_shard
 from corpora.storage.stored_shards import StoredShard, stored_shards
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import checked_batch, read_batch, write_batch
 from pipelines.engine.job import Report, Stage, Task
@@ -140,10 +138,10 @@ class Spill:
     def __call__(self, task: Task, report: Report) -> Receipt:
         shard: StoredShard = task.payload["shard"]
         spill = task.payload["spill"]
-        batch = _whole(list(shard.batches(files_for(shard.path))), documents_schema(self.vocab_size))
+        batch = _whole(list(shard.batches()), documents_schema(self.vocab_size))
         pieces = self.place(task.payload["index"], batch)
         with (
-            files_for(spill).create(spill) as file,
+            files.create(spill) as file,
             pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)) as writer,
         ):
             order = np.argsort(pieces.buckets, kind="stable")
@@ -204,16 +202,9 @@ class Merge:
         with ExitStack() as stack:
             readers: list[tuple[pa.RecordBatchFileReader, str]] = []
             for index, spill in enumerate(task.payload["spills"]):
-                local = spill
-                if "://" in spill:
-                    copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="farspan-merge-"))
-                    with files_for(spill).open(spill) as source:
-                        shutil.copyfileobj(source, copy, 8 << 20)
-                    copy.flush()
-                    local = copy.name
-                readers.append((map_shard(local)[1], spill))
+                readers.append((map_shard(spill)[1], spill))
                 report(index)
-            file = stack.enter_context(files_for(merged).create(merged))
+            file = stack.enter_context(files.create(merged))
             writer = stack.enter_context(pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)))
             for bucket in range(self.buckets):
                 batches = [checked_batch(reader, bucket, spill) for reader, spill in readers]
@@ -223,7 +214,7 @@ class Merge:
 
 def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
     """One bucket of all spills, sorted by key and position."""
-    batches = [read_batch(files_for(spill), spill, bucket) for spill in spills]
+    batches = [read_batch(spill, bucket) for spill in spills]
     columns = {name: pa.concat_arrays([b.column(name) for b in batches]) for name in batches[0].schema.names}
     del batches
     numbers = {

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import shard_name
 from objectives.api.mask_set import MaskSet
@@ -72,7 +71,7 @@ def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):
     """The first is what one draw stores, and all are what epochs draw on the fly."""
     folder = str(tmp_path / "masks")
     build(corpus, folder, Engine(workers=2), draws=3)
-    manifest = read_manifest(LocalFiles(), folder)
+    manifest = read_manifest(folder)
     assert [shard.name for shard in manifest.shards] == [shard_name(number, 9) for number in range(9)]
     assert [shard.sha256 for shard in manifest.shards[:3]] == [shard.sha256 for shard in MaskSet(masks).manifest.shards]
     assert verify_masks(folder) == []
@@ -163,8 +162,8 @@ def test_seed_and_options_make_other_masks(corpus, masks, tmp_path):
 
 
 def test_the_manifest_says_how_to_render(corpus, masks):
-    manifest = read_manifest(LocalFiles(), masks)
-    tokenizer = read_manifest(LocalFiles(), corpus).tokenizer
+    manifest = read_manifest(masks)
+    tokenizer = read_manifest(corpus).tokenizer
     assert manifest.special_tokens["<sentinel-0>"] >= tokenizer["vocab_size"]
     assert manifest.special_tokens["<eos>"] == tokenizer["owned_tokens"]["<eos>"]
     assert manifest.totals["sequences"] == len(Corpus(corpus))

@@ -14,7 +14,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
-from corpora.storage.files import LocalFiles, read_bytes, write_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import read_manifest
 from corpora.tokenizers import load_tokenizer
 from pipelines.cli import main
@@ -22,9 +23,9 @@ from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.job import Input
 from pipelines.engine.artefacts import tokenizer_at
-from pipelines.engine.beam_files import files_for, use_flags
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
+from pipelines.engine.stores import use_flags
 from pipelines.inspect.verify import verify_artefact
 from tests.artefacts import make_documents, small_tokenizer
 from tests.vectors import make_vectors
@@ -69,34 +70,32 @@ def raw(bucket, local):
 
 
 def copy(source, target):
-    read, write = files_for(source), files_for(target)
-    for path in read.walk(source):
-        write_bytes(write, target + path.removeprefix(source), read_bytes(read, path))
+    for path in files.walk(source):
+        write_bytes(target + path.removeprefix(source), read_bytes(path))
 
 
 def same_artefact(found, expected):
     """Every shard has the bytes that it has in the other artefact, and so the manifests describe."""
-    files = files_for(found)
-    manifests = [read_manifest(files, found), read_manifest(LocalFiles(), expected)]
+    manifests = [read_manifest(found), read_manifest(expected)]
     assert manifests[0].shards == manifests[1].shards
     for shard in manifests[1].shards:
-        assert hashlib.sha256(read_bytes(files, f"{found}/shards/{shard.name}")).hexdigest() == shard.sha256
+        assert hashlib.sha256(read_bytes(f"{found}/shards/{shard.name}")).hexdigest() == shard.sha256
     assert manifests[0].job == manifests[1].job
     assert manifests[0].counts == manifests[1].counts
 
 
 def files_of(folder):
-    return [path.removeprefix(f"{folder}/") for path in files_for(folder).walk(folder)]
+    return [path.removeprefix(f"{folder}/") for path in files.walk(folder)]
 
 
 def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local, tmp_path):
     use_flags([])  # the settings are in the command's flags alone
     for command in chain(raw, f"{local}/tokenizer"):
-        assert run(*command, *store.flags)[0::2] == (0, "")
+        assert run(*command, *store.flags)[0] == 0
     for kind in ("documents", "corpus", "masks"):
         same_artefact(f"{raw}/{kind}", f"{local}/{kind}")
         assert files_of(f"{raw}/{kind}") == files_of(f"{local}/{kind}")  # nothing unfinished stays
-    assert not [path for path in files_for(raw).walk(raw) if b"secret" in read_bytes(files_for(raw), path)]
+    assert not [path for path in files.walk(raw) if b"secret" in read_bytes(path)]
     copy(raw, str(tmp_path))
     for kind in ("documents", "corpus", "masks"):  # the masks find the corpus that was copied with them
         assert verify_artefact(str(tmp_path / kind)) == []
@@ -107,7 +106,7 @@ def test_worker_processes_get_the_settings_of_the_command(run, store, bucket, lo
     copy(f"{local}/documents", f"{bucket}/documents")
     use_flags([])
     _, command, _ = chain(bucket, "", workers=2)
-    assert run(*command, *store.flags)[0::2] == (0, "")
+    assert run(*command, *store.flags)[0] == 0
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
 
 
@@ -146,7 +145,7 @@ def test_killed_half_way_and_resumed(run, store, bucket, local):
         [sys.executable, "-c", SLOW_PACK, *command, *store.flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     for _ in range(1200):
-        if f"{bucket}/corpus/_work/pack-00001.json" in files_for(bucket).walk(f"{bucket}/corpus/_work"):
+        if f"{bucket}/corpus/_work/pack-00001.json" in files.walk(f"{bucket}/corpus/_work"):
             break
         assert process.poll() is None, "the job ended before it could be killed"
         time.sleep(0.05)
@@ -165,12 +164,12 @@ def test_killed_half_way_and_resumed(run, store, bucket, local):
 def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run, store, bucket, local, monkeypatch):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write = random.write_corpus_shard
+    write = random_corpus.write_corpus_shard
 
     def fail(task, rows, *rest):
         if task.payload["bucket"] != 1:
             return write(task, rows, *rest)
-        with files_for(bucket).create(task.payload["shard"]) as file:
+        with files.create(task.payload["shard"]) as file:
             file.write(bytes(1000))
             raise FarspanError("the disk of dreams is full")
 
@@ -194,7 +193,7 @@ def test_two_jobs_in_one_folder_damage_nothing(run, store, bucket, local, monkey
     """A store has no lock: the second job finishes while the first one works, and takes its spills away."""
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    write, inner = random.write_corpus_shard, []
+    write, inner = random_corpus.write_corpus_shard, []
 
     def meet(*arguments):
         if not inner:
@@ -220,21 +219,21 @@ def test_two_jobs_in_one_folder_damage_nothing(run, store, bucket, local, monkey
 def test_a_damaged_shard_is_named_with_its_place(run, store, bucket, local):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
-    path = next(path for path in files_for(bucket).walk(f"{bucket}/documents/shards") if "part-00002" in path)
-    whole = read_bytes(files_for(path), path)
+    path = next(path for path in files.walk(f"{bucket}/documents/shards") if "part-00002" in path)
+    whole = read_bytes(path)
     for damaged in (whole[: len(whole) // 2], b""):
-        write_bytes(files_for(path), path, damaged)
+        write_bytes(path, damaged)
         status, _, err = run(*command, *store.flags)
         assert status == 1
         assert f"task spill-00002 failed: {path}: not a readable shard" in err
         assert "Traceback" not in err
-    write_bytes(files_for(path), path, whole)
+    write_bytes(path, whole)
     assert run(*command, *store.flags)[0] == 0
     same_artefact(f"{bucket}/corpus", f"{local}/corpus")
 
 
 def test_finalize_ends_a_job_on_s3(run, store, raw, local):
-    write_bytes(files_for(raw), f"{raw}/raw/bad.jsonl", b'{"text": 7}\n' * 30)
+    write_bytes(f"{raw}/raw/bad.jsonl", b'{"text": 7}\n' * 30)
     command, *_ = chain(raw, f"{local}/tokenizer")
     status, _, err = run(*command, *store.flags)
     assert status == 1
@@ -242,7 +241,7 @@ def test_finalize_ends_a_job_on_s3(run, store, raw, local):
     status, out, _ = run("finalize", f"{raw}/documents/", "--error-budget", "0.5", *store.flags)
     assert status == 0
     assert "30 rejected" in out
-    assert read_manifest(files_for(raw), f"{raw}/documents").rejects == {"not_a_string": 30}
+    assert read_manifest(f"{raw}/documents").rejects == {"not_a_string": 30}
 
 
 def test_a_tokenizer_is_trained_on_text_in_s3(run, store, raw, local, tmp_path):
@@ -261,7 +260,7 @@ def test_the_tokenizer_too_may_lie_in_the_bucket(bucket, local):
     with pytest.raises(FarspanError, match="tokenizer s3://bucket/none: no such file or folder"):
         tokenizer_at(f"{bucket}/none")
     with pytest.raises(FarspanError, match=r"tokenizer s3://bucket/tokenizer/config\.json: "):
-        write_bytes(files_for(bucket), f"{bucket}/tokenizer/config.json", b"{}")
+        write_bytes(f"{bucket}/tokenizer/config.json", b"{}")
         tokenizer_at(f"{bucket}/tokenizer/config.json")
 
 
@@ -303,10 +302,10 @@ def test_a_wrong_key_and_a_wrong_address_are_one_line(run, store, raw, local, ki
 
 
 def test_an_unknown_scheme_is_one_line(run, local):
-    for command in commands_of("ftp://host/documents", "ftp://host/raw", f"{local}/none", f"{local}/tokenizer"):
+    for command in commands_of("drive://host/documents", "drive://host/raw", f"{local}/none", f"{local}/tokenizer"):
         status, _, err = run(*command)
         assert (status, len(err.splitlines())) == (1, 1)
-        assert "no file system ftp:// is installed" in err
+        assert "no file system drive:// is installed" in err
 
 
 @pytest.mark.parametrize("command", ["verify", "stats", "show"])
@@ -328,7 +327,7 @@ def test_vectors_to_a_linked_corpus_on_s3_have_the_bytes_of_a_local_run(run, sto
             ["corpus", "linked", "--documents", f"{root}/documents", "--neighbours", f"{root}/neighbours",
              "--sequence-length", "256"],
         ):  # fmt: skip
-            assert run(*command, "--output", f"{root}/{command[0]}", "--workers", "1", *flags)[0::2] == (0, "")
+            assert run(*command, "--output", f"{root}/{command[0]}", "--workers", "1", *flags)[0] == 0
     for kind in ("cluster", "neighbours", "corpus"):
         same_artefact(f"{bucket}/{kind}", f"{here}/{kind}")
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import corpus_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, manifest_sha256, write_manifest
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.masks import MASK_SCHEMA
@@ -17,7 +16,6 @@ from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.data.curriculum import Stage
 
-FILES = LocalFiles()
 OPTIONS = {"density": 0.15}
 SEED = 3
 SPAN = ObjectiveConfig(name="span", options=OPTIONS, seed=SEED)
@@ -27,10 +25,10 @@ def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
     shards = []
     for number, batch in enumerate(batches):
         path = folder / "shards" / shard_name(number, len(batches))
-        with write_shard(FILES, str(path), schema, manifest.rows_per_batch) as (writer, info):
+        with write_shard(str(path), schema, manifest.rows_per_batch) as (writer, info):
             writer.write(batch)
         shards += info
-    write_manifest(FILES, str(folder), replace(manifest, shards=tuple(shards)))
+    write_manifest(str(folder), replace(manifest, shards=tuple(shards)))
 
 
 def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
@@ -62,7 +60,7 @@ def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
         },
         seed=SEED,
         special_tokens=special.ids,
-        parent={"path": "../corpus", "manifest_sha256": manifest_sha256(FILES, str(corpus))},
+        parent={"path": "../corpus", "manifest_sha256": manifest_sha256(str(corpus))},
         totals={
             "sequences": 9,
             "max_source_length": int(max(part.source_lengths.max() for part in drawn)),

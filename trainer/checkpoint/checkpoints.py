@@ -23,7 +23,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from corpora.errors import FarspanError
-from corpora.storage.files import LocalFiles, sweep, temporary_name, write_bytes
+from corpora.storage.files import sweep, write_bytes
+from corpora.storage.temporary import temporary_name
 from trainer.checkpoint.files import (
     FORMAT,
     MANIFEST,
@@ -224,7 +225,7 @@ class Checkpoints:
     def _begin(self) -> int:
         if not self._lock:
             return 0
-        sweep(LocalFiles(), str(self._directory))
+        sweep(str(self._directory))
         for abandoned in self._directory.glob("*.tmp-*"):  # by a writer that was killed, or put aside
             _remove(abandoned)
         return self._lock.begin()
@@ -285,7 +286,7 @@ class Checkpoints:
         if not self._lock:
             return
         self._lock.require_newest()
-        write_bytes(LocalFiles(), str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
+        write_bytes(str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
         for folder in (temporary / MODEL, temporary / OPTIMIZER, temporary):
             sync_folder(folder)
         if path.exists():  # only a damaged one can be in the way: a whole one would have been continued from

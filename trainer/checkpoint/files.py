@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from corpora.errors import FarspanError
-from corpora.storage.files import LocalFiles, read_bytes
+from corpora.storage.files import read_bytes
 from corpora.storage.strict_json import Natural, Sha256, StructureError, decode, parse_json
 
 FORMAT, VERSION = "farspan.checkpoint", 2
@@ -74,7 +74,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         FarspanError: a format or version that this farspan does not know.
     """
     try:
-        manifest = parse_json(read_bytes(LocalFiles(), str(path / MANIFEST)))
+        manifest = parse_json(read_bytes(str(path / MANIFEST)))
         found = manifest["format"], manifest["format_version"]
     except (OSError, StructureError, KeyError, TypeError) as error:
         raise DamagedError(f"{MANIFEST}: {error}") from None

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from corpora.errors import FarspanError, first_few
 from corpora.settings import parse
-from corpora.storage.files import LocalFiles, read_bytes, temporary_name, write_bytes
+from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.strict_json import StructureError, decode, parse_json
+from corpora.storage.temporary import temporary_name
 from trainer.checkpoint.files import DamagedError, Facts, check_file
 from trainer.conversion.differences import given
 from trainer.conversion.names import state_shapes
@@ -103,7 +104,7 @@ def write_model_folder(model: Model, path: Path) -> None:
         "generation": dict(model.generation),
         "files": {name: _facts(temporary / name) for name in names},
     }
-    write_bytes(LocalFiles(), str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
+    write_bytes(str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
     make_readable(temporary)
     os.replace(temporary, path)
 
@@ -178,7 +179,7 @@ def _manifest(path: Path) -> dict[str, Any]:
 
 
 def _parsed(path: Path) -> Any:
-    return parse_json(read_bytes(LocalFiles(), str(path / MANIFEST)))
+    return parse_json(read_bytes(str(path / MANIFEST)))
 
 
 def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Mapping[str, Tensor]) -> None:

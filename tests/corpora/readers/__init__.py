@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict
 
 from corpora.readers import Range, ReadOptions, RecordBlock, plan_ranges, read_records
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 
 
-def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=LocalFiles()) -> RecordBlock:  # noqa: B008
+def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> RecordBlock:  # noqa: B008
     """All blocks of all ranges as one; every range goes through JSON, as a task's payload does."""
     texts, keys, ids, clusters, rejects = [], [], [], [], []
     filtered = damaged = lost = 0

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from corpora.readers import ReadOptions, plan_ranges, read_records
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory
 
@@ -71,7 +71,7 @@ def test_each_text_is_a_record_known_by_its_path(tmp_path, suffix, format):
         block = read_all(path, BOOKS3, target)
         assert (block.keys, block.texts) == (list(BOOKS), list(BOOKS.values()))
         assert block.rejects == []
-    assert (len(plan_ranges(str(path), LocalFiles(), BOOKS3, 4000)) > 3) == (suffix == ".tar")
+    assert (len(plan_ranges(str(path), files, BOOKS3, 4000)) > 3) == (suffix == ".tar")
 
 
 @pytest.mark.parametrize("suffix", [".tar", ".tar.gz", ".tar.zst"])
@@ -217,7 +217,7 @@ def test_zip_archives_are_cut_at_members(tmp_path):
     for target in (1, 500, 1 << 30):
         block = read_all(path, BOOKS3, target)
         assert (block.keys, block.texts, block.rejects) == (list(BOOKS), list(BOOKS.values()), [])
-    assert len(plan_ranges(str(path), LocalFiles(), BOOKS3, 1)) == len(BOOKS) + 1
+    assert len(plan_ranges(str(path), files, BOOKS3, 1)) == len(BOOKS) + 1
 
 
 def test_damage_in_a_zip_costs_its_member_only_and_a_cut_the_archive(tmp_path):

@@ -15,7 +15,7 @@ import torch
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory
 
@@ -89,7 +89,7 @@ def test_lists_and_cluster_names_in_tables(tmp_path, kind):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
     options = ReadOptions(text_field="docs", cluster_field="topic")
-    check_fields(str(path), LocalFiles(), options)
+    check_fields(str(path), files, options)
     block = read_all(path, options)
     assert list(zip(block.keys, block.texts, block.clusters, strict=True)) == [
         ("0.0", "One.", "a"),
@@ -98,7 +98,7 @@ def test_lists_and_cluster_names_in_tables(tmp_path, kind):
     ]
     assert reasons(block) == [("1", "null_text"), ("2", "empty_cluster"), ("3.1", "null_text")]
     with pytest.raises(FarspanError, match=r"no field 'theme' .*give --cluster-field NAME"):
-        check_fields(str(path), LocalFiles(), ReadOptions(text_field="docs", cluster_field="theme"))
+        check_fields(str(path), files, ReadOptions(text_field="docs", cluster_field="theme"))
 
 
 CLUSTERS = [
@@ -132,7 +132,7 @@ def test_newshead(tmp_path, shape, kind):
         path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
     else:
         path.write_text(json.dumps(clusters, indent=1 if "indented" in kind else None))
-    check_fields(str(path), LocalFiles(), NEWSHEAD)
+    check_fields(str(path), files, NEWSHEAD)
     block = read_all(path, NEWSHEAD, 500)
     assert (block.texts, block.rejects) == (ARTICLES, [])
     assert [key.partition(".") for key in block.keys] == [
@@ -253,7 +253,7 @@ def test_multi_news_records_lose_no_document(tmp_path, kind, ending):
     else:
         data = "\n".join(map(json.dumps, rows)).encode()
         path.write_bytes(gzip.compress(data) if kind.endswith("gz") else data)
-    check_fields(str(path), LocalFiles(), MULTI_NEWS)
+    check_fields(str(path), files, MULTI_NEWS)
     block = read_all(path, MULTI_NEWS)
     assert (block.texts, block.rejects) == (
         [text for n in range(4) for text in (f"One {n}.", "Two.", "Three.")],
@@ -261,4 +261,4 @@ def test_multi_news_records_lose_no_document(tmp_path, kind, ending):
     )
     assert len(set(block.clusters)) == 4
     with pytest.raises(FarspanError, match="no field 'body'"):
-        check_fields(str(path), LocalFiles(), ReadOptions(format="multi-news", text_field="body"))
+        check_fields(str(path), files, ReadOptions(format="multi-news", text_field="body"))

@@ -9,10 +9,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, data_files
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all
-
-FILES = LocalFiles()
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def saved(tmp_path):
 
 
 def test_a_saved_dataset_dict(saved):
-    paths = data_files(FILES, FILES.walk(saved))
+    paths = data_files(files.walk(saved))
     assert [os.path.relpath(path, saved) for path in paths] == [
         "test/data-00000-of-00001.arrow",
         *(f"train/data-0000{i}-of-00003.arrow" for i in range(3)),
@@ -41,25 +39,25 @@ def test_a_saved_dataset_dict(saved):
 
 
 def test_caches_beside_the_data_are_left_out(saved):
-    before = data_files(FILES, FILES.walk(saved))
+    before = data_files(files.walk(saved))
     folder = os.path.join(saved, "train")
     datasets.load_from_disk(folder).map(
         lambda row: {"text": row["text"].upper()}, cache_file_name=os.path.join(folder, "cache-1.arrow")
     )
     assert os.path.exists(os.path.join(folder, "cache-1.arrow"))
-    assert data_files(FILES, FILES.walk(saved)) == before
+    assert data_files(files.walk(saved)) == before
 
 
 def test_damaged_folders(saved):
     os.remove(os.path.join(saved, "train", "data-00001-of-00003.arrow"))
     with pytest.raises(FarspanError, match=r"names .*data-00001-of-00003.arrow, which is missing"):
-        data_files(FILES, FILES.walk(saved))
+        data_files(files.walk(saved))
     with open(os.path.join(saved, "test", "state.json"), "w") as file:
         file.write("{}")
     with pytest.raises(FarspanError, match="not the state of a saved dataset"):
-        data_files(FILES, FILES.walk(saved))
+        data_files(files.walk(saved))
 
 
 def test_other_files_are_no_business_of_it(tmp_path):
     paths = [str(tmp_path / name) for name in ("a.jsonl", "data-1.arrow", "state.json")]
-    assert data_files(FILES, paths) == paths
+    assert data_files(paths) == paths

@@ -14,7 +14,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields, isolation, plan_ranges, read_records
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_damage import damaged
 from tests.corpora.readers.test_streams import InMemory
@@ -132,14 +132,14 @@ def test_a_dictionary_that_stands_for_gigabytes_is_read_in_pieces(tmp_path, kind
     else:
         with pa.ipc.new_file(str(path), bomb.schema) as writer:
             writer.write_table(bomb)
-    (piece,) = plan_ranges(str(path), LocalFiles(), ReadOptions(), 1 << 30)
-    for number, block in enumerate(read_records(piece, LocalFiles(), ReadOptions())):
+    (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
+    for number, block in enumerate(read_records(piece, files, ReadOptions())):
         assert set(block.texts) == {word}
         assert len(block.texts) <= 12
         if number == 3:
             break
     short = ReadOptions(max_record_bytes=1 << 20)
-    blocks = read_records(piece, LocalFiles(), short)
+    blocks = read_records(piece, files, short)
     assert {reject.reason for reject in next(blocks).rejects} == {"too_long"}
 
 

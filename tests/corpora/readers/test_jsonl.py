@@ -8,7 +8,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
 BAD = [
@@ -87,7 +87,6 @@ def test_fields_of_other_names(tmp_path):
 
 
 def test_fields_are_checked_before_work(tmp_path):
-    files = LocalFiles()
     path = tmp_path / "a.jsonl"
     path.write_text(
         '["an array"]\nbroken\n{"url": "http://example.org", "content": "a much longer text than the address"}\n'
@@ -110,12 +109,12 @@ def test_a_json_document_is_refused_with_a_cure(tmp_path, content):
     path = tmp_path / "a.json"
     path.write_text(content)
     with pytest.raises(FarspanError, match=r"one JSON document.*jq"):
-        check_fields(str(path), LocalFiles(), ReadOptions())
+        check_fields(str(path), files, ReadOptions())
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"broken\n", b"\xff\n"])
 def test_a_file_without_a_good_record_is_left_to_the_rejects(tmp_path, content):
     path = tmp_path / "a.jsonl"
     path.write_bytes(content)
-    check_fields(str(path), LocalFiles(), ReadOptions())
+    check_fields(str(path), files, ReadOptions())
     assert len(reasons(read_all(path))) == bool(content.strip())

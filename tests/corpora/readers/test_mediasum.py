@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields, json_array, plan_ranges, read_records
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory
 
@@ -52,7 +52,7 @@ def test_an_interview_is_a_line_for_each_turn(tmp_path, layout, packed):
     path = tmp_path / ("news_dialogue.json.gz" if packed else "news_dialogue.json")
     data = LAYOUTS[layout].encode()
     path.write_bytes(gzip.compress(data) if packed else data)
-    check_fields(str(path), LocalFiles(), MEDIASUM)
+    check_fields(str(path), files, MEDIASUM)
     block = read_all(path, ReadOptions(format="mediasum", id_field="id"), 3000)
     assert (block.texts, block.rejects) == (TEXTS, [])
     assert block.ids == [row["id"] for row in INTERVIEWS]
@@ -60,7 +60,7 @@ def test_an_interview_is_a_line_for_each_turn(tmp_path, layout, packed):
         text = data[int(key) :].decode("utf-8-sig")
         assert json.JSONDecoder().raw_decode(text)[0] == row
     with pytest.raises(FarspanError, match="no field 'key'"):
-        check_fields(str(path), LocalFiles(), ReadOptions(format="mediasum", id_field="key"))
+        check_fields(str(path), files, ReadOptions(format="mediasum", id_field="key"))
 
 
 BAD = [
@@ -165,10 +165,10 @@ def test_a_large_array_is_read_in_little_memory(tmp_path):
             file.write((", " if number else "") + json.dumps(record))
         file.write("]")
     options = ReadOptions(format="mediasum", max_record_bytes=1 << 20)
-    (piece,) = plan_ranges(str(path), LocalFiles(), options, 1 << 30)
+    (piece,) = plan_ranges(str(path), files, options, 1 << 30)
     tracemalloc.start()
     sizes, rejected = [], []
-    for block in read_records(piece, LocalFiles(), options):
+    for block in read_records(piece, files, options):
         sizes.append(sum(map(len, block.texts)))
         rejected += reasons(block)
     peak = tracemalloc.get_traced_memory()[1]

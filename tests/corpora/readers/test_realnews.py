@@ -12,7 +12,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_books3 import tar
 
@@ -47,8 +47,8 @@ def test_the_archive_and_its_file_hold_the_same(tmp_path, suffix):
     else:
         data = tar({"realnews/README.md": "about", "realnews/realnews.jsonl": LINES})
         path.write_bytes(gzip.compress(data) if suffix == ".tar.gz" else data)
-    check_fields(str(plain), LocalFiles(), REALNEWS)
-    check_fields(str(path), LocalFiles(), REALNEWS)
+    check_fields(str(plain), files, REALNEWS)
+    check_fields(str(path), files, REALNEWS)
     expected = read_all(plain, REALNEWS, 1000)
     block = read_all(path, REALNEWS, 1000)
     assert block.texts == expected.texts == [row["text"] for row in ROWS]
@@ -96,4 +96,4 @@ def test_a_damaged_member_of_a_zip_costs_that_member_only(tmp_path):
 def test_fields_are_checked(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"body": "text"}\n')
     with pytest.raises(FarspanError, match=r"no field 'text'.*give --text-field body"):
-        check_fields(str(tmp_path / "a.jsonl"), LocalFiles(), REALNEWS)
+        check_fields(str(tmp_path / "a.jsonl"), files, REALNEWS)

@@ -6,10 +6,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions, check_fields, plan_ranges
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
-
-FILES = LocalFiles()
 
 
 @pytest.mark.parametrize(
@@ -29,7 +27,7 @@ FILES = LocalFiles()
 )
 def test_the_name_tells_the_format(tmp_path, name, format):
     (tmp_path / name).write_bytes(b"of any kind")
-    (piece,) = plan_ranges(str(tmp_path / name), FILES, ReadOptions(), 1 << 20)
+    (piece,) = plan_ranges(str(tmp_path / name), files, ReadOptions(), 1 << 20)
     assert piece.format == format
 
 
@@ -38,8 +36,8 @@ def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
     (tmp_path / name).write_text("of any kind")
     for act in (plan_ranges, check_fields):
         with pytest.raises(FarspanError, match=f"{name}: no format is known .*--format"):
-            act(str(tmp_path / name), FILES, ReadOptions(), *[1] * (act is plan_ranges))
-    assert plan_ranges(str(tmp_path / name), FILES, ReadOptions(format="lines"), 1)[0].format == "lines"
+            act(str(tmp_path / name), files, ReadOptions(), *[1] * (act is plan_ranges))
+    assert plan_ranges(str(tmp_path / name), files, ReadOptions(format="lines"), 1)[0].format == "lines"
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -47,7 +45,7 @@ def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
 def test_a_folder_in_place_of_a_file_is_one_reject(tmp_path, format, target_bytes):
     (tmp_path / "folder").mkdir()
     path, options = str(tmp_path / "folder"), ReadOptions(format=format)
-    check_fields(path, FILES, options)
+    check_fields(path, files, options)
     block = read_all(path, options, target_bytes)
     assert reasons(block) == [("0", "not_a_file")]
     assert path in block.rejects[0].detail
@@ -57,7 +55,7 @@ def test_a_folder_in_place_of_a_file_is_one_reject(tmp_path, format, target_byte
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_file_that_vanished_is_an_error(tmp_path, format):
     with pytest.raises(FarspanError, match="vanished: vanished since it was found"):
-        plan_ranges(str(tmp_path / "vanished"), FILES, ReadOptions(format=format), 1)
+        plan_ranges(str(tmp_path / "vanished"), files, ReadOptions(format=format), 1)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +64,7 @@ def test_a_file_that_vanished_is_an_error(tmp_path, format):
 def test_other_content_than_the_name_says(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(b"ARROW1\0\0 or not" if name == "b.arrow" else b"<html>not found</html>" * 40)
-    check_fields(str(path), FILES, ReadOptions())
+    check_fields(str(path), files, ReadOptions())
     assert reasons(read_all(path, target_bytes=3)) == [("0", "unreadable_file")]
 
 
@@ -97,8 +95,8 @@ def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
     for name in ("a.txt", "a.parquet.gz"):
         (tmp_path / name).write_text("of any kind")
     with pytest.raises(FarspanError, match=r"a\.txt: format text has no field 'id'; leave --id-field out"):
-        plan_ranges("a.txt", FILES, ReadOptions(id_field="id"), 1)
+        plan_ranges("a.txt", files, ReadOptions(id_field="id"), 1)
     with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
-        plan_ranges("a.parquet.gz", FILES, ReadOptions(), 1)
+        plan_ranges("a.parquet.gz", files, ReadOptions(), 1)
     with pytest.raises(FarspanError, match="ranges of 0 bytes"):
-        plan_ranges("a.txt", FILES, ReadOptions(), 0)
+        plan_ranges("a.txt", files, ReadOptions(), 0)

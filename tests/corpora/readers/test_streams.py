@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, plan_ranges, read_records
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
 LINES = ReadOptions(format="lines")
 
 
-class InMemory(LocalFiles):
+class InMemory:
     """One file's bytes, or a stream made on demand, under any name."""
 
     def __init__(self, data=b"", stream=None, size=None):
@@ -234,13 +234,13 @@ def test_a_file_that_changes_or_vanishes_is_an_error(tmp_path, change):
     path = tmp_path / "a.jsonl"
     path.write_bytes(records(20))
     for target in (100, 1 << 30):
-        first, *_ = plan_ranges(str(path), LocalFiles(), ReadOptions(), target)
+        first, *_ = plan_ranges(str(path), files, ReadOptions(), target)
         if change is None:
             path.unlink()
         else:
             path.write_bytes((path.read_bytes() + b"\n")[: first.size + change])
         with pytest.raises(FarspanError, match=r"a.jsonl: (vanished|had [\d,]+ bytes) w"):
-            list(read_records(first, LocalFiles(), ReadOptions()))
+            list(read_records(first, files, ReadOptions()))
         path.write_bytes(records(20))
 
 

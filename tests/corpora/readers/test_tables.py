@@ -8,7 +8,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields, plan_ranges, read_records
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
 TEXTS = [f"text {i} \u00e9" * (i % 9 + 1) for i in range(500)]
@@ -42,7 +42,7 @@ def test_ranges_together_give_each_row_once_in_order(tmp_path, kind, target_byte
     assert block.texts == TEXTS
     assert block.keys == [str(i) for i in range(500)]
     assert block.ids == [f"k{i}" for i in range(500)]
-    pieces = plan_ranges(str(path), LocalFiles(), ReadOptions(), target_bytes)
+    pieces = plan_ranges(str(path), files, ReadOptions(), target_bytes)
     assert 1 <= len(pieces) <= 9
     assert len(pieces) == {1: 9, 1 << 30: 1}.get(target_bytes, len(pieces))
 
@@ -81,8 +81,8 @@ def test_columns_that_are_not_there_or_not_text(tmp_path, kind):
     path = file_of(tmp_path, kind)
     write(pa.table({"content": ["a", "b"], "n": [1, 2]}), path, kind)
     with pytest.raises(FarspanError, match=r"its fields: content, n; give --text-field content"):
-        check_fields(str(path), LocalFiles(), ReadOptions())
-    check_fields(str(path), LocalFiles(), ReadOptions(text_field="content", id_field="n"))
+        check_fields(str(path), files, ReadOptions())
+    check_fields(str(path), files, ReadOptions(text_field="content", id_field="n"))
     assert read_all(path, ReadOptions(text_field="content", id_field="n")).ids == ["1", "2"]
     assert reasons(read_all(path)) == [("0", "missing_text"), ("1", "missing_text")]
     assert reasons(read_all(path, ReadOptions(text_field="n"))) == [("0", "not_a_string"), ("1", "not_a_string")]
@@ -123,12 +123,12 @@ def test_a_stream_without_end_mark_is_whole(tmp_path):
 def test_damage_costs_its_own_range_only(tmp_path, kind):
     path = file_of(tmp_path, kind)
     write(pa.table({"text": TEXTS}), path, kind)
-    pieces = plan_ranges(str(path), LocalFiles(), ReadOptions(), 1)
+    pieces = plan_ranges(str(path), files, ReadOptions(), 1)
     data = bytearray(path.read_bytes())
     place = len(data) // 2
     data[place : place + 40] = bytes(40)
     path.write_bytes(data)
-    found = [list(read_records(piece, LocalFiles(), ReadOptions())) for piece in pieces]
+    found = [list(read_records(piece, files, ReadOptions())) for piece in pieces]
     damaged = [reject for blocks in found for block in blocks for reject in block.rejects]
     assert {reject.reason for reject in damaged} == {"unreadable_file"}
     assert 1 <= len(damaged) <= 2
@@ -138,7 +138,7 @@ def test_damage_costs_its_own_range_only(tmp_path, kind):
 def test_large_batches_come_in_bounded_blocks(tmp_path):
     path = tmp_path / "a.arrow"
     write(pa.table({"text": ["y" * 100_000] * 300}), path, "stream", rows=300)
-    (piece,) = plan_ranges(str(path), LocalFiles(), ReadOptions(), 1 << 30)
-    blocks = list(read_records(piece, LocalFiles(), ReadOptions()))
+    (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
+    blocks = list(read_records(piece, files, ReadOptions()))
     assert sum(len(block.texts) for block in blocks) == 300
     assert max(len(block.texts) for block in blocks) * 100_000 <= 17 << 20

@@ -7,7 +7,6 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.retrieval.vector_rows import VectorRows, norms, require_finite
 from corpora.schemas.vectors import vector_column, vectors_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.shards import map_shard, write_shard
 
 
@@ -41,7 +40,7 @@ def test_every_float16_keeps_its_value():
 @pytest.mark.parametrize("compression", [None, "lz4"])
 def test_rows_of_a_shard(tmp_path, compression):
     vectors, path = every_half(), str(tmp_path / "shard.arrow")
-    with write_shard(LocalFiles(), path, vectors_schema(vectors.shape[1]), 100, compression) as (writer, _):
+    with write_shard(path, vectors_schema(vectors.shape[1]), 100, compression) as (writer, _):
         writer.write(record_batch(vectors))
     whole, reader = map_shard(path)
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]

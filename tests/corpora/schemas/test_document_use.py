@@ -9,12 +9,9 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, read_manifest, write_manifest
 from corpora.verify.artefact import verify
 from tests.artefacts import make_corpus
-
-FILES = LocalFiles()
 
 
 def manifest(**config) -> Manifest:
@@ -54,14 +51,14 @@ def test_malformed_statements_are_refused(stated):
 
 
 def restate(folder: str, builder: str, use: DocumentUse | None, filtered: int = 0) -> None:
-    old = read_manifest(FILES, folder)
+    old = read_manifest(folder)
     config = {**old.config, "builder": builder}
     counts = {
         name: {**count, "filtered": filtered, "read": count["written"] + filtered} for name, count in old.counts.items()
     }
     if use is not None:
         config["document_use"] = asdict(use)
-    write_manifest(FILES, folder, replace(old, config=config, counts=counts))
+    write_manifest(folder, replace(old, config=config, counts=counts))
 
 
 def test_verification_goes_by_the_statement(tmp_path):

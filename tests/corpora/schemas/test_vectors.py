@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from corpora.schemas.vectors import clusters_schema, neighbours_schema, vector_column, vector_rows, vectors_schema
-from corpora.storage.files import LocalFiles
 from corpora.storage.shards import read_shard, write_shard
 
 
@@ -27,14 +26,14 @@ def test_a_shard_has_the_same_bytes_however_its_rows_arrived(tmp_path, cuts):
     )
     digests = set()
     for name, parts in {"once": [50], "cut": cuts}.items():
-        with write_shard(LocalFiles(), str(tmp_path / name), schema, 16) as (writer, info):
+        with write_shard(str(tmp_path / name), schema, 16) as (writer, info):
             start = 0
             for size in parts:
                 writer.write(everything.slice(start, size))
                 start += size
         digests.add(info[0].sha256)
     assert len(digests) == 1
-    batches = list(read_shard(LocalFiles(), str(tmp_path / "cut")))
+    batches = list(read_shard(str(tmp_path / "cut")))
     assert [len(batch) for batch in batches] == [16, 16, 16, 2]
     assert np.concatenate([vector_rows(batch.column("vector")) for batch in batches]).tobytes() == vectors.tobytes()
 

@@ -10,8 +10,9 @@ import socket
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.storage import files
 from corpora.storage.file_search import files_below, files_matching
-from corpora.storage.files import DanglingLink, LocalFiles, NotAFile
+from corpora.storage.local_disk import DanglingLink, NotAFile
 from corpora.storage.shards import map_shard
 
 PATTERNS = [
@@ -117,10 +118,10 @@ def test_pipes_sockets_devices_and_dangling_links_are_found_and_never_waited_for
         assert files_matching(f"{tmp_path}/*").paths == found
         for path in found:
             with pytest.raises(OSError) as refused:
-                LocalFiles().size(path)
+                files.size(path)
             kind = DanglingLink if os.path.basename(path) in ("circle", "dangling") else NotAFile
             assert type(refused.value) is kind
             with pytest.raises(OSError):
-                LocalFiles().open(path)
+                files.open(path)
             with pytest.raises(FarspanError, match=os.path.basename(path)):
                 map_shard(path)

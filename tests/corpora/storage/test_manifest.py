@@ -9,13 +9,11 @@ from dataclasses import replace
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo, fold, read_manifest, write_manifest
 from corpora.storage.shards import shard_name
 from corpora.storage.strict_json import StructureError
 from tests.artefacts import tokenizer_entry
 
-FILES = LocalFiles()
 TOTALS = dict.fromkeys(("sequences", "documents", "parts", "padding", "max_documents"), 1)
 CONFIG = {"builder": "random", "sequence_length": 128, "room_per_sequence": 2, "room_per_document": 1}
 
@@ -45,41 +43,41 @@ def manifest(**changes) -> Manifest:
 def test_manifests_are_read_back(tmp_path):
     entry = {"path": "../documents", "manifest_sha256": "0" * 64}
     whole = manifest(parent=entry, files={"tokenizer/tokenizer.json": FileInfo(3, "1" * 64)})
-    write_manifest(FILES, str(tmp_path), whole)
-    assert read_manifest(FILES, str(tmp_path), "farspan.corpus") == whole
+    write_manifest(str(tmp_path), whole)
+    assert read_manifest(str(tmp_path), "farspan.corpus") == whole
     with pytest.raises(FarspanError, match=r"farspan\.masks"):
-        read_manifest(FILES, str(tmp_path), "farspan.masks")
+        read_manifest(str(tmp_path), "farspan.masks")
 
 
 def test_the_version_before_is_read_too(tmp_path):
     whole = manifest(format_version=1)
-    write_manifest(FILES, str(tmp_path), whole)
+    write_manifest(str(tmp_path), whole)
     assert "files" not in json.loads((tmp_path / "manifest.json").read_text())
-    assert read_manifest(FILES, str(tmp_path)) == whole
+    assert read_manifest(str(tmp_path)) == whole
 
 
 def test_an_unknown_version_is_refused_by_name(tmp_path):
-    write_manifest(FILES, str(tmp_path), manifest(farspan_version="9.1", format_version=7))
+    write_manifest(str(tmp_path), manifest(farspan_version="9.1", format_version=7))
     with pytest.raises(FarspanError, match=r"format_version 7 is unknown .* install the farspan that wrote it: '9\.1'"):
-        read_manifest(FILES, str(tmp_path))
+        read_manifest(str(tmp_path))
 
 
 def test_what_is_no_manifest_is_refused(tmp_path):
     path = tmp_path / "manifest.json"
     with pytest.raises(FarspanError, match="no farspan artefact"):
-        read_manifest(FILES, str(tmp_path))
+        read_manifest(str(tmp_path))
     for data in (b"{", b"\xff{}", b"[]", b"null", b"", b"{}", b"[" * 100_000, b'{"format_version": NaN}'):
         path.write_bytes(data)
         with pytest.raises(FarspanError, match="not a manifest of farspan"):
-            read_manifest(FILES, str(tmp_path))
+            read_manifest(str(tmp_path))
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(FarspanError, match="not a regular file"):
-        read_manifest(FILES, str(tmp_path))
+        read_manifest(str(tmp_path))
     path.unlink()
     path.mkdir()
     with pytest.raises(FarspanError, match="not a regular file"):
-        read_manifest(FILES, str(tmp_path))
+        read_manifest(str(tmp_path))
 
 
 SHARDS = [vars(receipt(index).shards[0]) for index in range(3)]
@@ -123,7 +121,7 @@ def test_wrong_contents_are_named(tmp_path, changes, message):
     values = {**json.loads(manifest().to_json()), **changes}
     (tmp_path / "manifest.json").write_text(json.dumps(values))
     with pytest.raises(FarspanError, match=message) as caught:
-        read_manifest(FILES, str(tmp_path))
+        read_manifest(str(tmp_path))
     assert "\n" not in str(caught.value)
 
 
@@ -133,7 +131,7 @@ def test_a_manifest_without_a_key_is_refused(tmp_path, lacking):
     del values[lacking]
     (tmp_path / "manifest.json").write_text(json.dumps(values))
     with pytest.raises(FarspanError, match=lacking):
-        read_manifest(FILES, str(tmp_path))
+        read_manifest(str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles, sweep, temporary_name
+from corpora.storage.files import sweep
 from corpora.storage.shards import map_shard, write_shard
+from corpora.storage.temporary import temporary_name
 from tests.artefacts import make_corpus
 
-FILES = LocalFiles()
 SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
 
 
@@ -31,9 +31,9 @@ def corpus(tmp_path_factory):
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_batches_have_a_constant_number_of_rows_however_they_are_written(tmp_path, compression):
     paths = [str(tmp_path / name) for name in ("one", "many")]
-    with write_shard(FILES, paths[0], SCHEMA, 4, compression) as (writer, info):
+    with write_shard(paths[0], SCHEMA, 4, compression) as (writer, info):
         writer.write(rows_of(*range(11)))
-    with write_shard(FILES, paths[1], SCHEMA, 4, compression) as (writer, _):
+    with write_shard(paths[1], SCHEMA, 4, compression) as (writer, _):
         for size in range(11):
             writer.write(rows_of(size))
     reader = map_shard(paths[0])[1]
@@ -45,7 +45,7 @@ def test_batches_have_a_constant_number_of_rows_however_they_are_written(tmp_pat
 
 
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(RuntimeError, match="stop"), write_shard(FILES, str(tmp_path / "s"), SCHEMA, 4) as (writer, _):
+    with pytest.raises(RuntimeError, match="stop"), write_shard(str(tmp_path / "s"), SCHEMA, 4) as (writer, _):
         writer.write(rows_of(1, 2, 3, 4, 5))
         raise RuntimeError("stop")
     assert list(tmp_path.iterdir()) == []
@@ -54,14 +54,14 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
 def test_sweeping_takes_only_what_killed_writers_left(tmp_path):
     (tmp_path / "kept.arrow").write_bytes(b"")
     open(temporary_name(str(tmp_path / "kept.arrow")), "wb").close()
-    sweep(FILES, str(tmp_path))
+    sweep(str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["kept.arrow"]
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-20], lambda d: b"not arrow at all", lambda d: b""])
 def test_a_damaged_shard_is_named(tmp_path, damage):
     path = tmp_path / "shard.arrow"
-    with write_shard(FILES, str(path), SCHEMA, 4) as (writer, _):
+    with write_shard(str(path), SCHEMA, 4) as (writer, _):
         writer.write(rows_of(1, 2, 3))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(FarspanError, match=r"shard\.arrow"):

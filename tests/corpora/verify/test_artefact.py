@@ -13,13 +13,10 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import list_files, read_manifest, write_manifest
 from corpora.storage.shards import map_shard, write_shard
 from corpora.verify.artefact import verify
 from tests.artefacts import make_corpus, make_documents
-
-FILES = LocalFiles()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +36,7 @@ def rewrite(folder, change, name="part-00000-of-00002.arrow"):
     schema = table.schema
     table = change(table)
     os.remove(path)
-    with write_shard(FILES, path, schema, 8) as (writer, info):
+    with write_shard(path, schema, 8) as (writer, info):
         for batch in table.cast(schema).to_batches():
             writer.write(batch)
     manifest = json.loads(open(os.path.join(folder, "manifest.json")).read())
@@ -66,13 +63,13 @@ def test_sound_artefacts_have_no_problems(sound, tmp_path):
 def copies(folder, version=2):
     """All other files that an artefact may have, named in its manifest or, in version 1, not."""
     for name in ("rejects/documents-00000.arrow", "near-duplicates/link-00000.arrow"):
-        with write_shard(FILES, os.path.join(folder, name), pa.schema([("reason", pa.string())]), 8) as (writer, _):
+        with write_shard(os.path.join(folder, name), pa.schema([("reason", pa.string())]), 8) as (writer, _):
             writer.write(pa.record_batch([pa.array(["too_long"])], names=["reason"]))
     np.save(os.path.join(folder, "centroids.npy"), np.ones((2, 3), np.float32))
-    manifest = read_manifest(FILES, folder)
-    listed = list_files(FILES, folder) if version == 2 else {}
-    write_manifest(FILES, folder, replace(manifest, files=listed, format_version=version))
-    return sorted(list_files(FILES, folder))
+    manifest = read_manifest(folder)
+    listed = list_files(folder) if version == 2 else {}
+    write_manifest(folder, replace(manifest, files=listed, format_version=version))
+    return sorted(list_files(folder))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -194,19 +191,19 @@ def test_special_tokens_are_no_text(corpus):
 )
 def test_counts_of_files_are_checked(tmp_path, change, message):
     folder = make_documents(str(tmp_path / "documents"))
-    manifest = read_manifest(FILES, folder)
+    manifest = read_manifest(folder)
     inputs = tuple({"path": f"made:{name}", "bytes": size} for name, size in (("a", 10), ("b", 20)))
     manifest.counts["made"].update({"files": 2, "damaged_files": 2, "bytes": 30, "lost_bytes": 15} | change)
-    write_manifest(FILES, folder, replace(manifest, inputs=inputs))
+    write_manifest(folder, replace(manifest, inputs=inputs))
     assert [problem for problem in verify(folder) if message is None or message not in problem] == []
     assert bool(verify(folder)) == (message is not None)
 
 
 def test_a_source_without_counts_of_its_files_is_found(tmp_path):
     folder = make_documents(str(tmp_path / "documents"))
-    manifest = read_manifest(FILES, folder)
+    manifest = read_manifest(folder)
     manifest.counts["made"].update({"files": 0, "bytes": 0})
-    write_manifest(FILES, folder, replace(manifest, inputs=({"path": "other:a", "bytes": 10},)))
+    write_manifest(folder, replace(manifest, inputs=({"path": "other:a", "bytes": 10},)))
     assert [problem.partition(" tell ")[2] for problem in verify(folder)] == [
         "0 files, inputs list 1",
         "0 bytes, inputs list 10",
@@ -214,34 +211,34 @@ def test_a_source_without_counts_of_its_files_is_found(tmp_path):
 
 
 def test_counts_and_tokenizer_are_checked(corpus):
-    manifest = read_manifest(FILES, corpus)
+    manifest = read_manifest(corpus)
     manifest.counts["made"]["rejected"] = 5
-    write_manifest(FILES, corpus, manifest)
+    write_manifest(corpus, manifest)
     assert "do not reconcile" in "\n".join(verify(corpus))
     for name, value in (("fingerprint", "another"), ("vocab_size", 4000), ("owned_tokens", {"<eos>": 9})):
         lying = replace(manifest, tokenizer={**manifest.tokenizer, name: value})
-        write_manifest(FILES, corpus, lying)
+        write_manifest(corpus, lying)
         assert any(p.startswith("tokenizer/: ") and str(value)[-3:-1] in p for p in verify(corpus))
         with pytest.raises(FarspanError, match="its tokenizer is not that of its manifest"):
             Corpus(corpus).check_files()
-    write_manifest(FILES, corpus, manifest)
+    write_manifest(corpus, manifest)
     shutil.rmtree(os.path.join(corpus, "tokenizer"))
     assert any(problem.startswith("tokenizer/") for problem in verify(corpus))
 
 
 def test_a_sequence_longer_than_promised(corpus):
-    manifest = read_manifest(FILES, corpus)
+    manifest = read_manifest(corpus)
     manifest.config["sequence_length"] = 64
-    write_manifest(FILES, corpus, manifest)
+    write_manifest(corpus, manifest)
     assert any("exceed the sequence length" in problem for problem in verify(corpus))
 
 
 def test_documents_whose_manifest_lies_and_ids_that_repeat(tmp_path):
     documents = make_documents(str(tmp_path / "documents"))
-    manifest = read_manifest(FILES, documents)
+    manifest = read_manifest(documents)
     manifest.totals["tokens"] += 1
     manifest.totals["held_out_tokens"] = 0
-    write_manifest(FILES, documents, manifest)
+    write_manifest(documents, manifest)
     assert sum("totals say" in problem for problem in verify(documents)) == 2
     shards = [os.path.join(documents, "shards", shard.name) for shard in manifest.shards]
     shutil.copy(shards[0], shards[1])

@@ -12,7 +12,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.shards import map_shard, write_shard
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MASK_SCHEMA
@@ -23,7 +22,6 @@ from pipelines.mask_options import Masking
 from pipelines.masks import plan
 from tests.artefacts import make_corpus
 
-FILES = LocalFiles()
 NAME = "part-00000-of-00002.arrow"
 
 
@@ -57,7 +55,7 @@ def rewrite(folder, column, values_of):
     values = values_of(table.column(column).to_pylist())
     table = table.set_column(index, MASK_SCHEMA.field(column), pa.array(values, MASK_SCHEMA.field(column).type))
     os.remove(path)
-    with write_shard(FILES, path, MASK_SCHEMA, 8) as (writer, info):
+    with write_shard(path, MASK_SCHEMA, 8) as (writer, info):
         for batch in table.to_batches():
             writer.write(batch)
     shards = json.load(open(os.path.join(folder, "manifest.json")))["shards"]

@@ -13,7 +13,7 @@ from corpora.linking.near_duplicates import clusters_of_shard
 from corpora.linking.options import Linking
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
@@ -85,7 +85,7 @@ def test_every_document_appears_with_its_own_text_and_never_too_often(inputs, bu
         seen.setdefault(name, set()).update(range(offset, offset + len(tokens)))
     assert {name: len(places) for name, places in seen.items()} == {n: len(t) for n, t in expected.items()}
     assert max(uses.values()) == (1 if policy == "path" else 2)
-    manifest = read_manifest(LocalFiles(), folder)
+    manifest = read_manifest(folder)
     count = manifest.counts["made"]
     assert count["read"] == count["written"] == manifest.totals["documents"] == len(expected)
     assert count["uses"] == uses.total()
@@ -96,8 +96,8 @@ def test_every_document_appears_with_its_own_text_and_never_too_often(inputs, bu
 
 def test_rows_keep_to_their_cluster(inputs, built):
     clusters = {}
-    for shard in read_manifest(LocalFiles(), inputs[1]).shards:
-        for batch in read_shard(LocalFiles(), f"{inputs[1]}/shards/{shard.name}"):
+    for shard in read_manifest(inputs[1]).shards:
+        for batch in read_shard(f"{inputs[1]}/shards/{shard.name}"):
             pairs = zip(batch.column("document_id").to_pylist(), batch.column("cluster_id").to_pylist(), strict=True)
             clusters.update(pairs)
     linked = [part for part in parts(built[1]) if part[4] >= 0]
@@ -118,7 +118,7 @@ def test_killed_in_a_stage_and_resumed(inputs, tmp_path, stage):
     run_job(job(*inputs, whole, "chain"), Engine(workers=1))
     run_killed("tests.pipelines.corpus.test_linked", "job", stage, *inputs, again, "chain")
     with pytest.raises(FarspanError, match="unfinished"):
-        read_manifest(LocalFiles(), again)
+        read_manifest(again)
     run_job(job(*inputs, again, "chain"), Engine(workers=1))
     assert digests(again) == digests(whole)
 
@@ -138,8 +138,8 @@ def test_near_duplicates_are_kept_apart_and_written_down(inputs, tmp_path):
     assert manifest.totals["linked_documents"] < manifest.totals["documents"]
     recorded = [
         row
-        for path in LocalFiles().walk(str(tmp_path / "c" / "near-duplicates"))
-        for batch in read_shard(LocalFiles(), path)
+        for path in files.walk(str(tmp_path / "c" / "near-duplicates"))
+        for batch in read_shard(path)
         for row in batch.to_pylist()
     ]
     assert len(recorded) == manifest.totals["near_duplicate_pairs"] > 0
@@ -170,7 +170,7 @@ def test_options_without_effect_make_no_other_corpus(inputs, tmp_path):
     made = [str(tmp_path / name) for name in ("two", "five")]
     for folder, uses in zip(made, (2, 5), strict=True):
         run_job(job(*inputs, folder, "path", max_uses=uses, min_fill=uses / 10), Engine(workers=1))
-    first, second = (read_manifest(LocalFiles(), folder) for folder in made)
+    first, second = (read_manifest(folder) for folder in made)
     assert first.config == second.config
     assert first.config["max_uses"] == 1
     assert digests(made[0]) == digests(made[1])
@@ -198,8 +198,8 @@ def test_wrong_options_are_refused(inputs, tmp_path, options, message):
 
 
 def test_clusters_are_read_across_batches(inputs):
-    shard = read_manifest(LocalFiles(), inputs[1]).shards[0]
-    clusters = list(clusters_of_shard(read_shard(LocalFiles(), f"{inputs[1]}/shards/{shard.name}")))
+    shard = read_manifest(inputs[1]).shards[0]
+    clusters = list(clusters_of_shard(read_shard(f"{inputs[1]}/shards/{shard.name}")))
     assert len(clusters) == 2
     assert sum(len(cluster.rows) for cluster in clusters) == shard.rows
     assert max(len(cluster.rows) for cluster in clusters) > 16  # rows in a record batch

@@ -15,7 +15,6 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.packing.mixture import Source, mix
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
@@ -49,7 +48,7 @@ def write_recipe(folder, documents, text="", sequence_length=256, **sources):
 
 def shares_of(documents):
     """Weights and caps whose mixture is EPOCHS of each source, as lines of a recipe."""
-    counts = read_manifest(LocalFiles(), documents).counts
+    counts = read_manifest(documents).counts
     tokens = {
         name: float(EPOCHS[name] * (counts[name]["tokens"] - counts[name]["held_out_tokens"])) for name in SOURCES
     }
@@ -108,7 +107,7 @@ def times_read(folder, documents):
 def test_every_token_is_read_once_a_pass_and_the_last_pass_reads_beginnings(documents, reference):
     assert verify(reference) == []
     times = times_read(reference, documents)
-    shares = read_manifest(LocalFiles(), reference).config["mixture"]["sources"]
+    shares = read_manifest(reference).config["mixture"]["sources"]
     for source in SOURCES:
         known = {name: tokens for name, tokens in texts(documents).items() if name.startswith(source)}
         whole = shares[source]["tokens"] // shares[source]["available"]
@@ -122,7 +121,7 @@ def test_every_token_is_read_once_a_pass_and_the_last_pass_reads_beginnings(docu
 
 
 def test_proportions_are_the_ones_asked_for_within_one_sequence_a_source_and_shard(documents, reference):
-    manifest = read_manifest(LocalFiles(), reference)
+    manifest = read_manifest(reference)
     asked = manifest.config["mixture"]["sources"]
     for source in SOURCES:
         share, count = asked[source], manifest.counts[source]
@@ -135,7 +134,7 @@ def test_proportions_are_the_ones_asked_for_within_one_sequence_a_source_and_sha
 
 
 def test_documents_and_their_uses_are_counted(documents, reference):
-    manifest = read_manifest(LocalFiles(), reference)
+    manifest = read_manifest(reference)
     times = times_read(reference, documents)
     for source in SOURCES:
         known = [name for name in texts(documents) if name.startswith(source)]
@@ -171,7 +170,7 @@ def test_short_documents_across_sources(documents, tmp_path):
     assert verify(str(tmp_path / "corpus")) == []
     mixed = [row for row in parts_of(str(tmp_path / "corpus")) if len({name.split(":")[0] for name, _, _ in row}) > 1]
     assert mixed
-    within = read_manifest(LocalFiles(), str(tmp_path / "corpus")).totals["padding"]
+    within = read_manifest(str(tmp_path / "corpus")).totals["padding"]
     assert manifest.totals["padding"] == within
 
 
@@ -220,7 +219,7 @@ def test_held_out_documents_have_shares_of_their_own(documents, recipe, tmp_path
     assert verify(str(tmp_path / "corpus")) == []
     names = {name for row in parts_of(str(tmp_path / "corpus")) for name, _, _ in row}
     assert names <= set(texts(documents, held_out=True))
-    available = read_manifest(LocalFiles(), documents).counts["books"]["held_out_tokens"]
+    available = read_manifest(documents).counts["books"]["held_out_tokens"]
     assert manifest.config["mixture"]["sources"]["books"]["available"] == available
 
 
@@ -292,7 +291,7 @@ def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
     assert status == 0
     assert [line.split(":")[0] for line in out.splitlines()] == [f"{tmp_path}/corpus.documents", f"{tmp_path}/corpus"]
     assert verify(str(tmp_path / "corpus")) == []
-    assert read_manifest(LocalFiles(), str(tmp_path / "corpus")).counts["news"]["uses"] == 2
+    assert read_manifest(str(tmp_path / "corpus")).counts["news"]["uses"] == 2
 
 
 def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):

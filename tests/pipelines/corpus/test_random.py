@@ -18,7 +18,6 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest, write_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
@@ -82,8 +81,8 @@ def test_the_shuffle_mixes_shards_of_the_input(reference):
 
 def test_the_splits_are_disjoint_and_complete(documents, reference, tmp_path):
     held = build(documents, tmp_path / "held", split="held-out")
-    train = read_manifest(LocalFiles(), reference)
-    parent = read_manifest(LocalFiles(), documents)
+    train = read_manifest(reference)
+    parent = read_manifest(documents)
     assert held.totals["documents"] == parent.totals["held_out_documents"]
     assert train.totals["documents"] + held.totals["documents"] == parent.totals["documents"]
     assert train.totals["tokens"] + held.totals["tokens"] == parent.totals["tokens"]
@@ -219,14 +218,14 @@ def test_finalize_writes_the_manifest_of_a_driver_that_went_away(documents, refe
 
     names = [task.name for stage in unfinished.stages for task in stage.tasks]
     head = {"head": json.loads(unfinished.head.to_json()), "tasks": names}
-    write_bytes(LocalFiles(), str(output / "_work" / "job.json"), json_bytes(head))
-    unfinished.tokenizer(LocalFiles(), str(output / "tokenizer"))
+    write_bytes(str(output / "_work" / "job.json"), json_bytes(head))
+    unfinished.tokenizer(str(output / "tokenizer"))
     for stage in unfinished.stages:
         with pytest.raises(FarspanError, match="tasks are not done"):
             finalize(str(output))
         for task in stage.tasks:
             receipt = stage.work(task, lambda done: None)
-            write_bytes(LocalFiles(), str(output / "_work" / f"{task.name}.json"), receipt.to_json())
+            write_bytes(str(output / "_work" / f"{task.name}.json"), receipt.to_json())
     finalize(str(output))
     assert digests(output) == digests(reference)
 
@@ -247,10 +246,10 @@ def test_ids_that_repeat_over_documents_are_refused(documents, tmp_path):
     twice = shutil.copytree(documents, str(tmp_path / "twice"))
     shards = os.path.join(twice, "shards")
     shutil.copy(os.path.join(shards, "part-00000-of-00004.arrow"), os.path.join(shards, "part-00001-of-00004.arrow"))
-    manifest = read_manifest(LocalFiles(), twice)
+    manifest = read_manifest(twice)
     first, second, *others = manifest.shards
     said = replace(manifest, shards=(first, replace(first, name=second.name), *others))
-    write_manifest(LocalFiles(), twice, said)
+    write_manifest(twice, said)
     with pytest.raises(FarspanError, match=r"'made:0:.*' occurs twice"):
         build(twice, tmp_path / "corpus")
 
@@ -280,7 +279,7 @@ def test_two_jobs_never_share_a_folder(documents, tmp_path):
 def test_a_job_killed_before_its_first_task_resumes(documents, tmp_path):
     output = tmp_path / "corpus"
 
-    def die(files, folder):
+    def die(folder):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -12,7 +12,6 @@ from corpora.errors import FarspanError
 from corpora.packing.options import ClusterRows, Packing
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import ShardedRows
 from corpora.verify.artefact import verify
@@ -115,7 +114,7 @@ def test_parts_are_whole_sentences_from_the_beginning_of_their_documents(documen
             uses[document] += 1
     assert set(uses.values()) == {1}
     assert cut > 0
-    manifest = read_manifest(LocalFiles(), folder)
+    manifest = read_manifest(folder)
     for source in ("left", "right"):
         count = manifest.counts[source]
         used = sum(document.startswith(source) for document in uses)
@@ -133,7 +132,7 @@ def test_a_row_holds_documents_of_its_cluster_and_a_cluster_is_complete(document
         found[cluster] += len(row)
     lost = sum(expected.values()) - expected[None] - sum(found.values())
     assert 0 <= lost < 10  # first sentences that do not fit, and what they leave alone
-    manifest = read_manifest(LocalFiles(), reference)
+    manifest = read_manifest(reference)
     assert manifest.totals["clusters_used"] == len(found)
     assert manifest.totals["clusters_used"] + manifest.totals["clusters_left_out"] == len(expected) - 1
 
@@ -150,7 +149,7 @@ def test_rows_of_neighbours_are_a_seed_and_documents_of_its_list(documents, neig
         rows.append(len(row))
         assert {known[document]["number"] for document, _ in row} <= {seed} | near[seed]
     assert max(rows) == 4
-    manifest = read_manifest(LocalFiles(), grouped)
+    manifest = read_manifest(grouped)
     assert manifest.totals["grouped_documents"] >= manifest.totals["documents"]
     assert manifest.totals["clusters_used"] <= manifest.totals["groups"]
     assert manifest.config["neighbours"]["path"].endswith("neighbours")

@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 
 from corpora.readers import ReadOptions
-from corpora.storage.files import LocalFiles
+from corpora.storage import files
 from corpora.storage.shards import map_shard
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan
@@ -27,7 +27,7 @@ def build(raw, output, tokenizer, engine=Engine(workers=1), **options):  # noqa:
 
 def rejects(folder):
     found = []
-    for path in LocalFiles().walk(os.path.join(str(folder), "rejects")):
+    for path in files.walk(os.path.join(str(folder), "rejects")):
         reader = map_shard(path)[1]
         found += pa.Table.from_batches([reader.get_batch(i) for i in range(reader.num_record_batches)]).to_pylist()
     return found

@@ -25,7 +25,7 @@ def main(output):
     head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
     stage = Stage("crash", [Task(name, {}, 1) for name in ("first", "second", "third", "fourth")], work, "tasks")
     try:
-        run_job(Job(output, head, [stage], lambda files, folder: None, 0), Engine(workers=2))
+        run_job(Job(output, head, [stage], lambda folder: None, 0), Engine(workers=2))
     except FarspanError as error:
         print(error, file=sys.stderr)
         leave(1)

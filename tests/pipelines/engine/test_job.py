@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.files import LocalFiles, write_bytes
+from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import Job, Stage, Task, run_job
@@ -38,14 +38,14 @@ def work(task, report):
         shutil.rmtree(task.payload["output"])
     if task.name == "write":
         for number in range(64):
-            write_bytes(LocalFiles(), f"{task.payload['output']}/shards/{number}", bytes(64 << 10))
+            write_bytes(f"{task.payload['output']}/shards/{number}", bytes(64 << 10))
     return Receipt(task.name, totals=TOTALS)
 
 
 def job(output, *tasks) -> Job:
     stages = [Stage(name, [Task(name, {"output": str(output)}, 1)], work, "tasks") for name in tasks]
     head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
-    return Job(str(output), head, stages, lambda files, folder: None, 0)
+    return Job(str(output), head, stages, lambda folder: None, 0)
 
 
 def failure(output, *tasks) -> list[str]:

@@ -28,7 +28,7 @@ def small_job(output: str) -> Job:
     head = Manifest(
         "farspan.neighbours", {"split": "train"}, 0, 64, {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
     )
-    return Job(output, head, [Stage("find", [Task("only", {}, 1)], work, "tasks")], lambda files, folder: None, 0)
+    return Job(output, head, [Stage("find", [Task("only", {}, 1)], work, "tasks")], lambda folder: None, 0)
 
 
 @pytest.fixture

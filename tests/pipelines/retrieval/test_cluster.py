@@ -9,10 +9,10 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.vectors import PARTS_OF_CLUSTER
-from corpora.storage.files import LocalFiles, read_bytes
+from corpora.storage import files
+from corpora.storage.files import read_bytes
 from corpora.storage.manifest import read_manifest
 from corpora.verify.artefact import verify
-from pipelines.engine.beam_files import files_for
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.retrieval.cluster import CENTROIDS, first_level, plan
@@ -34,7 +34,7 @@ def build(vectors, output, engine=Engine(workers=1), **options):  # noqa: B008 (
 
 def digests(folder):
     centroids = np.load(os.path.join(folder, CENTROIDS), allow_pickle=False)
-    return [shard.sha256 for shard in read_manifest(LocalFiles(), str(folder)).shards], centroids.tobytes()
+    return [shard.sha256 for shard in read_manifest(str(folder)).shards], centroids.tobytes()
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_no_cluster_is_above_the_cap_and_totals_say_so(reference):
     numbers = np.array(table(reference, "farspan.clusters")["cluster_id"])
     ids, sizes = np.unique(numbers, return_counts=True)
     first_level = np.bincount(numbers // PARTS_OF_CLUSTER)
-    totals = read_manifest(LocalFiles(), reference).totals
+    totals = read_manifest(reference).totals
     assert sizes.max() <= 60 < first_level.max()
     assert totals["documents"] == 320
     assert totals["clusters"] == len(ids)
@@ -102,10 +102,9 @@ def test_on_an_object_store(vectors, reference, store, bucket):
     copy(vectors, f"{bucket}/vectors")
     build(f"{bucket}/vectors", f"{bucket}/clusters", Engine(workers=1, beam_flags=store.flags), **OPTIONS)
     copy(reference, f"{bucket}/expected")
-    files = files_for(bucket)
     for path in files.walk(f"{bucket}/expected"):
         if not path.endswith("manifest.json"):
-            assert read_bytes(files, path.replace("expected", "clusters")) == read_bytes(files, path)
+            assert read_bytes(path.replace("expected", "clusters")) == read_bytes(path)
     assert len(files.walk(f"{bucket}/clusters")) == len(files.walk(f"{bucket}/expected"))
 
 

@@ -14,7 +14,6 @@ from transformers import BertModel
 from corpora.errors import FarspanError
 from corpora.schemas.documents import HeldOut, documents_schema, tokenize_documents
 from corpora.schemas.vectors import vector_rows
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows, read_shard, shard_name, write_shard
@@ -71,7 +70,7 @@ def reference(documents, encoder, tmp_path_factory):
 def rows(folder, format):
     artefact = ShardedRows(str(folder), format)
     for shard in range(len(artefact.manifest.shards)):
-        yield from list(read_shard(LocalFiles(), artefact.path(shard)))
+        yield from list(read_shard(artefact.path(shard)))
 
 
 def documents_of(texts, folder, source="test", held_out=0.0):
@@ -82,7 +81,7 @@ def documents_of(texts, folder, source="test", held_out=0.0):
     lengths = Ragged.from_arrow(batch.column("tokens")).lengths
     held = batch.column("held_out").to_numpy(zero_copy_only=False)
     schema = documents_schema(tokenizer.vocab_size)
-    with write_shard(LocalFiles(), os.path.join(folder, "shards", shard_name(0, 1)), schema, 16) as (writer, info):
+    with write_shard(os.path.join(folder, "shards", shard_name(0, 1)), schema, 16) as (writer, info):
         writer.write(batch)
     totals = {
         "documents": len(texts),
@@ -99,9 +98,9 @@ def documents_of(texts, folder, source="test", held_out=0.0):
         16,
         tokenizer_entry(),
         **fold([Receipt("0", tuple(info), totals)]),
-        files=list_files(LocalFiles(), folder),
+        files=list_files(folder),
     )
-    write_manifest(LocalFiles(), folder, head)
+    write_manifest(folder, head)
     return folder
 
 
@@ -117,7 +116,7 @@ def test_rows_are_the_split_s_documents_in_order(documents, reference):
         for row in batch.select(["document_id", "document_row", "document_tokens"]).to_pylist()
     ]
     assert found == expected
-    manifest = read_manifest(LocalFiles(), reference)
+    manifest = read_manifest(reference)
     assert len(manifest.shards) == 2 * 3  # 40 rows in blocks of 16
     assert manifest.totals["documents"] == len(expected)
     assert manifest.totals["tokens"] == sum(tokens for *_, tokens in expected)
@@ -142,13 +141,13 @@ def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, referen
     sketches = [sketch for batch in batches for sketch in batch.column("shingles").to_pylist()]
     expected_sketches = sketch(ngram_hashes(texts))
     assert sketches == [expected_sketches[row].tolist() for row in range(len(texts))]
-    totals = read_manifest(LocalFiles(), reference).totals
+    totals = read_manifest(reference).totals
     assert totals["long_documents"] == longer.sum() > 10
     assert totals["encoder_tokens"] == shown.lengths.sum()
 
 
 def test_the_manifest_tells_how_the_vectors_were_made(encoder, reference):
-    config = read_manifest(LocalFiles(), reference).config
+    config = read_manifest(reference).config
     assert config["fingerprint"] == find_encoder(encoder).fingerprint
     del config["fingerprint"]
     assert config == {
@@ -216,9 +215,9 @@ def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, ca
 
 def test_the_splits_are_disjoint_and_complete(documents, encoder, reference, tmp_path):
     held = build(documents, tmp_path / "held", encoder, split="held-out")
-    parent = read_manifest(LocalFiles(), documents)
+    parent = read_manifest(documents)
     assert held.totals["documents"] == parent.totals["held_out_documents"]
-    assert held.totals["tokens"] + read_manifest(LocalFiles(), reference).totals["tokens"] == parent.totals["tokens"]
+    assert held.totals["tokens"] + read_manifest(reference).totals["tokens"] == parent.totals["tokens"]
 
 
 def test_short_documents_are_left_out_and_counted(documents, encoder, tmp_path):

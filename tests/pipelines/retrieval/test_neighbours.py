@@ -14,7 +14,6 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.retrieval.options import Search
 from corpora.schemas.vectors import vector_column
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.text.word_ngrams import jaccard
@@ -47,7 +46,7 @@ def build(clusters, output, search=OPTIONS, engine=Engine(workers=1), **options)
 
 
 def digests(folder):
-    manifest = read_manifest(LocalFiles(), str(folder))
+    manifest = read_manifest(str(folder))
     return [shard.sha256 for shard in manifest.shards], manifest.totals
 
 
@@ -70,7 +69,7 @@ def test_every_row_mirrors_the_clusters(clusters, reference):
     for name in ("document_id", "document_row", "document_tokens", "cluster_id"):
         assert after[name] == before[name]
     assert np.allclose(after["norm"], np.linalg.norm(before["vector"].astype(np.float64), axis=1))
-    sizes = [[shard.rows for shard in read_manifest(LocalFiles(), folder).shards] for folder in (clusters, reference)]
+    sizes = [[shard.rows for shard in read_manifest(folder).shards] for folder in (clusters, reference)]
     assert sizes[0] == sizes[1]
 
 
@@ -87,13 +86,13 @@ def test_similarities_and_jaccards_are_of_the_neighbours(clusters, reference):
     shares = jaccard(sketches, owners, others)
     assert np.allclose(np.concatenate(after["jaccards"]).astype(np.float64), shares, atol=1e-3)
     assert shares.max() > 0
-    totals = read_manifest(LocalFiles(), reference).totals
+    totals = read_manifest(reference).totals
     assert totals["neighbours"] == len(owners)
     assert 0 < totals["documents_searched_exactly"] < totals["documents"]
 
 
 def shard_starts(folder):
-    rows = [shard.rows for shard in read_manifest(LocalFiles(), folder).shards]
+    rows = [shard.rows for shard in read_manifest(folder).shards]
     return np.cumsum([0, *rows[:-1]]), rows
 
 
@@ -107,7 +106,7 @@ def test_recall_is_what_a_full_search_says(clusters, reference):
     starts = np.repeat(*shard_starts(reference))
     inside = ids[true] == ids[:, None]
     listed = np.array([np.isin(true[i], np.array(after["neighbours"][i]) + starts[i]) for i in range(len(true))])
-    totals = read_manifest(LocalFiles(), reference).totals
+    totals = read_manifest(reference).totals
     assert 200 < totals["sampled_documents"] < 320
     assert totals["sampled_neighbours"] == 10 * totals["sampled_documents"]
     sampled = totals["sampled_in_cluster"] / totals["sampled_neighbours"]
@@ -224,7 +223,7 @@ def spoilt(folder, change):
     rows = ShardedRows(copy, "farspan.clusters")
     reader, path = rows.shard(0)[1], rows.path(0)
     batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-    with write_shard(LocalFiles(), path, reader.schema, rows.manifest.rows_per_batch) as (writer, info):
+    with write_shard(path, reader.schema, rows.manifest.rows_per_batch) as (writer, info):
         for batch in batches:
             values = np.array(batch.column("vector").flatten().to_numpy()).reshape(len(batch), -1)
             change(values)
@@ -234,7 +233,7 @@ def spoilt(folder, change):
                 )
             )
     shards = (info[0], *rows.manifest.shards[1:])
-    write_manifest(LocalFiles(), copy, replace(rows.manifest, shards=shards))
+    write_manifest(copy, replace(rows.manifest, shards=shards))
     return copy
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
@@ -45,7 +44,7 @@ class Halves:
 def dealt(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("spill")
     documents = make_documents(str(folder / "documents"), shards=3)
-    parent = read_manifest(LocalFiles(), documents)
+    parent = read_manifest(documents)
     stages, spills = spill_stages(str(folder / "out"), documents, parent, Halves(), BUCKETS, request.param)
     receipts = [stage.work(task, lambda done: None) for stage in stages for task in stage.tasks]
     assert len(spills) == (3 if request.param == 64 else 2)

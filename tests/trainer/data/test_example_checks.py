@@ -13,7 +13,6 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import LocalFiles
 from corpora.storage.manifest import read_manifest, write_manifest
 from objectives.api.authoring import SpanObjective
 from pipelines.engine.job import run_job
@@ -175,9 +174,9 @@ def test_masks_that_ask_for_nothing_are_refused(corpus, tmp_path, mixed):
 
 def test_one_row_in_many_that_asks_is_enough(corpus, tmp_path):
     masks = masks_of(corpus, tmp_path / "masks", "cross_document", mlm_probability=1e-9, treatments=[1.0, 0.0, 0.0])
-    manifest = read_manifest(LocalFiles(), masks)
+    manifest = read_manifest(masks)
     totals = {**manifest.totals, "unmasked": manifest.totals["sequences"] - 1}
-    write_manifest(LocalFiles(), masks, replace(manifest, totals=totals))
+    write_manifest(masks, replace(manifest, totals=totals))
     data = DataConfig(corpus=corpus, masks=masks, source_length=512)
     assert checked(data) == []
 

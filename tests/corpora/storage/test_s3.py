@@ -9,18 +9,14 @@ import tempfile
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipelines.engine.s3_files as s3
 from corpora.errors import FarspanError
-from corpora.storage.files import LocalFiles, read_bytes, sweep, write_bytes
+from corpora.storage import files, remote, s3
+from corpora.storage.files import read_bytes, sweep, write_bytes
+from corpora.storage.remote import BUFFER
 from corpora.storage.shards import read_shard
-from pipelines.engine.beam_files import files_for, use_flags
-from pipelines.engine.s3_files import BUFFER, S3Files
-
-FILES = S3Files()
 
 
 @pytest.fixture
@@ -36,52 +32,52 @@ PART_BYTES = 10 << 20  # Arrow's; what is smaller goes up with one request
 @pytest.mark.parametrize("size", [0, 1, BUFFER, BUFFER + 1, 3 << 20])
 def test_what_was_written_is_read(bucket, size):
     data = np.random.default_rng(size).bytes(size)
-    write_bytes(FILES, f"{bucket}/a/b", data)
-    assert read_bytes(FILES, f"{bucket}/a/b") == data
-    assert FILES.size(f"{bucket}/a/b") == size
+    write_bytes(f"{bucket}/a/b", data)
+    assert read_bytes(f"{bucket}/a/b") == data
+    assert files.size(f"{bucket}/a/b") == size
 
 
 def test_a_large_object_goes_up_in_parts_and_appears_at_the_end(bucket, store):
     data = np.random.default_rng(0).bytes(PART_BYTES + (6 << 20))
-    with FILES.create(f"{bucket}/large") as file:
+    with files.create(f"{bucket}/large") as file:
         for start in range(0, len(data), 3 << 20):
             assert file.tell() == start
             file.write(data[start : start + (3 << 20)])
-            assert not FILES.exists(f"{bucket}/large")
-    assert read_bytes(FILES, f"{bucket}/large") == data
+            assert not files.exists(f"{bucket}/large")
+    assert read_bytes(f"{bucket}/large") == data
     assert sum("partNumber" in query for _, _, query, _ in store.requests) == 2
 
 
 @pytest.mark.parametrize("size", [10, PART_BYTES + 1])
 @pytest.mark.parametrize("failure", [KeyError, KeyboardInterrupt])
 def test_a_writer_that_fails_changes_nothing(bucket, store, scratch, size, failure):
-    write_bytes(FILES, f"{bucket}/a", b"before")
+    write_bytes(f"{bucket}/a", b"before")
     store.requests.clear()
     for name in ("a", "b"):
-        with pytest.raises(failure), FILES.create(f"{bucket}/{name}") as file:
+        with pytest.raises(failure), files.create(f"{bucket}/{name}") as file:
             file.write(bytes(size))
             raise failure
     assert not store.requests
-    assert FILES.walk(bucket) == [f"{bucket}/a"]
-    assert read_bytes(FILES, f"{bucket}/a") == b"before"
+    assert files.walk(bucket) == [f"{bucket}/a"]
+    assert read_bytes(f"{bucket}/a") == b"before"
     assert not list(scratch.iterdir())
 
 
 def test_a_file_larger_than_what_is_sent_at_a_time(bucket, monkeypatch):
-    monkeypatch.setattr(s3, "_UPLOAD", 3 << 20)
+    monkeypatch.setattr(remote, "_UPLOAD", 3 << 20)
     data = np.random.default_rng(0).bytes(PART_BYTES + (6 << 20))
-    write_bytes(FILES, f"{bucket}/a", data)
-    assert read_bytes(FILES, f"{bucket}/a") == data
+    write_bytes(f"{bucket}/a", data)
+    assert read_bytes(f"{bucket}/a") == data
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
 def test_an_upload_that_the_store_breaks_off_shows_nothing(bucket, store, scratch, part):
-    write_bytes(FILES, f"{bucket}/a", b"before")
+    write_bytes(f"{bucket}/a", b"before")
     store.refused = f"partNumber={part}&"
     with pytest.raises(FarspanError, match=r"s3://bucket/a: .*check --s3_access_key_id"):
-        write_bytes(FILES, f"{bucket}/a", bytes(2 * PART_BYTES + 1))
+        write_bytes(f"{bucket}/a", bytes(2 * PART_BYTES + 1))
     assert store.refused == ""
-    assert read_bytes(FILES, f"{bucket}/a") == b"before"
+    assert read_bytes(f"{bucket}/a") == b"before"
     assert not list(scratch.iterdir())
 
 
@@ -91,11 +87,11 @@ READS = st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.integers(-70, 70), st.
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(size=st.integers(0, 60), reads=READS)
 def test_any_order_of_reads_is_that_of_a_file(bucket, monkeypatch, size, reads):
-    monkeypatch.setattr(s3, "BUFFER", 16)
+    monkeypatch.setattr(remote, "BUFFER", 16)
     data = bytes(range(size))
-    write_bytes(FILES, f"{bucket}/object", data)
+    write_bytes(f"{bucket}/object", data)
     expected = io.BytesIO(data)
-    with FILES.open(f"{bucket}/object") as file:
+    with files.open(f"{bucket}/object") as file:
         for whence, offset, count in reads:
             place = max(0, offset + (0, expected.tell(), size)[whence])
             assert file.seek(place) == expected.seek(place)
@@ -104,10 +100,10 @@ def test_any_order_of_reads_is_that_of_a_file(bucket, monkeypatch, size, reads):
 
 def test_a_small_file_costs_a_question_for_its_size_and_a_request(bucket, store):
     store.requests.clear()
-    write_bytes(FILES, f"{bucket}/small", b"x" * 1000)
+    write_bytes(f"{bucket}/small", b"x" * 1000)
     assert store.asked("PUT", "small") == len(store.requests) == 1
     store.requests.clear()
-    with FILES.open(f"{bucket}/small") as file:
+    with files.open(f"{bucket}/small") as file:
         for place in (900, 0, 500):
             file.seek(place)
             file.read(10)
@@ -115,59 +111,59 @@ def test_a_small_file_costs_a_question_for_its_size_and_a_request(bucket, store)
 
 
 def test_lines_are_fetched_a_buffer_at_a_time(bucket, store):
-    write_bytes(FILES, f"{bucket}/lines", b"a short line\n" * 250_000)  # 3.1 buffers
+    write_bytes(f"{bucket}/lines", b"a short line\n" * 250_000)  # 3.1 buffers
     store.requests.clear()
-    with FILES.open(f"{bucket}/lines") as file:
+    with files.open(f"{bucket}/lines") as file:
         assert sum(1 for _ in file) == 250_000
     assert store.asked("GET", "lines") == 4
 
 
 def test_one_record_batch_costs_its_bytes_and_three_requests(bucket, store):
     batch = pa.record_batch({"x": np.random.default_rng(0).integers(0, 1 << 60, 25_000)})  # 200 kB
-    with FILES.create(f"{bucket}/batches") as file, pa.ipc.new_file(pa.PythonFile(file, "w"), batch.schema) as writer:
+    with files.create(f"{bucket}/batches") as file, pa.ipc.new_file(pa.PythonFile(file, "w"), batch.schema) as writer:
         for _ in range(40):
             writer.write_batch(batch)
     store.requests.clear()
-    with FILES.open(f"{bucket}/batches") as file:
+    with files.open(f"{bucket}/batches") as file:
         assert pa.ipc.open_file(pa.PythonFile(file, "r")).get_batch(7).equals(batch)
     assert store.asked("GET", "batches") <= 3
     assert len(store.requests) <= store.asked("GET", "batches") + 2  # its size, and whether it is the same one still
     fetched = sum(int(last) - int(first) + 1 for first, last in store.ranges())
     assert fetched < 200_000 + 2 * BUFFER
     store.requests.clear()
-    assert sum(len(found) for found in read_shard(FILES, f"{bucket}/batches")) == 40 * 25_000
+    assert sum(len(found) for found in read_shard(f"{bucket}/batches")) == 40 * 25_000
     assert len(store.requests) < 20
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again(bucket, store):
-    write_bytes(FILES, f"{bucket}/a", bytes(range(200)))
+    write_bytes(f"{bucket}/a", bytes(range(200)))
     store.cut.add("/bucket/a")
     store.requests.clear()
-    assert read_bytes(FILES, f"{bucket}/a") == bytes(range(200))
+    assert read_bytes(f"{bucket}/a") == bytes(range(200))
     assert store.asked("GET", "/bucket/a") == 2
 
 
 @pytest.mark.parametrize("size", [1000, 5 * BUFFER])
 def test_an_object_replaced_while_it_is_read_is_noticed(bucket, size):
-    write_bytes(FILES, f"{bucket}/a", bytes(4 * BUFFER))
+    write_bytes(f"{bucket}/a", bytes(4 * BUFFER))
     with (
         pytest.raises(FarspanError, match=r"s3://bucket/a: .*replaced or deleted while it was read"),
-        FILES.open(f"{bucket}/a") as file,
+        files.open(f"{bucket}/a") as file,
     ):
         file.read(10)
-        write_bytes(FILES, f"{bucket}/a", b"x" * size)
+        write_bytes(f"{bucket}/a", b"x" * size)
         file.read()
 
 
 def test_refusals_in_the_middle_of_a_read(bucket, store):
     for name in ("a", "b"):
-        write_bytes(FILES, f"{bucket}/{name}", bytes(4 * BUFFER))
-    with FILES.open(f"{bucket}/a") as file:
+        write_bytes(f"{bucket}/{name}", bytes(4 * BUFFER))
+    with files.open(f"{bucket}/a") as file:
         file.read(10)
-        FILES.delete([f"{bucket}/a"])
+        files.delete([f"{bucket}/a"])
         with pytest.raises(FarspanError, match=r"s3://bucket/a: .*replaced or deleted while it was read"):
             file.read()
-    with FILES.open(f"{bucket}/b") as file:
+    with files.open(f"{bucket}/b") as file:
         file.read(10)
         store.refused = "/bucket/b"
         with pytest.raises(FarspanError, match=r"s3://bucket/b: .*check --s3_access_key_id"):
@@ -178,48 +174,48 @@ def test_globs_stop_at_slashes_and_folder_markers_are_no_files(store):
     bucket = store.make_bucket("marked")
     names = ["a.txt", "b.txt", "d/c.txt", "d/e/f.txt", "d[1]/ä é+%.txt", "dd/g.txt"]
     for name in names:
-        write_bytes(FILES, f"{bucket}/{name}", b"x")
+        write_bytes(f"{bucket}/{name}", b"x")
     store.ask("PUT", "/marked/d/")
 
     def found(paths):
         return [path.removeprefix(f"{bucket}/") for path in paths]
 
-    assert found(FILES.walk(bucket)) == sorted(names)
-    assert found(FILES.walk(f"{bucket}/d")) == ["d/c.txt", "d/e/f.txt"]
-    assert found(FILES.walk(f"{bucket}/d[1]")) == ["d[1]/ä é+%.txt"]
-    assert found(FILES.match(f"{bucket}/*.txt")) == ["a.txt", "b.txt"]
-    assert found(FILES.match(f"{bucket}/d/**.txt")) == ["d/c.txt", "d/e/f.txt"]
-    assert found(FILES.match(f"{bucket}/d[1]/ä é+%.txt")) == ["d[1]/ä é+%.txt"]
-    assert found(FILES.match(f"{bucket}/d/c.txt")) == ["d/c.txt"]
-    assert FILES.match(f"{bucket}/d") == FILES.match(bucket) == []
+    assert found(files.walk(bucket)) == sorted(names)
+    assert found(files.walk(f"{bucket}/d")) == ["d/c.txt", "d/e/f.txt"]
+    assert found(files.walk(f"{bucket}/d[1]")) == ["d[1]/ä é+%.txt"]
+    assert found(files.match(f"{bucket}/*.txt")) == ["a.txt", "b.txt"]
+    assert found(files.match(f"{bucket}/d/**.txt")) == ["d/c.txt", "d/e/f.txt"]
+    assert found(files.match(f"{bucket}/d[1]/ä é+%.txt")) == ["d[1]/ä é+%.txt"]
+    assert found(files.match(f"{bucket}/d/c.txt")) == ["d/c.txt"]
+    assert files.match(f"{bucket}/d") == files.match(bucket) == []
 
 
 def test_deleting_takes_many_and_what_is_gone_already(bucket):
     for number in range(3):
-        write_bytes(FILES, f"{bucket}/{number}.tmp-1", b"x")
-    FILES.delete([f"{bucket}/gone", f"{bucket}/0.tmp-1", *(f"{bucket}/none-{n}" for n in range(1500))])
-    assert len(FILES.walk(bucket)) == 2
-    sweep(FILES, bucket)
-    assert FILES.walk(bucket) == []
+        write_bytes(f"{bucket}/{number}.tmp-1", b"x")
+    files.delete([f"{bucket}/gone", f"{bucket}/0.tmp-1", *(f"{bucket}/none-{n}" for n in range(1500))])
+    assert len(files.walk(bucket)) == 2
+    sweep(bucket)
+    assert files.walk(bucket) == []
 
 
 def test_no_folder_markers_come_into_being(bucket, store):
     names = [f"{bucket}/folder/inner/{n}" for n in range(3)]
     for name in names:
-        write_bytes(FILES, name, b"x")
-    FILES.delete(names)
+        write_bytes(name, b"x")
+    files.delete(names)
     assert store.asked("POST", "/bucket") == 1
     assert store.keys("bucket") == []
 
 
 OPERATIONS = {
-    "exists": FILES.exists,
-    "walk": FILES.walk,
-    "match": lambda path: FILES.match(path + "*"),
-    "open": FILES.open,
-    "write": lambda path: write_bytes(FILES, path, b"x"),
-    "write large": lambda path: write_bytes(FILES, path, bytes(PART_BYTES)),
-    "delete": lambda path: FILES.delete([path]),
+    "exists": files.exists,
+    "walk": files.walk,
+    "match": lambda path: files.match(path + "*"),
+    "open": files.open,
+    "write": lambda path: write_bytes(path, b"x"),
+    "write large": lambda path: write_bytes(path, bytes(PART_BYTES)),
+    "delete": lambda path: files.delete([path]),
 }
 
 
@@ -235,11 +231,11 @@ def test_a_missing_bucket_is_named(store):
     for _, message in refusals("s3://nowhere/a", set(OPERATIONS) - {"exists"}):
         assert message.startswith("s3://nowhere")
         assert "make the bucket, or mend its name" in message
-    assert not FILES.exists("s3://nowhere/a")  # all that the protocol tells is that it is not there
+    assert not files.exists("s3://nowhere/a")  # all that the protocol tells is that it is not there
 
 
 def test_a_missing_object_is_no_refusal(bucket):
-    for call in (FILES.open, FILES.size):
+    for call in (files.open, files.size):
         with pytest.raises(FileNotFoundError, match="s3://bucket/a: no such file"):
             call(f"{bucket}/a")
 
@@ -247,7 +243,7 @@ def test_a_missing_object_is_no_refusal(bucket):
 def test_a_key_that_nobody_was_given_is_refused(bucket, store):
     store.check_keys(True)
     try:
-        use_flags(store.flags_of("stranger"))
+        s3.use_settings(store.settings_of("stranger"))
         for _, message in refusals(f"{bucket}/a", OPERATIONS):
             assert message.startswith("s3://bucket")
             assert "--s3_access_key_id" in message
@@ -255,8 +251,10 @@ def test_a_key_that_nobody_was_given_is_refused(bucket, store):
         store.check_keys(False)
 
 
-def test_an_address_where_nothing_answers_is_named(store):
-    use_flags(["--s3_endpoint_url=http://127.0.0.1:9", "--s3_access_key_id=a", "--s3_secret_access_key=b"])
+def test_an_address_where_nothing_answers_is_named(store, monkeypatch):
+    monkeypatch.setattr(s3, "_ATTEMPTS", 1)
+    s3._client.cache_clear()
+    s3.use_settings({**store.settings, "s3_endpoint_url": "http://127.0.0.1:9"})
     for _, message in refusals("s3://bucket/a", OPERATIONS):
         assert message.startswith("s3://bucket")
         assert "127.0.0.1" in message
@@ -264,7 +262,7 @@ def test_an_address_where_nothing_answers_is_named(store):
 
 
 def test_half_a_key(store):
-    use_flags([f"--s3_endpoint_url={store.url}", "--s3_access_key_id=alone"])
+    s3.use_settings({"s3_endpoint_url": store.url, "s3_access_key_id": "alone"})
     for _, message in refusals("s3://bucket/a", ["exists", "walk", "open", "write", "delete"]):
         assert "check --s3_access_key_id" in message
 
@@ -275,54 +273,36 @@ def test_a_name_that_no_bucket_can_have(store):
 
 
 def test_without_boto3_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pipelines.engine.s3_files", None)
+    monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(FarspanError, match=r"s3://b/a: .*pip install 'farspan\[s3\]'"):
-        files_for("s3://b/a")
+        files.exists("s3://b/a")
 
 
 def test_equal_settings_share_a_client_and_the_environment_may_hold_them(bucket, store, monkeypatch):
-    first = s3._client()
-    use_flags(store.flags)
-    assert s3._client() is first
+    first = s3.client()
+    s3.use_settings(store.settings)
+    assert s3.client() is first
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    s3._client_of.cache_clear()
-    use_flags([])
-    write_bytes(FILES, f"{bucket}/a", b"x")
-    assert FILES.walk(bucket) == [f"{bucket}/a"]
-    FILES.delete([f"{bucket}/a"])
-    assert FILES.walk(bucket) == []
-    s3._client_of.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        ([], {"endpoint_override": None, "scheme": "https", "access_key": None, "region": None}),
-        (["--s3_endpoint_url=http://host:1/"], {"endpoint_override": "host:1", "scheme": "http"}),
-        (["--s3_endpoint_url=https://host/a"], {"endpoint_override": "host/a", "scheme": "https"}),
-        (["--s3_endpoint_url=host", "--s3_disable_ssl"], {"endpoint_override": "host", "scheme": "http"}),
-        (["--s3_verify=ca.pem", "--s3_region_name=r"], {"tls_ca_file_path": "ca.pem", "region": "r"}),
-        (["--s3_access_key_id=a", "--s3_secret_access_key=b", "--s3_session_token=c"],
-         {"access_key": "a", "secret_key": "b", "session_token": "c"}),
-    ],
-)  # fmt: skip
-def test_beams_flags_set_up_the_client(monkeypatch, flags, expected):
-    monkeypatch.setattr(s3.fs, "S3FileSystem", dict)
-    settings = s3._settings(PipelineOptions(flags))
-    assert expected.items() <= s3._client_of.__wrapped__(settings).items()
+    s3._client.cache_clear()
+    s3.use_settings({})
+    write_bytes(f"{bucket}/a", b"x")
+    assert files.walk(bucket) == [f"{bucket}/a"]
+    files.delete([f"{bucket}/a"])
+    assert files.walk(bucket) == []
+    s3._client.cache_clear()
 
 
 def test_the_local_disk_finds_the_same(bucket, tmp_path):
     """One tree of files, here and there: the same answers."""
     names = ["x/1.jsonl", "x/y/2.jsonl", "x.jsonl", "z [1]/3.jsonl"]
     for name in names:
-        for files, root in ((FILES, bucket), (LocalFiles(), str(tmp_path))):
-            write_bytes(files, f"{root}/{name}", name.encode())
+        for root in (bucket, str(tmp_path)):
+            write_bytes(f"{root}/{name}", name.encode())
     for call, argument in (("walk", ""), ("walk", "/x"), ("walk", "/none"), ("match", "/*.jsonl"), ("match", "/x/*")):
         answers = [
             [path.removeprefix(root) for path in getattr(files, call)(root + argument)]
-            for files, root in ((FILES, bucket), (LocalFiles(), str(tmp_path)))
+            for root in (bucket, str(tmp_path))
         ]
         assert answers[0] == answers[1], (call, argument)

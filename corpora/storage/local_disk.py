@@ -1,0 +1,105 @@
+"""Files on this machine's disk: written atomically, and only regular files opened."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from corpora.storage.temporary import temporary_name
+
+
+class DanglingLink(FileNotFoundError):
+    """A symbolic link that leads nowhere, or in a circle."""
+
+
+class NotAFile(OSError):
+    """A pipe, socket or device, which has no size and may have a reader wait for ever."""
+
+
+class LocalDisk:
+    """The operations of ``corpora.storage.files`` for a plain path."""
+
+    def open(self, path: str) -> BinaryIO:
+        return open(path, "rb", opener=_open_regular)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[BinaryIO]:
+        """Temporary name, fsync, rename."""
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        temporary = temporary_name(path)
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError as error:
+            self.delete([temporary])
+            if error.errno and error.filename in (None, temporary):  # the error of a full disk names no file
+                raise OSError(error.errno, error.strerror, path) from error
+            raise
+        except BaseException:
+            self.delete([temporary])
+            raise
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP) and os.path.islink(path):
+                raise DanglingLink(f"{path}: a link to {os.readlink(path)!r}, which leads nowhere") from error
+            raise
+        _check_regular(path, status.st_mode)
+        return status.st_size
+
+    def match(self, pattern: str) -> list[str]:
+        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+    def walk(self, folder: str) -> list[str]:
+        return sorted(os.path.join(top, name) for top, _, names in os.walk(folder) for name in names)
+
+    def delete(self, paths: list[str]) -> None:
+        for path in paths:
+            if os.path.exists(path):
+                os.remove(path)
+
+
+def require_regular(path: str) -> None:
+    """Let only a regular file be opened: a named pipe would be waited for without end.
+
+    Raises:
+        OSError: it is none, or is not there.
+    """
+    _check_regular(path, os.stat(path).st_mode)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    number = os.open(path, flags | os.O_NONBLOCK)  # else a pipe would wait for someone to write into it
+    try:
+        _check_regular(path, os.fstat(number).st_mode)
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
+def _check_regular(path: str, mode: int) -> None:
+    kinds = {
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFDIR: "a folder",
+    }
+    if kind := kinds.get(stat.S_IFMT(mode)):
+        error = NotAFile(f"{path}: {kind}, not a regular file")
+        error.strerror = f"{kind}, not a regular file"  # for messages that name the file themselves
+        raise error

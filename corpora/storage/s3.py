@@ -1,0 +1,111 @@
+"""S3, and stores with its protocol: Arrow's client, its settings, and what its errors mean.
+
+Deleting needs boto3: Arrow takes three requests a file, and puts an empty object in the place of the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pyarrow import fs
+
+REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
+_CURES = {  # by what Arrow and boto3 call the error
+    r"access.?denied|invalid.?access.?key|signature.?does|(expired|invalid).?token|secret_key|access_key|credentials": (
+        "check --s3_access_key_id and --s3_secret_access_key, or AWS's own variables or profile, and the key's rights "
+        "to list, read, write and delete there"
+    ),
+    r"network.?connection|could not connect|timeout": "check --s3_endpoint_url and the network; finished work is kept",
+    r"no.?such.?bucket|invalid bucket name": "make the bucket, or mend its name or --s3_endpoint_url",
+    r"no.?such.?key|resource.?not.?found|invalid.?range|\b416\b": REPLACED,
+    r"\b301\b|region": "give the bucket's --s3_region_name",
+}
+_ATTEMPTS = 3  # of each request
+_settings: tuple[tuple[str, Any], ...] = ()
+
+
+def use_settings(flags: Mapping[str, Any]) -> None:
+    """Set up S3 for this process.
+
+    Args:
+        flags: Beam's ``--s3_*`` flags by name (``s3_endpoint_url``, ``s3_access_key_id``, ...); for those left out,
+            AWS's own variables and profile count.
+    """
+    global _settings
+    _settings = tuple(sorted(flags.items()))
+
+
+def client() -> fs.S3FileSystem:
+    """The client for the current settings.
+
+    Raises:
+        ImportError: boto3 is not installed.
+    """
+    try:
+        import boto3  # noqa: F401
+    except ImportError as error:
+        raise ImportError("s3:// needs boto3; pip install 'farspan[s3]'") from error
+    return _client(_settings)
+
+
+@lru_cache(maxsize=4)
+def _client(settings: tuple[tuple[str, Any], ...]) -> fs.S3FileSystem:
+    """Safe to share between threads."""
+    flags = dict(settings)
+    url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    scheme, _, endpoint = (url or "").rstrip("/").rpartition("://")
+    return fs.S3FileSystem(
+        access_key=flags.get("s3_access_key_id"),
+        secret_key=flags.get("s3_secret_access_key"),
+        session_token=flags.get("s3_session_token"),
+        region=flags.get("s3_region_name"),
+        endpoint_override=endpoint or None,
+        scheme="http" if scheme == "http" or flags.get("s3_disable_ssl") else "https",
+        tls_ca_file_path=flags.get("s3_verify"),
+        allow_delayed_open=True,  # one request for a small object, where three would be
+        connect_timeout=10,
+        request_timeout=60,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+    )
+
+
+def delete(bucket: str, keys: list[str]) -> None:
+    """Delete objects, a thousand with a request; those already gone are no error.
+
+    Raises:
+        OSError: the first refusal, with the store's words.
+        botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: a request failed.
+    """
+    remove = _boto3_client(_settings).delete_objects
+    for start in range(0, len(keys), 1000):
+        objects = [{"Key": key} for key in keys[start : start + 1000]]
+        for error in remove(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get("Errors", ()):
+            raise OSError(f"{error['Key']}: AWS Error {error['Code']}: {error['Message']}")
+
+
+@lru_cache(maxsize=4)
+def _boto3_client(settings: tuple[tuple[str, Any], ...]) -> Any:
+    import boto3
+
+    flags = dict(settings)
+    return boto3.session.Session().client(
+        "s3",
+        region_name=flags.get("s3_region_name"),
+        api_version=flags.get("s3_api_version"),
+        use_ssl=not flags.get("s3_disable_ssl"),
+        verify=flags.get("s3_verify"),
+        endpoint_url=flags.get("s3_endpoint_url"),
+        aws_access_key_id=flags.get("s3_access_key_id"),
+        aws_secret_access_key=flags.get("s3_secret_access_key"),
+        aws_session_token=flags.get("s3_session_token"),
+    )
+
+
+def cure(reason: str) -> str | None:
+    """What to do about an error, by its words."""
+    named = reason.rpartition("AWS Error ")[2]  # before it stands the key, which may hold any word
+    return next((cure for words, cure in _CURES.items() if re.search(words, named, re.IGNORECASE)), None)

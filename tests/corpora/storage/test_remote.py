@@ -1,0 +1,167 @@
+"""Remote stores other than S3, shown on fsspec's file system in memory and on one that publishes half files."""
+
+from __future__ import annotations
+
+import io
+
+import fsspec
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from corpora.errors import FarspanError
+from corpora.storage import files, remote
+from corpora.storage.files import read_bytes, sweep, write_bytes
+from corpora.storage.temporary import temporary_name
+
+
+class Attic(MemoryFileSystem):
+    """``attic://``: a file shows what was written of it so far; listings are kept until they are forgotten."""
+
+    protocol = "attic"
+    store: dict = {}  # noqa: RUF012 (as its base class has it)
+    pseudo_dirs = [""]  # noqa: RUF012 (as its base class has it)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.removeprefix("attic:/"))
+
+    def _open(self, path, mode="rb", **options):
+        file = super()._open(path, mode, **options)
+        if mode == "wb" and "refused" in path:
+            raise PermissionError("the attic is locked")
+        return file
+
+
+@pytest.fixture(params=["memory", "attic"])
+def root(request):
+    """An empty folder on a remote store."""
+    fsspec.register_implementation("attic", Attic, clobber=True)
+    fsspec.filesystem(request.param).store.clear()
+    return f"{request.param}://folder"
+
+
+def test_the_local_disk_finds_the_same(root, tmp_path):
+    roots = (root, str(tmp_path))
+    for place in roots:
+        for name in ("x/1.jsonl", "x/y/2.jsonl", "x.jsonl", "z [1]/3.jsonl"):
+            write_bytes(f"{place}/{name}", name.encode())
+    for call, below in (("walk", ""), ("walk", "/x"), ("walk", "/z [1]"), ("walk", "/none"), ("match", "/*.jsonl")):
+        answers = [[path.removeprefix(place) for path in getattr(files, call)(place + below)] for place in roots]
+        assert answers[0] == answers[1], (call, below)
+    for place in roots:
+        assert read_bytes(f"{place}/x/y/2.jsonl") == b"x/y/2.jsonl"
+        assert files.size(f"{place}/z [1]/3.jsonl") == 13
+        with pytest.raises(FileNotFoundError, match="none"):
+            files.size(f"{place}/none")
+        files.delete([f"{place}/x.jsonl", f"{place}/gone"])
+        assert not files.exists(f"{place}/x.jsonl")
+
+
+def test_a_file_is_replaced_as_a_whole(root):
+    for data in (b"before", b"", bytes(3 * remote.BUFFER)):
+        write_bytes(f"{root}/a", data)
+        assert read_bytes(f"{root}/a") == data
+    assert files.walk(root) == [f"{root}/a"]
+
+
+def test_reads_in_any_order_are_those_of_a_file(root):
+    data = bytes(range(256)) * 8192  # two buffers
+    write_bytes(f"{root}/a", data)
+    expected = io.BytesIO(data)
+    with files.open(f"{root}/a") as file:
+        for offset, count in ((remote.BUFFER + 5, 10), (0, 3), (len(data) - 1, 10), (100, remote.BUFFER)):
+            assert file.seek(offset) == expected.seek(offset)
+            assert file.read(count) == expected.read(count)
+
+
+def test_a_file_replaced_while_it_is_read_is_noticed(root):
+    write_bytes(f"{root}/a", bytes(4 * remote.BUFFER))
+    with (
+        pytest.raises(FarspanError, match=r"/a: .*replaced or deleted while it was read"),
+        files.open(f"{root}/a") as file,
+    ):
+        for _ in range(3):
+            file.read(remote.BUFFER)
+        write_bytes(f"{root}/a", b"new")
+
+
+def test_a_writer_that_fails_changes_nothing(root):
+    write_bytes(f"{root}/a", b"before")
+    for name in ("a", "b"):
+        with pytest.raises(KeyError), files.create(f"{root}/{name}") as file:
+            file.write(b"half")
+            raise KeyError
+    assert files.walk(root) == [f"{root}/a"]
+    assert read_bytes(f"{root}/a") == b"before"
+
+
+def test_an_upload_that_breaks_off_shows_nothing(root, monkeypatch):
+    write_bytes(f"{root}/a", b"before")
+    monkeypatch.setattr(remote, "_UPLOAD", 4)
+
+    def move(*_):
+        raise OSError("the line is dead")
+
+    monkeypatch.setattr(MemoryFileSystem, "cp_file", move)
+    with pytest.raises(FarspanError, match=r"://folder/a: the line is dead; finished work is kept: try again"):
+        write_bytes(f"{root}/a", b"something new")
+    assert files.walk(root) == [f"{root}/a"]
+    assert read_bytes(f"{root}/a") == b"before"
+
+
+def test_what_a_killed_writer_left_is_swept(root):
+    write_bytes(f"{root}/a", b"whole")
+    write_bytes(temporary_name(f"{root}/b"), b"half")
+    sweep(root)
+    assert files.walk(root) == [f"{root}/a"]
+
+
+def test_what_the_store_refuses_is_one_line():
+    fsspec.register_implementation("attic", Attic, clobber=True)
+    with pytest.raises(FarspanError, match=r"^attic://refused/a: the attic is locked; finished work is kept") as caught:
+        write_bytes("attic://refused/a", b"x")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["x://y", "s4://bucket/a"])
+def test_a_scheme_that_nobody_knows_is_refused(path):
+    with pytest.raises(FarspanError, match=rf"no file system {path[: path.index(':')]}:// is installed"):
+        files.exists(path)
+
+
+def test_a_library_that_is_missing_is_named():
+    error = "loft:// needs the library loft"
+    fsspec.register_implementation("loft", "no_such_module.Loft", clobber=True, errtxt=error)
+    with pytest.raises(FarspanError, match=r"^loft://a/b: loft:// needs the library loft$"):
+        files.exists("loft://a/b")
+
+
+@pytest.mark.parametrize(
+    ("root", "type_name", "base"),
+    [
+        ("gs://bucket", "gcs", "bucket"),
+        ("abfs://container@account.dfs.core.windows.net", "abfs", "container/"),
+    ],
+)
+def test_arrow_has_its_own_file_system(root, type_name, base):
+    system, found = remote._connected(root)
+    assert (system.type_name, found) == (type_name, base)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("*.txt", ["a.txt", ".txt"], ["a/b.txt", "a.txt2"]),
+        ("a/**.txt", ["a/b.txt", "a/b/c.txt"], ["b/a.txt"]),
+        ("a?c", ["abc", "a.c"], ["ac", "abbc"]),
+        ("[!ab]c[]x]", ["cc]", "ccx"], ["acx", "cc"]),
+        ("a[*]b[", ["a*b["], ["axb[", "a*b"]),
+    ],
+)
+def test_globs(pattern, matching, other):
+    names = sorted(matching + other)
+    for name in names:
+        write_bytes(f"memory://globs/{name}", b"")
+    found = files.match(f"memory://globs/{pattern}")
+    fsspec.filesystem("memory").store.clear()
+    assert found == [f"memory://globs/{name}" for name in sorted(matching)]
