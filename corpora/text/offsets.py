@@ -1,4 +1,4 @@
-"""From character positions, which sentence splitters give, to bytes of UTF-8, which tokenizers count."""
+"""Conversion of character positions, as from sentence splitters, to UTF-8 byte positions, as in tokenizers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
-    """Where characters begin in ``text.encode()``.
+    """Byte positions of characters in ``text.encode()``.
 
     Args:
         text: without lone surrogates; or its UTF-8.
@@ -27,7 +27,7 @@ def _scan(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
     begun = 0  # characters that begin before ``position``
     position = 0
     for i in range(len(characters)):
-        # as many bytes as characters are missing hold no more of them; a loop that only counts becomes vector code
+        # n bytes hold at most n characters, so this cannot overshoot; a pure counting loop is vectorised
         while begun < characters[i] and position < len(data):
             end = min(position + characters[i] - begun, len(data))
             for byte in data[position:end]:

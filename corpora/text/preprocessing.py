@@ -1,4 +1,4 @@
-"""Pure functions text -> text that a source may need before it is tokenised; chosen by name (``STEPS``)."""
+"""Preprocessing steps: pure functions text -> text, selected by name (``STEPS``)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _SUBTITLE_MARKS = re.compile(r"</?(?:i|b|u|s|font)(?: [^<>\n]{0,100})?>|\{\\[^{}
 
 
 def strip_gutenberg(text: str) -> str:
-    """Without the header and the licence that Project Gutenberg puts round a book.
+    """Remove Project Gutenberg's header and licence from a book.
 
-    The book is what stands between the markers ``*** START OF ...`` and ``*** END OF ...`` (before 2003: after the
-    "small print" and before ``End of Project Gutenberg's ...``); a missing marker leaves that side as it is.
+    The book lies between the markers ``*** START OF ...`` and ``*** END OF ...`` (before 2003: after the "small print"
+    and before ``End of Project Gutenberg's ...``). If a marker is missing, nothing is removed on that side.
     """
     start = _GUTENBERG_START.search(text)
     first = start.end() if start else 0
@@ -37,22 +37,22 @@ def strip_gutenberg(text: str) -> str:
 
 
 def join_lines(text: str) -> str:
-    """Paragraphs of hard-wrapped text in one line each.
+    """Join the lines of each paragraph of hard-wrapped text.
 
-    Paragraphs are parted by blank lines; a line that begins with white space (verse, tables, a paragraph's indent)
-    stays a line of its own.
+    Blank lines separate paragraphs. A line that begins with white space (verse, tables, an indented first line) is not
+    joined to the line before it.
     """
     return _WRAP.sub(" ", _LINE_END.sub("\n", text))
 
 
 def squeeze_blank(text: str) -> str:
-    """At most one space between words and one blank line between paragraphs; none at the edges."""
+    """Reduce white space to single spaces between words and single blank lines between paragraphs; strip the ends."""
     text = _SPACES.sub(" ", _LINE_END.sub("\n", text))
     return _BLANK_LINES.sub("\n\n", _SPACE_AT_LINE_EDGE.sub("", text)).strip()
 
 
 def strip_subtitle_marks(text: str) -> str:
-    """Without what tells a player how to show a subtitle: ``<i>``, ``<font ...>``, ``{\\an8}``, music notes."""
+    """Remove display markup of subtitles: ``<i>``, ``<font ...>``, ``{\\an8}``, music notes."""
     return _SUBTITLE_MARKS.sub("", text)
 
 

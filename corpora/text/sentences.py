@@ -1,4 +1,4 @@
-"""Where sentences begin, in text and then in tokens."""
+"""Sentence starts, in text and in tokens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class SentenceSplitter:
-    """Attributes:
-    name: as ``load_splitter`` knows it.
-    version: of the library, of the rule for adversarial text, and of the model, if any; manifests record both.
-    spans: text -> (start, stop) characters of each sentence, ascending; white space may be in or out.
+    """A sentence splitter with the name and version that manifests record.
+
+    Attributes:
+        name: name for ``load_splitter``.
+        version: versions of the library, of the rule for adversarial text, and of the model, if any.
+        spans: text -> (start, stop) characters of each sentence, ascending, with or without white space.
     """
 
     name: str
@@ -27,9 +29,9 @@ class SentenceSplitter:
     spans: Callable[[str], Iterable[tuple[int, int]]]
 
     def boundaries(self, text: str) -> np.ndarray:
-        """Where sentences begin: 0, then the end of each sentence but the last, without its trailing white space.
+        """Sentence starts: 0, then the end of each sentence but the last, without its trailing white space.
 
-        So the space between two sentences goes with the second, as in tokens that carry a leading space.
+        The space between two sentences belongs to the second, as in tokens with a leading space.
 
         Returns:
             ``(sentences,)`` int64 character offsets, strictly ascending, less than ``len(text)``; none for "".
@@ -44,9 +46,9 @@ class SentenceSplitter:
         return np.array(ends[:-1] or ends, np.int64)
 
 
-# The libraries look from each mark to the end of the text without white space that it stands in, so that their work
-# grows with the square of such a stretch: its length times its marks is what a limit bounds. Elsewhere it grows with
-# the marks, of which prose has one in 30 to 100 characters; only denser text, such as 300,000 times ". ", is slow.
+# From each sentence mark, the libraries scan to the next white space. A stretch without white space therefore costs its
+# length times its marks, which the limits below bound. Elsewhere the cost grows with the number of marks: one in 30 to
+# 100 characters of prose. Only denser text, such as 300,000 times ". ", is slow.
 _RULE = "+bounded.2"
 _SENTENCE_ENDS = re.compile(r"[.?!…]")
 _PUNCTUATION = re.compile(r"[^\w\s]|_")
@@ -58,11 +60,11 @@ _SPACING = 6
 def bounded(
     spans: Callable[[str], Iterable[tuple[int, int]]], marks: re.Pattern[str], limit: int
 ) -> Callable[[str], Iterable[tuple[int, int]]]:
-    """``spans`` in linear time: long stretches without white space that have too many marks are hidden from it.
+    """Make ``spans`` linear in time by hiding long stretches without white space that have too many marks.
 
-    A stretch has too many when its length times its marks exceeds ``limit``; the library sees white space between two
-    letters, and its last characters. So sentences may end with the stretch, and not inside it. Other text reaches it
-    as it is.
+    A stretch has too many if its length times its marks exceeds ``limit``. The library then sees white space between
+    two letters and the last characters of the stretch, so a sentence may end with the stretch but not inside it. Other
+    text is not changed.
     """
     stretch = re.compile(rf"(?<!\S)\S{{{math.isqrt(limit)},}}+")
 
@@ -76,11 +78,11 @@ def bounded(
 
 
 def uncrowded(spans: Callable[[str], Iterable[tuple[int, int]]]) -> Callable[[str], Iterable[tuple[int, int]]]:
-    """``spans`` of text in which a letter stands for each mark of a crowd, but for those in its last word.
+    """Make ``spans`` linear in time by replacing the marks of a crowd by letters, except in its last word.
 
-    A crowd is a passage with one of ``.?!…`` in every ``_SPACING`` characters on average, measured over ``_CROWD`` of
-    them in succession and over 16. No prose is as dense over 24,000 characters. Sentences may end with a
-    crowd, and not inside it.
+    A crowd is a passage with one of ``.?!…`` per ``_SPACING`` characters on average, measured over ``_CROWD``
+    consecutive marks and over 16. Prose is never as dense over 24,000 characters. A sentence may end with a crowd but
+    not inside it.
     """
 
     def calm(text: str) -> str:
@@ -102,7 +104,7 @@ def uncrowded(spans: Callable[[str], Iterable[tuple[int, int]]]) -> Callable[[st
 
 
 def _dense(places: np.ndarray, count: int) -> np.ndarray:
-    """Tells of each place, (places,) bool, whether it is among ``count + 1`` that lie ``_SPACING`` apart or closer."""
+    """``(places,)`` bool: the place is among ``count + 1`` that lie at most ``_SPACING`` apart."""
     dense = places[count:] - places[:-count] <= _SPACING * count
     steps = np.zeros(len(places) + 1, np.int64)
     steps[: len(dense)] += dense
@@ -111,20 +113,20 @@ def _dense(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def _punkt(spans: Callable[[str], Iterable[tuple[int, int]]]) -> Callable[[str], Iterable[tuple[int, int]]]:
-    """A Punkt splitter's ``spans`` with both bounds."""
+    """A Punkt splitter's ``spans``, bounded in both ways."""
     return bounded(uncrowded(spans), _SENTENCE_ENDS, 1 << 14)
 
 
 def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
     """Load a splitter by name.
 
-    - ``nupunkt``: Punkt with the model that its distribution brings; the default, for its speed and agreement.
-    - ``nltk``: Punkt untrained, which knows no abbreviations, since NLTK brings no data; ``nltk:english`` (or another
-      language) is the trained one, where NLTK's ``punkt_tab`` data is installed.
-    - ``spacy``: the rule-based sentencizer; ``spacy:en_core_web_sm`` (or another installed model) is that model's.
+    - ``nupunkt``: Punkt with a model included in its distribution; the default, for its speed and agreement.
+    - ``nltk``: Punkt without training, which knows no abbreviations, because NLTK includes no data. ``nltk:english``
+      (or another language) is the trained one; it needs NLTK's ``punkt_tab`` data.
+    - ``spacy``: the rule-based sentencizer; ``spacy:en_core_web_sm`` (or another installed model) uses that model.
 
-    All are for languages that put white space between sentences, but for spaCy's, which also know the full stops of
-    other scripts.
+    nupunkt and NLTK need languages with white space between sentences; spaCy also knows the full stops of other
+    scripts.
 
     Raises:
         FarspanError: an unknown name, or a model that is not installed.
@@ -195,15 +197,16 @@ def _spacy(model: str) -> SentenceSplitter:
 
 
 def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
-    """The tokens with which sentences begin; a token across a boundary belongs to the earlier sentence.
+    """First token of each sentence; a token across a boundary belongs to the earlier sentence.
 
     Args:
-        token_starts: rows of int64, one row a text: the byte at which each token begins, ascending.
-        boundaries: rows of int64, as many: the bytes at which sentences begin, ascending
-            (``text_offsets.byte_offsets`` of a splitter's boundaries).
+        token_starts: rows of int64, one row per text: first byte of each token, ascending.
+        boundaries: rows of int64, one row per text: first byte of each sentence, ascending (``byte_offsets`` of a
+            splitter's boundaries).
 
     Returns:
-        Rows of int32, strictly ascending; 0 first where there are tokens. A sentence in which no token begins is none.
+        Rows of int32, strictly ascending, beginning with 0 if there are tokens. Sentences in which no token begins are
+        left out.
     """
     starts, lengths = _token_starts(token_starts.values, token_starts.offsets, boundaries.values, boundaries.offsets)
     return Ragged.from_lengths(starts, lengths)
@@ -213,7 +216,7 @@ def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
 def _token_starts(
     starts: np.ndarray, offsets: np.ndarray, boundaries: np.ndarray, boundary_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Token numbers inside their texts, (sentences,) int32, and how many each text has, (texts,) int64."""
+    """Token index within the text, ``(sentences,)`` int32, and the number of sentences, ``(texts,)`` int64."""
     found = np.empty(len(offsets) - 1 + len(boundaries), np.int32)
     lengths = np.zeros(len(offsets) - 1, np.int64)
     count = 0

@@ -1,8 +1,8 @@
-"""Word n-grams as 32-bit hashes: what two documents share, and what a sequence repeats.
+"""Word n-grams as 32-bit hashes: similarity of documents, and repetition inside sequences.
 
-A *word* is a maximal run of letters and digits: ASCII ones, lower-cased, and every byte of a character beyond ASCII, so
-that no alphabet is left out. A text of fewer than n words has one n-gram, all of its words; a text without words has
-none. All functions work on whole blocks; texts are read as UTF-8 bytes.
+A *word* is a maximal run of letters and digits: ASCII letters, lower-cased, ASCII digits, and all bytes of non-ASCII
+characters, so that every alphabet is covered. A text of fewer than n words has one n-gram, all of its words; a text
+without words has none. All functions work on whole batches; texts are read as UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ngram_hashes(texts: Sequence[str] | pa.Array, n: int = 5) -> Ragged:
         n: words in an n-gram.
 
     Returns:
-        A row a text, uint32, in the order of the text, repeats kept.
+        One uint32 row per text, in the order of the text, including repetitions.
 
     Raises:
         FarspanError: n is less than 1.
@@ -44,7 +44,7 @@ def ngram_hashes(texts: Sequence[str] | pa.Array, n: int = 5) -> Ragged:
 
 
 def sketch(ngrams: Ragged, size: int = SKETCH_SIZE) -> Ragged:
-    """The ``size`` smallest distinct hashes of every row, ascending: a sample from which ``jaccard`` estimates.
+    """The ``size`` smallest distinct hashes of every row, ascending: the sample that ``jaccard`` uses.
 
     Source: Broder 1997, "On the resemblance and containment of documents" (one permutation, its s least elements).
     """
@@ -54,11 +54,11 @@ def sketch(ngrams: Ragged, size: int = SKETCH_SIZE) -> Ragged:
 def jaccard(sketches: Ragged, rows: np.ndarray, others: np.ndarray, size: int = SKETCH_SIZE) -> np.ndarray:
     """Estimated Jaccard similarity of the n-gram sets of pairs of rows.
 
-    Of the ``size`` least hashes of the union, the share that both rows have. Exact where both rows have fewer than
-    ``size``; else the standard error is at most ``0.5 / sqrt(size)``. 0 where both are empty.
+    The estimate is the share of the union's ``size`` smallest hashes that both rows have. It is exact if both rows have
+    fewer than ``size``; otherwise the standard error is at most ``0.5 / sqrt(size)``. It is 0 if both are empty.
 
     Args:
-        sketches: of ``sketch`` with the same ``size``.
+        sketches: output of ``sketch`` with the same ``size``.
         rows, others: ``(pairs,)`` row numbers.
 
     Returns:
@@ -68,14 +68,14 @@ def jaccard(sketches: Ragged, rows: np.ndarray, others: np.ndarray, size: int = 
 
 
 def redundancy(ngrams: Ragged, part_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many n-grams of a sequence occur in an earlier document of it.
+    """Count the n-grams of each sequence that occur in one of its earlier documents.
 
     Args:
-        ngrams: hashes of each part, a row a part.
+        ngrams: hashes, one row per part.
         part_offsets: ``(sequences + 1,)``; sequence s has the parts ``part_offsets[s]:part_offsets[s + 1]``.
 
     Returns:
-        ``(sequences,)`` int64 twice: n-grams that an earlier part of the sequence has too, and all n-grams. Every
+        ``(sequences,)`` int64 twice: n-grams that an earlier part of the sequence also has, and all n-grams. Every
         occurrence counts.
     """
     return _repeated(ngrams.values, ngrams.offsets, np.asarray(part_offsets, np.int64))
@@ -91,7 +91,7 @@ def _mixed(value: np.uint64) -> np.uint64:
 @numba.njit(cache=True, nogil=True)
 def _ngrams(data: np.ndarray, edges: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Values and offsets of ``ngram_hashes`` for the texts ``data[edges[i]:edges[i + 1]]``."""
-    hashes = np.empty((edges[-1] - edges[0] + len(edges)) // 2, np.uint32)  # a word takes two bytes, its gap included
+    hashes = np.empty((edges[-1] - edges[0] + len(edges)) // 2, np.uint32)  # a word and its gap take two bytes
     offsets = np.zeros(len(edges), np.int64)
     recent = np.empty(n, np.uint64)  # the last n words of the text, word w at w % n
     count = 0
@@ -150,7 +150,7 @@ def _jaccards(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray, others:
     for pair in range(len(rows)):
         i, end = offsets[rows[pair]], offsets[rows[pair] + 1]
         j, other_end = offsets[others[pair]], offsets[others[pair] + 1]
-        # below the size a row is a whole set; at it, hashes above the row's last are unknown
+        # a row below the size is the complete set; of a full row, hashes above its last are unknown
         limit = size if max(end - i, other_end - j) >= size else 2 * size
         union = common = 0
         while union < limit and i < end and j < other_end:
@@ -160,7 +160,7 @@ def _jaccards(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray, others:
             i += step
             common += both
             union += 1
-        union = min(limit, union + (end - i) + (other_end - j))  # one row is at its end: nothing common is left
+        union = min(limit, union + (end - i) + (other_end - j))  # one row has ended: no more common hashes
         if union:
             shares[pair] = common / union
     return shares

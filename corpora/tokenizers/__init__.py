@@ -23,14 +23,14 @@ __all__ = ["Tokenizer", "load_tokenizer", "special_ids"]
 
 
 class Tokenizer(Protocol):
-    """What the rooms ask of a tokenizer.
+    """Protocol of tokenizers.
 
     Attributes:
         vocab_size: largest id + 1.
-        fingerprint: hex sha256 of what decides text -> id, and of nothing else.
-        owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer fills -> id,
+        fingerprint: hex sha256 of everything that affects text -> id, and of nothing else.
+        owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer has -> id,
             and its other special tokens (SentencePiece: control symbols) by their text -> id. No text yields these,
-            ``<unk>`` aside; where one does nevertheless, the document is a dead letter.
+            except ``<unk>``; a document whose text does is rejected.
         engine: the library that encodes.
     """
 
@@ -40,18 +40,18 @@ class Tokenizer(Protocol):
     engine: str
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """Rows of int32 ids, one row a text; never a special token, even where a text spells one."""
+        """Rows of int32 ids, one per text; never a special token, even if a text spells one."""
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
-        """As ``encode``, and rows of int64: the byte of the text's UTF-8 at which each token begins, ascending."""
+        """As ``encode``, and rows of int64: first byte of each token in the text's UTF-8, ascending."""
 
     def decode(self, ids: np.ndarray | Sequence[int]) -> str:
         """Text of ``(n,)`` ids as the tokenizer's own library decodes it, special tokens included."""
 
     def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
-        """As ``decode``, and ``(n,)`` int64: the character of the text in which each token begins.
+        """As ``decode``, and ``(n,)`` int64: index of the character in which each token begins.
 
-        A character that the ids cut in two becomes U+FFFD.
+        A character that is split at the ends of the ids becomes U+FFFD.
 
         Raises:
             FarspanError: an id outside the vocabulary.
@@ -65,18 +65,18 @@ class Tokenizer(Protocol):
 
 
 def special_ids(owned_tokens: Mapping[str, int]) -> np.ndarray:
-    """Ids that the tokens of a text never have, ``(n,)`` int64: of all ``owned_tokens`` but ``<unk>``."""
+    """Ids of all ``owned_tokens`` but ``<unk>``, ``(n,)`` int64: text never yields them."""
     return np.array(sorted({number for name, number in owned_tokens.items() if name != "<unk>"}), np.int64)
 
 
 def load_tokenizer(name_or_path: str) -> Tokenizer:
     """Load a SentencePiece ``.model``, a ``tokenizer.json``, a folder with either, or a Hugging Face name.
 
-    A folder with both is read by its ``tokenizer.json``, whose ids are those of the Hugging Face model beside it.
-    Nothing is ever unpickled and no code from a model's repository runs.
+    If a folder has both, its ``tokenizer.json`` is read, whose ids are those of the Hugging Face model beside it.
+    Nothing is unpickled, and no code from a model's repository runs.
 
     Raises:
-        FarspanError: nothing is there, it is no tokenizer, or the name cannot be reached.
+        FarspanError: nothing is there, it is not a tokenizer, or the name cannot be reached.
     """
     path = name_or_path
     try:
@@ -94,10 +94,10 @@ def load_tokenizer(name_or_path: str) -> Tokenizer:
 
 
 def load_tokenizer_of(artefact: str) -> Tokenizer:
-    """The tokenizer that lies in the folder of a local artefact; nothing is asked of the network.
+    """Load the tokenizer in the folder of a local artefact, without network access.
 
     Raises:
-        FarspanError: none is there, or it is no tokenizer.
+        FarspanError: there is none, or it is not a tokenizer.
     """
     folder = os.path.join(artefact, "tokenizer")
     if not os.path.isdir(folder):
@@ -126,7 +126,7 @@ def _load_folder(folder: str) -> Tokenizer:
 
 
 def _load_pretrained(name: str) -> Tokenizer:
-    """By Hugging Face's own loader, which reaches the hub and converts older formats."""
+    """Load with Hugging Face's own loader, which downloads from the hub and converts older formats."""
     from transformers import AutoTokenizer  # slow to import, rarely needed
 
     try:

@@ -1,9 +1,9 @@
 """Byte-level BPE: the byte alphabet, tiktoken as an engine for Hugging Face merges, and decoding with positions.
 
 A byte-level vocabulary writes each of the 256 bytes as one printable character (GPT-2). tiktoken merges by the rank of
-the *result* and takes a whole word that is in the vocabulary at once; Hugging Face merges listed *pairs*. Both give the
-same ids when every merge's result is unique and every such result, taken alone, is merged back into itself (what
-happens inside a token then never depends on what stands around it); ``tiktoken_engine`` verifies that.
+the *result*, and takes a whole word at once if it is in the vocabulary; Hugging Face merges listed *pairs*. Both give
+the same ids if every merge has a unique result, and every such result, encoded alone, is merged back into itself. Then
+the merges inside a token do not depend on its context. ``tiktoken_engine`` verifies these conditions.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import tiktoken
 import tokenizers
 
-# Patterns on which the two regular-expression engines were seen to agree for every code point, each with an equal
-# one that tiktoken runs without backtracking over long runs.
+# Patterns for which the two regular-expression engines agree on every code point (tested), each with an equivalent one
+# that tiktoken runs without backtracking over long runs.
 _GPT2 = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 _GPT4 = (
     r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"""
@@ -49,7 +49,7 @@ _PROBES += ["👩\u200d👧 🇫🇷", "\x00\x01\x7f", "\u200d\ufeff", "a\u00a0b
 
 
 def byte_of_character() -> dict[str, int]:
-    """The alphabet: printable Latin-1 bytes stand for themselves, the other 68 follow from U+0100 in order."""
+    """The alphabet: printable Latin-1 bytes are themselves; the other 68 are U+0100 and following, in order."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
@@ -59,7 +59,7 @@ _BYTE = byte_of_character()
 
 
 def token_bytes(token: str) -> bytes:
-    """The bytes that ``token`` stands for; one written outside the alphabet (an added token) stands for its UTF-8."""
+    """The bytes of ``token``; for a token written outside the alphabet (an added token), its UTF-8."""
     try:
         return bytes([_BYTE[character] for character in token])
     except KeyError:
@@ -67,11 +67,11 @@ def token_bytes(token: str) -> bytes:
 
 
 class TiktokenEngine:
-    """Encodes with tiktoken, in Hugging Face's ids.
+    """Encodes with tiktoken into Hugging Face's ids.
 
     Attributes:
         lengths: ``(vocab,)`` int64, bytes of each id; 0 for ids that text never yields.
-        prefix_space: a space is put before a text that does not begin with one.
+        prefix_space: whether a space is inserted before a text that does not begin with one.
     """
 
     def __init__(self, pattern: str, tokens: Sequence[bytes], ids: np.ndarray, prefix_space: bool) -> None:
@@ -86,7 +86,7 @@ class TiktokenEngine:
         """``(n,)`` int32.
 
         Raises:
-            ValueError: the pattern met a run of white space too long for its engine (about 100,000 characters).
+            ValueError: the text has a run of white space too long for tiktoken (about 100,000 characters).
         """
         if self.prefix_space and text and not text.startswith(" "):
             text = " " + text
@@ -94,11 +94,11 @@ class TiktokenEngine:
 
 
 def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> TiktokenEngine | None:
-    """tiktoken with the merges of a tokenizer.json, or None where its ids could differ from Hugging Face's.
+    """tiktoken with the merges of a tokenizer.json, or None if its ids could differ from Hugging Face's.
 
     Args:
         config: the parsed tokenizer.json.
-        reference: the same as a Hugging Face tokenizer that treats special tokens as text.
+        reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
     """
     model = config["model"]
     split = _split(config.get("pre_tokenizer"))
@@ -126,7 +126,7 @@ def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> 
 
 
 def _split(pre_tokenizer: dict[str, Any] | None) -> tuple[str, bool] | None:
-    """(pattern, prefix space) of a pre-tokenizer that tiktoken can stand in for."""
+    """(pattern, prefix space) of a pre-tokenizer that tiktoken can replace."""
     steps = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer])
     match steps:
         case [{"type": "ByteLevel", "add_prefix_space": bool(space), **rest}] if rest.get("use_regex", True):
@@ -152,7 +152,7 @@ codecs.register_error("farspan.record", _record_replacement)
 
 
 def decode_utf8(data: bytes, starts: np.ndarray) -> tuple[str, np.ndarray]:
-    """Decode, each broken part as U+FFFD, and say in which character each byte position lies.
+    """Decode UTF-8, with U+FFFD for each broken part, and map byte positions to characters.
 
     Args:
         data: UTF-8, possibly cut inside characters.

@@ -1,7 +1,7 @@
-"""Ids back to text with each token's place in it, for vocabularies whose pieces are strings (not byte-level).
+"""Decoding of ids to text with the position of each token, for vocabularies of strings (not byte-level).
 
-What a piece becomes depends on little: whether it is the first, and whether it is a byte. So the decoder of a
-tokenizer.json turns into two tables of strings, and decoding is a join.
+The text of a piece depends only on whether it is the first and whether it is a byte. So the decoder of a tokenizer.json
+becomes two tables of strings, and decoding is a join.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class PieceTables:
-    """Attributes:
-    first, later: ``vocab`` strings: what each id becomes at the beginning and elsewhere.
-    bytes: ``(vocab,)`` int16, the byte an id stands for, else -1.
-    lengths: ``(vocab,)`` int64, characters of ``later``.
-    strip: (character, at most how many at the beginning, at the end), applied to the whole text in order.
+    """The text of each id, as tables.
+
+    Attributes:
+        first, later: ``vocab`` strings: the text of each id at the beginning and elsewhere.
+        bytes: ``(vocab,)`` int16, the byte of an id, else -1.
+        lengths: ``(vocab,)`` int64, characters of ``later``.
+        strip: (character, maximum number at the beginning, at the end), applied to the whole text in order.
     """
 
     first: Sequence[str]
@@ -60,7 +62,7 @@ class PieceTables:
         return text, starts.clip(0, len(text))
 
     def _join_bytes(self, ids: np.ndarray, is_byte: np.ndarray, pieces: list[str], lengths: np.ndarray) -> None:
-        """Put the text of each run of byte pieces into ``pieces``; a run that is no UTF-8 is one U+FFFD a byte."""
+        """Write the text of each run of byte pieces into ``pieces``, or one U+FFFD per byte if it is not UTF-8."""
         edges = np.flatnonzero(np.diff(is_byte, prepend=False, append=False))
         for start, stop in edges.reshape(-1, 2).tolist():
             data = self.bytes[ids[start:stop]].astype(np.uint8)
@@ -76,15 +78,15 @@ class PieceTables:
 
 
 def piece_tables(decoder: dict[str, Any] | None, tokens: Sequence[str]) -> PieceTables:
-    """What the ``decoder`` of a tokenizer.json makes of each token.
+    """Tables with the text that the ``decoder`` of a tokenizer.json gives each token.
 
     Args:
         decoder: parsed; None joins the tokens with spaces.
         tokens: the vocabulary in the order of ids, with "" for ids that do not exist.
 
     Raises:
-        FarspanError: a decoder other than Metaspace, WordPiece, Replace, Strip, ByteFallback, Fuse, in an order that is
-            not a function of single pieces.
+        FarspanError: the decoder is not made of Metaspace, WordPiece, Replace, Strip, ByteFallback and Fuse, in an
+            order that handles pieces one by one.
     """
     first, later = list(tokens), list(tokens)
     numbers = [-1] * len(tokens)

@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers (tokenizer.json), with tiktoken underneath where that gives the same ids faster."""
+"""Hugging Face tokenizers (tokenizer.json), encoding with tiktoken if that gives the same ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corpora.tokenizers.byte_level import decode_utf8, tiktoken_engine, token_by
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 
-# Parallelism is by processes: without this, every worker process starts a thread on every core, and forking warns.
+# Jobs run several processes: without this, each of them would start a thread on every core, and forking would warn.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
@@ -40,10 +40,10 @@ _USUAL_NAMES = {
 
 
 class HuggingFaceTokenizer:
-    """A tokenizer.json. See ``corpora.tokenizers.Tokenizer`` for the methods.
+    """Tokenizer from a tokenizer.json. ``corpora.tokenizers.Tokenizer`` documents the methods.
 
     Attributes:
-        vocab_size: largest id + 1, added tokens included.
+        vocab_size: largest id + 1, including added tokens.
         fingerprint: hex sha256 of model, normaliser, pre-tokeniser and added tokens that text can match.
         owned_tokens: role -> id, and text -> id of every other special token.
         engine: ``tiktoken`` or ``huggingface``.
@@ -53,14 +53,14 @@ class HuggingFaceTokenizer:
         """
         Args:
             data: the tokenizer.json.
-            special: ``special_roles`` of the files beside it; None goes by usual names.
+            special: ``special_roles`` of the files beside it; None uses the usual names.
 
         Raises:
-            FarspanError: not a tokenizer.json, random (dropout), or with a decoder that is not supported.
+            FarspanError: it is not a tokenizer.json, is random (dropout), or has an unsupported decoder.
         """
         self._data = data
         config = _parse(data)
-        # Padding, truncation and what is put around a text are no part of text -> id; rendering adds special tokens.
+        # Padding, truncation and post-processing are not part of text -> id; rendering adds special tokens.
         config |= {"padding": None, "truncation": None, "post_processor": None}
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
@@ -143,7 +143,7 @@ class HuggingFaceTokenizer:
         write_files(folder, self.serialized())
 
     def _special_names(self) -> dict[str, str]:
-        """What ``special_roles`` would find for the owned tokens."""
+        """The result of ``special_roles`` for the owned tokens."""
         owned = [(fields[0], self.owned_tokens.get(role)) for role, fields in _ROLE_FIELDS.items()]
         return {field: self._names[number] for field, number in owned if number is not None}
 
@@ -162,10 +162,10 @@ def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def checked_ids(ids: np.ndarray | Sequence[int], vocab_size: int) -> np.ndarray:
-    """As ``(n,)`` int64, refusing ids outside the vocabulary.
+    """Convert ids to ``(n,)`` int64 and check that they are in the vocabulary.
 
     Raises:
-        FarspanError: with the first such id.
+        FarspanError: an id is outside; names the first.
     """
     ids = np.asarray(ids, np.int64)
     outside = (ids < 0) | (ids >= vocab_size)
@@ -178,7 +178,7 @@ def checked_ids(ids: np.ndarray | Sequence[int], vocab_size: int) -> np.ndarray:
 
 
 def write_files(folder: str, files: Mapping[str, bytes]) -> None:
-    """Write ``files`` (name -> content) into a folder, which is made when missing."""
+    """Write ``files`` (name -> content) into a folder, creating it if necessary."""
     os.makedirs(folder, exist_ok=True)
     for name, data in files.items():
         with open(os.path.join(folder, name), "wb") as file:
@@ -186,10 +186,10 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
 
 
 def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """By the library; a special token's text inside a document is text.
+    """Load with the tokenizers library, so that the text of a special token inside a document is text.
 
     Raises:
-        FarspanError: what the library says; an id so large that a damaged file is behind it.
+        FarspanError: the library refuses the file, or an id is so large that the file must be damaged.
     """
     try:
         loaded = tokenizers.Tokenizer.from_str(json.dumps(config))
@@ -217,8 +217,8 @@ def _parse(data: bytes) -> dict[str, Any]:
 def owned_tokens(roles: Mapping[str, int], special: Mapping[str, int]) -> dict[str, int]:
     """Role -> id, and text -> id of the ``special`` tokens without a role.
 
-    A special token is never part of a text's ids, so one of the same text as a token that rendering inserts can be
-    that token. An ordinary piece that happens to spell one is text.
+    A special token is never part of a text's ids, so it can serve as the inserted token of the same spelling. An
+    ordinary piece with that spelling is text.
     """
     others = {name: number for name, number in special.items() if number not in roles.values()}
     return {**roles, **{name: number for name, number in others.items() if name not in roles}}
@@ -228,7 +228,7 @@ def _filled_roles(vocab: Mapping[str, int], extra: Sequence[str], special: Mappi
     roles = {}
     for role, fields in _ROLE_FIELDS.items():
         names = _USUAL_NAMES[role] if special is None else [special.get(field, "") for field in fields]
-        # What nothing declares to be the mask has to be a special token: any vocabulary may hold a piece "<mask>".
+        # An undeclared mask token must be a special token, because any vocabulary may contain a piece "<mask>".
         known = extra if special is None and role == "<mask>" else vocab
         present = [vocab[name] for name in names if name in known]
         if present:
@@ -242,7 +242,7 @@ def _is_byte_level(decoder: dict[str, Any] | None) -> bool:
 
 
 def _fingerprint(config: dict[str, Any]) -> str:
-    """Of the part of a tokenizer.json that decides text -> id, whatever library version wrote it."""
+    """Hash the part of a tokenizer.json that affects text -> id, independent of the library version that wrote it."""
     model = {key: value for key, value in config["model"].items() if value not in (None, False)}
     added = config["added_tokens"]
     if all(token["special"] for token in added):
@@ -253,7 +253,7 @@ def _fingerprint(config: dict[str, Any]) -> str:
 
 
 def _without_offsets(part: Any) -> Any:
-    """Drop ``trim_offsets``, which moves offsets and no ids."""
+    """Drop ``trim_offsets``, which affects offsets but not ids."""
     if isinstance(part, list):
         return [_without_offsets(item) for item in part]
     if isinstance(part, dict):

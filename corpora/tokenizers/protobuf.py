@@ -1,4 +1,4 @@
-"""Read the fields of a serialised protocol buffer without its schema: SentencePiece models are such buffers."""
+"""Reading of protocol buffers without their schema; SentencePiece models are protocol buffers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """(number, value) of each field of a protocol buffer; fixed-width numbers stay bytes."""
+    """(number, value) of each field of a protocol buffer; fixed-width numbers are returned as bytes."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -39,7 +39,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def message(value: bytes | int) -> bytes:
-    """A field's value that has to be a message or text, not a number."""
+    """Check that a field's value is a message or text, not a number."""
     if isinstance(value, int):
         raise ValueError("a number where a message is expected")
     return value

@@ -24,10 +24,10 @@ _WORD = re.compile(rb" (?=[0-9A-Za-z])")
 
 
 class SentencePieceTokenizer:
-    """A SentencePiece model. See ``corpora.tokenizers.Tokenizer`` for the methods.
+    """Tokenizer from a SentencePiece model. ``corpora.tokenizers.Tokenizer`` documents the methods.
 
     Attributes:
-        vocab_size: pieces.
+        vocab_size: number of pieces.
         fingerprint: hex sha256 of pieces, scores, kinds, the algorithm and the normaliser.
         owned_tokens: role -> id, and text -> id of every other control symbol.
         engine: ``sentencepiece``.
@@ -41,7 +41,7 @@ class SentencePieceTokenizer:
             data: a serialised SentencePiece model.
 
         Raises:
-            FarspanError: it is none.
+            FarspanError: it is not a SentencePiece model.
         """
         self._data = data
         self._processor = sentencepiece.SentencePieceProcessor()
@@ -61,7 +61,7 @@ class SentencePieceTokenizer:
             "<mask>": next((controls[name] for name in MASK_NAMES if name in controls), -1),
         }
         self.owned_tokens = owned_tokens({role: i for role, i in numbers.items() if i >= 0}, controls)
-        # What the library decodes by rules of its own is left to it: controls, bytes, unknowns.
+        # The library decodes controls, bytes and unknowns by rules of its own.
         self._plain = np.array(
             [not (processor.IsControl(i) or processor.IsByte(i) or processor.IsUnknown(i)) for i in ids]
         )
@@ -91,7 +91,7 @@ class SentencePieceTokenizer:
         return ids, Ragged.from_rows([self._starts(text, ids[row]) for row, text in enumerate(texts)], np.int64)
 
     def _starts(self, text: str, ids: np.ndarray) -> np.ndarray:
-        """``(n,)`` int64: pieces tile the normalised text, whose bytes know where they come from."""
+        """``(n,)`` int64: start of each piece in the text, by the origin of its first normalised byte."""
         lengths = self._normalised_lengths[ids]
         origins = self._origins(text.encode())
         if (lengths < 0).any() or lengths.sum() != len(origins):
@@ -100,10 +100,10 @@ class SentencePieceTokenizer:
         return origins[np.cumsum(lengths) - lengths]
 
     def _origins(self, data: bytes) -> np.ndarray:
-        """``(bytes of the normalised text,)`` int64: where in ``data`` each comes from.
+        """``(bytes of the normalised text,)`` int64: origin of each in ``data``.
 
-        The library gives a Python integer a byte, so a long text goes through it in slices, cut before words. An "x"
-        on either side of a cut keeps white space there from counting as the text's beginning or end.
+        The library returns one Python integer per byte, so a long text is processed in slices, cut before words. An
+        "x" on either side of a cut keeps white space there from being treated as the text's beginning or end.
         """
         cuts = [0]
         while word := _WORD.search(data, cuts[-1] + _SLICE):
@@ -138,7 +138,7 @@ class SentencePieceTokenizer:
         write_files(folder, self.serialized())
 
 
-# Fields of sentencepiece_model.proto that decide text -> id, with their defaults:
+# Fields of sentencepiece_model.proto that affect text -> id, with their defaults:
 # trainer: model_type, treat_whitespace_as_suffix, byte_fallback.
 _TRAINER: dict[int, bytes | int] = {3: 1, 24: 0, 35: 0}
 # normaliser: precompiled_charsmap, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces.

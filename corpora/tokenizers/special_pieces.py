@@ -1,9 +1,9 @@
-"""Keep the special tokens of a tokenizer.json out of the reach of text.
+"""Protection of a tokenizer.json's special tokens, so that text cannot yield them.
 
-The tokenizers library can be told not to look for special tokens before the model runs (``encode_special_tokens``), but
-a model whose vocabulary holds the same strings still yields them: a Unigram model takes ``</s>`` as its best piece. So
-these pieces get other names in the model that encodes, and merges that build them are dropped. Ids stay as they are,
-and so does the encoding of every text that spells none of the names.
+With ``encode_special_tokens``, the tokenizers library does not look for special tokens before the model runs. But a
+model whose vocabulary contains the same strings still yields them: a Unigram model takes ``</s>`` as its best piece. So
+these pieces are renamed in the model that encodes, and merges that build them are dropped. Ids stay the same, and so
+does the encoding of every text that spells none of the names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 _BYTE_PIECE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-# Cuts a text that spells the piece of a byte, ``<0x0A>``, after its first character.
+# Splits a text that spells a byte piece, ``<0x0A>``, after its first character.
 _CUT_BYTE_PIECES = {
     "type": "Split",
     "pattern": {"Regex": "<(?=0x[0-9A-Fa-f]{2}>)"},
@@ -24,9 +24,9 @@ _NONCHARACTER = "\U0010ffff"  # begins a new name; text that is meant for interc
 
 
 def ordinary_pieces(model: Mapping[str, Any]) -> set[str]:
-    """The pieces without which a model could not write some text: single characters, and bytes of a byte fallback.
+    """The pieces that a model needs to encode text: single characters, and the bytes of a byte fallback.
 
-    A piece like ``!`` stays text even where a configuration names it as padding.
+    A piece such as ``!`` stays text even if a configuration declares it as padding.
     """
     prefix = model.get("continuing_subword_prefix") or ""
     suffix = model.get("end_of_word_suffix") or ""
@@ -38,17 +38,17 @@ def ordinary_pieces(model: Mapping[str, Any]) -> set[str]:
 
 
 def seal(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """The same tokenizer, for encoding alone, whose model yields no token of ``names`` for a text that spells one.
+    """Change a tokenizer.json so that no text yields a token of ``names``, for encoding only.
 
-    Nor does it take the spelling of a byte, ``<0x0A>``, for that byte.
+    The spelling of a byte piece, ``<0x0A>``, does not yield that byte either.
 
     Args:
         config: a parsed tokenizer.json as the library writes it; not changed.
         names: special tokens, none of them an ordinary piece.
 
     Returns:
-        ``config`` itself where nothing has to change. Else one with the same ids, in which special added tokens of the
-        model's own vocabulary are left out (nothing looks for them) and the others are marked as special.
+        ``config`` itself if nothing has to change. Otherwise one with the same ids, without the special added tokens
+        that the model's vocabulary contains (nothing looks for them), and with the others marked as special.
     """
     model = config["model"]
     reachable = _reachable(model, names)
@@ -76,7 +76,7 @@ def _byte_pieces(model: Mapping[str, Any]) -> set[str]:
 
 
 def _reachable(model: Mapping[str, Any], names: Collection[str]) -> set[str]:
-    """Those of ``names`` that are pieces which the model's algorithm can build."""
+    """The ``names`` that are pieces which the model's algorithm can build."""
     present = set(names).intersection(_pieces(model))
     if model["type"] != "BPE" or model.get("ignore_merges"):
         return present

@@ -1,4 +1,4 @@
-"""Training a tokenizer from text; both kinds give every text back exactly and never meet an unknown character."""
+"""Training of tokenizers from text. Both kinds decode every text exactly and have no unknown characters."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _THREADS = 8  # part of the result: sums of floats are grouped by thread
 def train_sentencepiece(
     texts: Iterable[str], vocab_size: int, max_lines: int = 5_000_000, seed: int = 0
 ) -> SentencePieceTokenizer:
-    """A SentencePiece unigram model with byte fallback that keeps white space and characters as they are.
+    """Train a SentencePiece unigram model with byte fallback that preserves white space and characters.
 
     The ids are ``<pad>`` 0, ``</s>`` 1, ``<unk>`` 2, ``<s>`` 3 (T5's first three), then 256 bytes. A line break is
-    the byte 10. (Only U+2581, SentencePiece's own sign for a space, comes back as a space.) The result is a function
-    of texts, their order, sizes and seed, for one version of SentencePiece.
+    byte 10. (Only U+2581, SentencePiece's symbol for a space, is decoded as a space.) The result depends on the texts,
+    their order, sizes and seed, for one version of SentencePiece.
 
     Args:
-        texts: documents; read once, in bounded memory beyond ``max_lines`` lines.
-        vocab_size: pieces, bytes and special tokens included.
-        max_lines: lines drawn at random when there are more.
-        seed: of that draw.
+        texts: documents; read once. Memory holds at most ``max_lines`` lines.
+        vocab_size: number of ids, including bytes and special tokens.
+        max_lines: number of lines to sample if there are more.
+        seed: seed of the sample.
 
     Raises:
-        FarspanError: a vocabulary too large or too small for the text.
+        FarspanError: the vocabulary is too large or too small for the text.
     """
     sentencepiece.SetRandomGeneratorSeed(seed)
     model = io.BytesIO()
@@ -74,13 +74,13 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def train_byte_level_bpe(texts: Iterable[str], vocab_size: int) -> HuggingFaceTokenizer:
-    """Byte-level BPE as of GPT-2 and BART: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3, 256 bytes, merges.
+    """Train byte-level BPE as in GPT-2 and BART: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3, 256 bytes, merges.
 
-    The result is a function of the texts and the size, for one version of tokenizers; a short text can give fewer
-    merges than asked for.
+    The result depends on the texts and the size, for one version of tokenizers. A short text may give fewer merges than
+    requested.
 
     Raises:
-        FarspanError: a vocabulary smaller than special tokens and bytes.
+        FarspanError: the vocabulary is smaller than special tokens and bytes together.
     """
     special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     if vocab_size < 256 + len(special):
