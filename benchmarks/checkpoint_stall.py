@@ -26,6 +26,7 @@ from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
 from trainer.model.build import build_model
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, load_recipe
+from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.step import Trainer
 
 GOAL = 0.01
@@ -107,7 +108,8 @@ def make_trainer(recipe: Recipe, options) -> tuple[Trainer, InMemory]:
     widths = (options.source or data.source_length, options.target or data.target_length)
     rows = InMemory(random_batches(count, micro, *widths, options.vocab))
     run = replace(recipe.run, device="cpu", precision="fp32")
-    trainer = Trainer(build_model(recipe.model, options.vocab, run.seed), replace(recipe, run=run), World.alone())
+    model = build_model(recipe.model, options.vocab, run.seed)
+    trainer = Trainer(Seq2SeqUnit(replace(recipe, run=run)), model, World.alone())
     for _ in range(2):
         update(trainer, rows)
     return trainer, rows

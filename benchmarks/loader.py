@@ -57,7 +57,7 @@ def main() -> None:
             for recipe in [load_recipe(options.recipe, [*data, f"run.micro_batch_size={size}"])]
         }
         loaders = {
-            key: Loader(recipe.all_stages, open_stages(recipe.all_stages), recipe.run.seed)
+            key: Loader(recipe.curriculum, open_stages(recipe.curriculum), recipe.run.seed)
             for key, recipe in recipes.items()
         }
         for turn in range(options.rounds + 1):

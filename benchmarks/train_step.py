@@ -28,18 +28,20 @@ from attention_models import (
     our_config,
     their_config,
 )
-from in_memory import InMemory, full_batch
+from in_memory import InMemory
 from report import HEADINGS, Comparison, arguments, comparison_rows, machine, publish
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 
-from trainer.data.config import DataConfig
+from trainer.data import config
 from trainer.model.seq2seq import Seq2Seq
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel.distributed import World
-from trainer.recipe import Recipe, RunConfig
+from trainer.recipe import Recipe
+from trainer.run.config import RunConfig
+from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.step import Trainer
 
 LED = CASES[0]
@@ -117,12 +119,13 @@ def make_batches(count: int, size: int, length: int, target: int) -> list[Batch]
 def our_run(model: Seq2Seq, batches: list[Batch], length: int, target: int) -> Run:
     recipe = Recipe(
         model=our_config(LED, their_config(LED, length, target)),
-        data=DataConfig(source_length=length, target_length=target),
+        data=config.DataConfig(source_length=length, target_length=target),
         run=RunConfig(directory="unused", steps=1_000_000, batch_size=1, device="cpu"),
         optimizer=OPTIMIZER,
         schedule=ScheduleConfig(shape="constant", warmup_steps=0),
     )
-    trainer, data = Trainer(model, recipe, World.alone()), InMemory([full_batch(*batch) for batch in batches])
+    trainer = Trainer(Seq2SeqUnit(recipe), model, World.alone())
+    data = InMemory([config.Batch.full(source, labels, decoder) for source, decoder, labels, _ in batches])
 
     def run(steps: int) -> float:
         start = time.perf_counter()

@@ -225,6 +225,11 @@ def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 
     return Together([MetricsFile(directory / "metrics.jsonl", step), *places])
 
 
+def make_console() -> Console:
+    """The console that shows a run's progress."""
+    return Console(highlight=False, soft_wrap=True)
+
+
 _BAR = 16  # columns
 
 
@@ -239,7 +244,7 @@ class Display:
     """
 
     def __init__(self, steps: int, log_every: int, console: Console | None = None, done: int = 0) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or make_console()
         self.steps, self.log_every = steps, log_every
         self.bar = Progress(
             TextColumn("step {task.completed}/{task.total}"), BarColumn(_BAR), TextColumn("{task.description}"),

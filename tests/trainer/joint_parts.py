@@ -8,11 +8,12 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from tests.artefacts import make_corpus, small_tokenizer
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig
+from trainer.data.generator_masks import GeneratorMaskedCorpus, open_generator_masked
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig
 from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
-from trainer.run.joint import Generator
+from trainer.scorer.generator import Generator
 
 SEED, LENGTH = 5, 128
 
@@ -39,3 +40,7 @@ def make_generator() -> Generator:
     tokenizer = small_tokenizer()
     special = SpecialTokens.append(tokenizer.vocab_size, tokenizer.owned_tokens, [MASK])
     return Generator(small_model(special.vocab_size, seed=1), special, LENGTH, None)
+
+
+def open_rows(data: DataConfig, generator: Generator) -> GeneratorMaskedCorpus:
+    return open_generator_masked(data, generator.special, generator.positions)

@@ -73,5 +73,5 @@ def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
 
 def stages_of(*datas: DataConfig) -> list[Stage]:
     recipe = toy_recipe("unused", steps=10 * len(datas), batch_size=4)
-    (stage,) = recipe.all_stages
+    (stage,) = recipe.curriculum
     return [replace(stage, data=data, last_step=10 * (number + 1)) for number, data in enumerate(datas)]

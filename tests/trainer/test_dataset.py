@@ -40,7 +40,7 @@ def test_a_batch_is_the_one_of_a_recipe(folders):
     batch = dataset.collate([dataset[int(row)] for row in rows])
     assert {tensor.dtype for tensor in batch.values()} == {torch.int64}
     for name, tensor in (
-        ("attention_mask", expected.source_real),
+        ("attention_mask", expected.source_padding_mask),
         ("input_ids", expected.source_ids),
         ("labels", expected.labels),
         ("decoder_input_ids", expected.decoder_ids),

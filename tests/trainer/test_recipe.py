@@ -6,6 +6,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
+from trainer.data.curriculum import stage_number
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.pooled import Pooling
@@ -206,17 +207,23 @@ def test_stages_change_what_they_name_and_nothing_else():
         "{ steps = 15, learning_rate = 1e-3 }",
         "{ steps = 5, schedule = { warmup_steps = 2 } }",
     )
-    short, long, last = recipe.all_stages
+    short, long, last = recipe.curriculum
     assert (short.data.source_length, short.data.target_length) == (1024, recipe.data.target_length)
     assert (short.attention.size, long.attention) == (128, recipe.model.encoder.attention)
     assert [stage.samples(stage.first_step)[0] for stage in (short, long, last)] == [0, 0, 60]
     assert (long.learning_rate, last.learning_rate) == (1e-3, 3e-3)
     assert [(stage.schedule_start, stage.schedule_steps) for stage in (long, last)] == [(0, 60), (55, 5)]
-    assert [recipe.stage_at(step) for step in (0, 39, 40, 59, 60)] == [short, short, long, last, last]
+    assert [recipe.curriculum[stage_number(recipe.curriculum, step)] for step in (0, 39, 40, 59, 60)] == [
+        short,
+        short,
+        long,
+        last,
+        last,
+    ]
 
 
 def test_a_recipe_without_stages_has_one():
-    (stage,) = load_recipe("tiny").all_stages
+    (stage,) = load_recipe("tiny").curriculum
     assert (stage.first_step, stage.last_step, list(stage.samples(2))) == (0, 60, [8, 9, 10, 11])
 
 
@@ -261,13 +268,14 @@ def test_a_frozen_generator_is_the_scorer_of_what_asks_for_one():
     mixture = '[{name="a", corpus="A", objective={name="model_based"}}, {name="b", corpus="B", masks="M"}]'
     recipe = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"evaluation.mixture={mixture}"])
     plain = load_recipe("tiny", [ASKING, "data.objective.scorer=RUN"])
-    assert recipe.data == plain.data
+    assert recipe.curriculum == plain.curriculum
+    assert recipe.data.objective.scorer is None  # the recipe stays as it was written
     assert recipe.identity() == plain.identity()
-    assert [source.objective and source.objective.scorer for source in recipe.evaluation.mixture] == ["RUN", None]
+    assert [source.objective and source.objective.scorer for source in recipe.held_out_data.sources] == ["RUN", None]
     assert replace(recipe, generator=recipe.generator) == recipe
     staged = "[{steps=20, data={source_length=512}}, {steps=40}]"
-    first, second = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"stages={staged}"]).all_stages
-    assert first.data.objective == second.data.objective == recipe.data.objective
+    first, second = load_recipe("tiny", [ASKING, "generator.initial=RUN", f"stages={staged}"]).curriculum
+    assert first.data.objective == second.data.objective == recipe.curriculum[0].data.objective
 
 
 def test_a_trained_generator_is_part_of_the_run():

@@ -17,7 +17,8 @@ from trainer.model.pooled import Pooling
 from trainer.model.positions import Learned
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
-from trainer.recipe import Recipe, RunConfig
+from trainer.recipe import Recipe
+from trainer.run.config import RunConfig
 
 SPECIAL = SpecialTokens.append(24, {"<pad>": 0, "<bos>": 1, "<eos>": 2}, sentinels=1)
 

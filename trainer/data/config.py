@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -175,6 +176,16 @@ class DataConfig:
         return (single,)
 
 
+@contextmanager
+def naming_source(data: DataConfig, name: str, section: str) -> Iterator[None]:
+    """Prefix errors with the recipe section, or the source of its mixture, that they are about."""
+    try:
+        yield
+    except FarspanError as error:
+        where = f"source {name!r} of {section}.mixture" if data.mixture else section
+        raise FarspanError(f"{where}: {error}") from error
+
+
 @dataclass(frozen=True)
 class Batch:
     """One micro-batch of ``B`` samples as the model takes it.
@@ -204,6 +215,27 @@ class Batch:
     segment_ids: Tensor | None = None
     global_positions: Tensor | None = None
 
+    @classmethod
+    def full(cls, source_ids: Tensor, labels: Tensor, decoder_ids: Tensor | None, global_first: bool = True) -> Batch:
+        """A batch without padding, of sequences that come from no source.
+
+        Args:
+            source_ids, labels, decoder_ids: as in ``Batch``.
+            global_first: make the first position of every row global.
+        """
+        rows, width = source_ids.shape
+        return cls(
+            samples=np.arange(rows),
+            sequence_ids=np.zeros((rows, 16), np.uint8),
+            source_ids=source_ids,
+            source_padding_mask=None,
+            decoder_ids=decoder_ids,
+            labels=labels,
+            source_tokens=source_ids.numel(),
+            target_tokens=int((labels != IGNORED).sum()),
+            global_positions=(torch.arange(width) == 0).expand(rows, -1) if global_first else None,
+        )
+
     @property
     def inputs(self) -> dict[str, Tensor | None]:
         """Keyword arguments of the model."""
@@ -225,13 +257,13 @@ class Batch:
         changed: dict[str, Any] = {name: None if x is None else change(x) for name, x in self.inputs.items()}
         return replace(self, **changed)
 
-    def asking_nothing(self) -> Batch:
-        """The same shapes without a label: what a rank passes that has no micro-batch left while others have."""
+    def without_targets(self) -> Batch:
+        """The same shapes without labels: passed by a rank that has no micro-batch left while others have."""
         return replace(self, labels=torch.full_like(self.labels, IGNORED), source_tokens=0, target_tokens=0)
 
 
 class Batches(Protocol):
-    """Where the batches of a run come from."""
+    """The batches of a run, step by step."""
 
     def step(self, step: int) -> list[Batch]:
-        """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's."""
+        """This rank's micro-batches of ``step``, counted from 0; every rank has the same number of them."""

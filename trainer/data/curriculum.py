@@ -1,4 +1,4 @@
-"""Stages of a run: short rows first, long ones later, over the same weights.
+"""The curriculum: consecutive stages of training with the same weights, short rows first, long ones later.
 
 PEGASUS-X goes from 512 to 4,096 tokens and tries several shares of the two (Phang et al. 2022, arXiv:2208.04347,
 section 3.6); Longformer has five phases, each with twice the length and window and half the learning rate of the one
@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from corpora.errors import FarspanError
 from trainer.data.config import DataConfig
+from trainer.model.config import ModelConfig
 from trainer.model.patterns import AnyPattern
 from trainer.optim.schedule import ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageConfig:
-    """Some consecutive updates, and what they change of the recipe; None changes nothing.
+    """A stage: consecutive updates and the values that override the recipe's; None keeps the recipe's value.
 
     Attributes:
-        steps: updates of the stage; those of all stages add up to ``run.steps``.
-        data: instead of the recipe's; in a file, keys that it leaves out are the recipe's.
+        steps: updates of the stage; the steps of all stages add up to ``run.steps``.
+        data: data section; in a file, keys that it leaves out are the recipe's.
         attention: the encoder's pattern.
         batch_size, micro_batch_size: as in the run section.
         learning_rate: as in the optimizer section.
-        schedule: of this stage alone, counted from its beginning; None goes on with the schedule of the whole run.
+        schedule: schedule of this stage alone, counted from its beginning; None continues that of the whole run.
 
     Raises:
         FarspanError: counts below 1, a learning rate that is not above 0, a warm-up longer than the stage.
@@ -57,15 +58,15 @@ class StageConfig:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage with everything that it needs.
+    """A stage with every value filled in.
 
     Attributes:
         first_step, last_step: its updates are ``first_step .. last_step - 1``, counted from 0 over the run.
-        first_sample: the number that its first sample has in the order of its sources; the order of a stage goes on
-            where the stage before it ended if both have the same data, else it begins.
-        data, attention, batch_size, micro_batch_size, learning_rate: what holds in it.
-        schedule, schedule_start, schedule_steps: the schedule, the update at which it begins, and how many it has.
-        section: of the recipe, in which ``data`` stands.
+        first_sample: number of its first sample in the order of its sources; a stage continues the order of the stage
+            before it if both have the same data, else it starts at 0.
+        data, attention, batch_size, micro_batch_size, learning_rate: values in this stage.
+        schedule, schedule_start, schedule_steps: the schedule, the update at which it starts, and its length.
+        section: section of the recipe that holds ``data``.
     """
 
     first_step: int
@@ -82,11 +83,15 @@ class Stage:
     section: str
 
     def samples(self, step: int) -> range:
-        """The numbers of the samples of update ``step`` in the order of the stage's sources."""
+        """Numbers of the samples of update ``step`` in the order of the stage's sources."""
         first = self.first_sample + (step - self.first_step) * self.batch_size
         return range(first, first + self.batch_size)
 
+    def model(self, config: ModelConfig) -> ModelConfig:
+        """``config`` with the encoder attention of this stage."""
+        return replace(config, encoder=replace(config.encoder, attention=self.attention))
 
-def number_at(stages: Sequence[Stage], step: int) -> int:
-    """Which of ``stages`` update ``step``, counted from 0, belongs to; the last one for updates after the run."""
-    return next((number for number, stage in enumerate(stages) if step < stage.last_step), len(stages) - 1)
+
+def stage_number(curriculum: Sequence[Stage], step: int) -> int:
+    """Index of the stage that update ``step`` (counted from 0) belongs to; the last stage for later updates."""
+    return next((number for number, stage in enumerate(curriculum) if step < stage.last_step), len(curriculum) - 1)

@@ -8,12 +8,10 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED, Examples
-from trainer.data.config import DataConfig, Source
+from trainer.data.config import DataConfig, Source, naming_source
 from trainer.data.masked_corpus import Longest, MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.model.pattern import Pattern
-from trainer.run.joint import Candidates
-from trainer.run.sources import told_of
 
 TRIED = 256  # rows that are rendered where the first ones show nothing of what is looked for
 
@@ -38,10 +36,9 @@ def check_examples(
     warnings: list[str] = []
     for part in mixture.parts:
         source = part.source
-        masked = source.rows if isinstance(source, Candidates) else source
-        with told_of(data, part.name, section):
+        with naming_source(data, part.name, section):
             _check_asks(source)
-            found = [*_check_lengths(masked, data, section, rows), *_check_globals(source, masked, data, pattern)]
+            found = [*_check_lengths(source, data, section, rows), *_check_globals(source, data, pattern)]
         where = f"source {part.name!r} of {section}.mixture" if data.mixture else section
         warnings += [f"{where}: {warning}" for warning in found]
     return warnings
@@ -99,19 +96,14 @@ def _too_long(source: MaskedCorpus, data: DataConfig, section: str, longest: Lon
     )
 
 
-def _check_globals(source: Source, masked: Source, data: DataConfig, pattern: Pattern) -> Iterator[str]:
-    """Check that a pattern with global attention is given positions for it: without, it sees its window only.
-
-    Args:
-        source: whose examples are looked at.
-        masked: what they come from, for messages.
-    """
+def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterator[str]:
+    """Check that a pattern with global attention is given positions for it: without, it sees its window only."""
     if not pattern.takes_global_positions or data.global_positions == "none":
         return
     if any(examples.global_positions is not None and examples.global_positions.any() for examples in _tried(source)):
         return
-    described = f"{masked.described} makes" if isinstance(masked, MaskedCorpus) else "the examples make"
-    again = "make the mask set with" if isinstance(masked, MaskedCorpus) and masked.is_stored else "give the objective"
+    described = f"{source.described} makes" if isinstance(source, MaskedCorpus) else "the examples make"
+    again = "make the mask set with" if isinstance(source, MaskedCorpus) and source.is_stored else "give the objective"
     said = (
         f"{described} no position global, so that encoder attention {pattern.pattern!r} never looks beyond its window; "
         f"{again} global_attention=bos (LED), separators (PRIMERA) or masked (CDLM), or set data.global_positions to "
@@ -126,10 +118,7 @@ def _tried(source: Source) -> Iterator[Examples]:
     """A few rows, then more, from all over the source."""
     for count in (4, TRIED):
         rows = np.unique(np.linspace(0, len(source) - 1, count).astype(np.int64))
-        examples = source.examples(rows)
-        if isinstance(source, Candidates):  # any of them may be chosen
-            examples = source.chosen(rows, np.zeros(examples.source_ids.shape))
-        yield examples
+        yield source.examples(rows)
         if len(source) <= count:
             return
 

@@ -1,4 +1,4 @@
-"""The batches of each step of a run, through all its stages."""
+"""The loader: the batches of each step of a run."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ import numpy as np
 
 from trainer.data.collate import collate
 from trainer.data.config import Batch
-from trainer.data.curriculum import Stage, number_at
+from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 from trainer.data.order import dealt
 
 
 @dataclass(frozen=True)
 class Loader:
-    """One rank's batches. It has no state: a run stands where its number of finished steps says.
+    """The batches of one rank. It has no state: the number of finished steps determines the next batch.
 
     Attributes:
-        stages: of the run.
-        mixtures: what each of them is trained on.
-        seed: of the order.
-        rank, world_size: whose share of each step; neither decides what is in a step or in a micro-batch.
+        curriculum: stages of the run.
+        mixtures: training data of each stage.
+        seed: seed of the order.
+        rank, world_size: select this rank's micro-batches; the global batches do not depend on them.
     """
 
-    stages: Sequence[Stage]
+    curriculum: Sequence[Stage]
     mixtures: Sequence[Mixture]
     seed: int
     rank: int = 0
     world_size: int = 1
 
     def step(self, step: int) -> list[Batch]:
-        """This rank's micro-batches of ``step``, counted from 0; as many as every other rank's.
+        """Make this rank's micro-batches of ``step``, counted from 0; every rank has the same number of them.
 
-        A micro-batch is made of neighbouring samples of the step. Where ranks do not come out even, one asks for
-        nothing in its last.
+        A micro-batch holds neighbouring samples of the step. If the samples do not fill every rank's last micro-batch,
+        the remaining ranks get one without targets.
 
         Raises:
-            FarspanError: data that is damaged or does not fit the widths.
+            FarspanError: data that is damaged or wider than the configured lengths.
         """
         stage, mixture = self.at(step)
         samples = np.asarray(stage.samples(step), np.int64)
@@ -47,17 +47,17 @@ class Loader:
         def made(cut: slice) -> Batch:
             return collate(mixture.examples(rows[cut], epochs[cut]), samples[cut], stage.data, mixture.special)
 
-        shares = dealt(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
-        batches = [made(cut) for cut in shares if cut is not None]
+        cuts = dealt(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
+        batches = [made(cut) for cut in cuts if cut is not None]
         first = batches[0] if batches else made(slice(0, stage.micro_batch_size))
-        return batches + [first.asking_nothing()] * (len(shares) - len(batches))
+        return batches + [first.without_targets()] * (len(cuts) - len(batches))
 
     def origins(self, step: int, samples: np.ndarray) -> list[str]:
-        """Source, file and row of each of the ``(n,)`` samples of a batch of ``step``, for readers."""
+        """Source, file and row of each of the ``(n,)`` samples of a batch of ``step``, for messages."""
         _, mixture = self.at(step)
         return mixture.origins(mixture.sequences(samples, self.seed).indices)
 
     def at(self, step: int) -> tuple[Stage, Mixture]:
-        """The stage of ``step``, and what it is trained on."""
-        number = number_at(self.stages, step)
-        return self.stages[number], self.mixtures[number]
+        """The stage of ``step`` and its training data."""
+        number = stage_number(self.curriculum, step)
+        return self.curriculum[number], self.mixtures[number]

@@ -151,13 +151,16 @@ class MaskedCorpus:
         Raises:
             FarspanError: a table without a token that the objective may emit.
         """
+        self._require_tokens(special)
+        return type(self)(self._corpus, self._objective, special, self._masks, bool(self._rendering))
+
+    def _require_tokens(self, special: SpecialTokens) -> None:
         lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
         if lacking:
             raise FarspanError(
                 f"{self._corpus.folder}: objective {self._objective.name} needs special tokens {', '.join(lacking)}, "
                 "which the model does not know; use the objectives of its training"
             )
-        return type(self)(self._corpus, self._objective, special, self._masks, bool(self._rendering))
 
     @property
     def is_stored(self) -> bool:

@@ -24,7 +24,7 @@ from trainer.model.loss import CHUNK
 from trainer.model.projections import projections_in
 from trainer.parallel.wrapping import ParallelConfig, layers_of
 from trainer.recipe import Recipe
-from trainer.run.joint import generator_sizes
+from trainer.run.units import unit_type
 
 _LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")
 
@@ -87,7 +87,7 @@ def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None)
         FarspanError: a generator that begins as another run's, which is not there.
     """
     setting = setting or Setting()
-    found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.all_stages)
+    found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.curriculum)
     return max(found, key=lambda memory: memory.total)
 
 
@@ -95,7 +95,7 @@ def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting:
     """The most sequences a forward pass, up to the recipe's batch size, with which a step fits into ``capacity`` bytes;
     0 where not even one does."""
     setting = setting or Setting()
-    fitting, too_many = 0, max(stage.batch_size for stage in recipe.all_stages) + 1
+    fitting, too_many = 0, max(stage.batch_size for stage in recipe.curriculum) + 1
     while too_many - fitting > 1:
         middle = (fitting + too_many) // 2
         if step_memory(recipe, vocab_size, replace(setting, micro_batch_size=middle)).total <= capacity:
@@ -117,7 +117,7 @@ def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> l
         sharded = mode if mode != "ddp" else "fsdp"
         ways += [(sharded, reduce), (sharded, "micro_batch"), ("fsdp", reduce), ("fsdp", "micro_batch")]
     present = setting.checkpointing or recipe.run.activation_checkpointing
-    largest = setting.micro_batch_size or max(stage.micro_batch_size for stage in recipe.all_stages)
+    largest = setting.micro_batch_size or max(stage.micro_batch_size for stage in recipe.curriculum)
     found = []
     for way in dict.fromkeys(ways):
         for checkpointing in _LEVELS[_LEVELS.index(present) :]:
@@ -198,19 +198,8 @@ def _numbers(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-def _models(recipe: Recipe, stage: Stage) -> list[tuple[ModelConfig, int]]:
-    """What is trained together in a stage, each with the positions that it is asked about in a sequence."""
-    source = stage.data.source_length
-    model = replace(recipe.model, encoder=replace(recipe.model.encoder, attention=stage.attention))
-    # A masked language model is asked about a part of its source; a quarter is more than any objective hides.
-    models = [(model, stage.data.target_length if model.decoder else source // 4)]
-    if recipe.generator and recipe.generator.mode == "joint":
-        models.append((generator_sizes(recipe.generator), source // 3))  # as the dry run asks it
-    return models
-
-
 def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: int) -> Memory:
-    run, models = recipe.run, _models(recipe, stage)
+    run, models = recipe.run, unit_type(recipe).sizes(recipe, stage)
     counted = [_parameters(config, vocab_size, recipe.optimizer.name) for config, _ in models]
     numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)

@@ -22,11 +22,10 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from corpora.errors import FarspanError
 from trainer.model.attention import SelfAttention
-from trainer.model.joint import JointModel
+from trainer.model.decoder import DecoderLayer
+from trainer.model.encoder import Encoder, EncoderLayer
 from trainer.model.kernels.keep import Results
-from trainer.model.masked_lm import MaskedLM
 from trainer.model.pattern import Pattern
-from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import PATIENCE, World
 
 
@@ -57,7 +56,7 @@ class ParallelConfig:
             raise FarspanError(f"parallel.shard_size is {self.shard_size}; it must be at least 1")
 
 
-def apply_activation_checkpointing(model: Seq2Seq | MaskedLM, mode: Literal["none", "selective", "layer"]) -> None:
+def apply_activation_checkpointing(model: nn.Module, mode: Literal["none", "selective", "layer"]) -> None:
     """Trade time for memory: with ``layer``, only each layer's input is kept and the backward pass runs it again; with
     ``selective``, the results of its matrix products and of fused attention are kept too, and the rest runs again.
 
@@ -114,7 +113,7 @@ def _both(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]
         yield
 
 
-def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:
+def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
     """Compile each layer by itself, after activation checkpointing, which then is part of what is compiled.
 
     Layers of one kind share their code, so that a deep stack costs no more time to compile than a shallow one. Lengths
@@ -137,15 +136,15 @@ def apply_compile(model: Seq2Seq | MaskedLM, backend: str = "inductor") -> None:
         layer.compile(backend=backend, fullgraph=True, dynamic=True)
 
 
-def apply_attention(model: Seq2Seq | MaskedLM, pattern: Pattern) -> None:
-    """Let the encoder attend by another pattern, one with the same weights."""
-    model.encoder.pattern = pattern
-    for index, layer in enumerate(model.encoder.layers):
+def apply_attention(encoder: Encoder, pattern: Pattern) -> None:
+    """Change the attention of an encoder to another pattern with the same weights."""
+    encoder.pattern = pattern
+    for index, layer in enumerate(encoder.layers):
         layer.attention.pattern = pattern.at(index)  # type: ignore[union-attr, assignment]
 
 
 def apply_parallel(
-    model: Seq2Seq | MaskedLM, config: ParallelConfig, world: World, precision: Literal["bf16", "fp32"]
+    model: nn.Module, config: ParallelConfig, world: World, precision: Literal["bf16", "fp32"]
 ) -> nn.Module:
     """Share ``model`` with the other ranks, after activation checkpointing and compilation.
 
@@ -212,8 +211,6 @@ def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractCo
     return model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
 
 
-def layers_of(model: Seq2Seq | MaskedLM) -> list[nn.Module]:
-    """What is checkpointed, compiled and sharded one by one: of encoder, decoder and generator."""
-    decoder = model.decoder.layers if isinstance(model, Seq2Seq) else ()
-    generator = model.generator.encoder.layers if isinstance(model, JointModel) else ()
-    return [*model.encoder.layers, *decoder, *generator]
+def layers_of(model: nn.Module) -> list[nn.Module]:
+    """All encoder and decoder layers of ``model``, which are checkpointed, compiled and sharded one by one."""
+    return [module for module in model.modules() if isinstance(module, EncoderLayer | DecoderLayer)]

@@ -45,7 +45,7 @@ class HeldOut:
             first = min(number, numbers[-1]) * size
             rows = np.arange(first, min(first + size, count))
             batch = collate(self.source.examples(rows), rows, self.data, self.source.special)
-            yield batch if number in numbers else batch.asking_nothing()
+            yield batch if number in numbers else batch.without_targets()
 
 
 def evaluate(

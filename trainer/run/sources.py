@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from objectives.api.protocol import Objective, equip, load_objective, objective_
 from objectives.api.special_tokens import SpecialTokens, is_sentinel
 from objectives.api.tools import Tools
 from trainer.data.collate import collate
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, naming_source
 from trainer.data.curriculum import Stage
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
@@ -38,7 +37,7 @@ def open_source(data: DataConfig, *, verify: bool = False, section: str = "data"
     """
     parts = []
     for config in data.sources:
-        with told_of(data, config.name, section):
+        with naming_source(data, config.name, section):
             source = _opened(config, data, verify, section)
         parts.append(Part(config.name, source, config.weight))
     mixture = Mixture(parts)
@@ -75,16 +74,6 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
             datas.append(stage.data)
     mixtures = one_vocabulary(mixtures)
     return [mixtures[datas.index(stage.data)] for stage in stages]
-
-
-@contextmanager
-def told_of(data: DataConfig, name: str, section: str) -> Iterator[None]:
-    """Put before errors which source it is."""
-    try:
-        yield
-    except FarspanError as error:
-        where = f"source {name!r} of {section}.mixture" if data.mixture else section
-        raise FarspanError(f"{where}: {error}") from error
 
 
 def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> MaskedCorpus:
@@ -183,7 +172,7 @@ def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> N
     """
     for part in mixture.parts:
         rows = np.unique(np.linspace(0, len(part.source) - 1, _SAMPLE).astype(np.int64))
-        with told_of(data, part.name, section):
+        with naming_source(data, part.name, section):
             examples = part.source.examples(rows)
             if examples.labels is None:
                 check_start(mixture.special, data)

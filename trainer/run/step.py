@@ -1,16 +1,16 @@
-"""One update after another."""
+"""The training step: forward, backward, clipping, optimizer."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Any, TypedDict
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from corpora.errors import FarspanError
@@ -18,12 +18,8 @@ from corpora.keyed import make_key
 from trainer.data.config import Batch, Batches
 from trainer.data.curriculum import Stage
 from trainer.metrics import Counts, derive
-from trainer.model.config import ModelConfig
-from trainer.model.joint import JointModel
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses
-from trainer.model.masked_lm import MaskedLM
-from trainer.model.seq2seq import Seq2Seq
-from trainer.optim.optimizer import build_optimizer, calmer
+from trainer.optim.optimizer import calmer
 from trainer.optim.schedule import learning_rate_factor
 from trainer.parallel.device import Timing, memory_in_use, start_timing
 from trainer.parallel.distributed import World
@@ -34,15 +30,14 @@ from trainer.parallel.wrapping import (
     apply_parallel,
     reducing,
 )
-from trainer.recipe import Recipe
-from trainer.run.joint import generator_flops
+from trainer.run.unit import Model, TrainUnit
 
 
 class Sample(TypedDict):
-    """A sample that metrics name.
+    """A sample, as metrics name it.
 
     Attributes:
-        number: in the order of its stage.
+        number: its number in the order of its stage.
         sequence_id: 32 hexadecimal digits.
     """
 
@@ -52,15 +47,16 @@ class Sample(TypedDict):
 
 @dataclass(frozen=True)
 class Update:
-    """An update that the device was told to make; ``Trainer.record`` waits for what became of it.
+    """An update that is queued on the device; ``Trainer.record`` waits for its results.
 
     Attributes:
         step: finished updates, this one included.
-        timing: of it, with the loss summed over all ranks and the norm of the gradient before it is clipped.
-        waited: seconds for its batches.
-        learning_rate: with which it is made.
-        counts: of all ranks.
-        generator_loss: of joint training, per candidate token; None without it.
+        timing: timer of the update; its results are the loss, summed over all ranks, and the gradient norm before
+            clipping.
+        waited: seconds spent waiting for its batches.
+        learning_rate: learning rate of the update.
+        counts: counts of all ranks.
+        metrics: further metrics of the unit.
         batches: samples and loss of each micro-batch of this rank.
     """
 
@@ -69,108 +65,103 @@ class Update:
     waited: float
     learning_rate: float
     counts: Counts
-    generator_loss: float | None
+    metrics: Mapping[str, float]
     batches: Sequence[tuple[list[Sample], Tensor]]
 
 
 class Trainer:
-    """Model, optimiser and the number of finished updates; ``update`` makes the next one.
+    """A model, its optimizer and the number of finished updates; ``update`` runs the next one.
 
     Attributes:
-        model: whose weights are trained; under FSDP each rank holds a share of them.
+        unit: unit of training.
+        model: module with the trained weights; under FSDP each rank holds its shard of them.
         step: finished updates; with the recipe and the data it determines everything that follows.
     """
 
-    def __init__(
-        self, model: Seq2Seq | MaskedLM, recipe: Recipe, world: World, peak_tflops: float | None = None
-    ) -> None:
-        """Take ``model`` to this rank's device, and apply to it what the recipe's run and parallel sections ask for.
+    def __init__(self, unit: TrainUnit, model: Model, world: World, peak_tflops: float | None = None) -> None:
+        """Move ``model`` to this rank's device and wrap it as the recipe's run and parallel sections say.
 
         Args:
-            model: the same on every rank.
-            recipe: everything but the data.
-            world: that train together.
-            peak_tflops: of one device, if known.
+            unit: unit of training.
+            model: model of the unit, the same on every rank.
+            world: all processes of the run.
+            peak_tflops: peak of one device, if known.
         """
-        run = recipe.run
+        recipe = unit.recipe
+        self.unit, self.recipe, self.world, self.peak_tflops = unit, recipe, world, peak_tflops
         self.model = model.to(world.device)
-        self.vocab_size = model.tokens.num_embeddings
-        apply_activation_checkpointing(self.model, run.activation_checkpointing)
-        if run.compile:
+        apply_activation_checkpointing(self.model, recipe.run.activation_checkpointing)
+        if recipe.run.compile:
             apply_compile(self.model)
-        self._called = apply_parallel(self.model, recipe.parallel, world, run.precision)
-        self.recipe, self.world, self.peak_tflops = recipe, world, peak_tflops
-        self.optimizer = build_optimizer(self.model, recipe.optimizer)
+        self._wrapped = apply_parallel(self.model, recipe.parallel, world, recipe.run.precision)
+        self.optimizer = unit.build_optimizer(self.model)
         self.step = 0
         self._attention = recipe.model.encoder.attention
         self._skipped = 0
 
     def update(self, batches: Batches, stop: bool = False) -> Update | None:
-        """Begin the next update.
+        """Queue the next update.
 
-        Every gradient is divided by the target tokens of the whole step, so that it depends on neither micro-batches
-        nor ranks nor how full they are. Where loss or gradient are not finite, the weights stay as they are; all ranks
-        see the same loss and gradient, so all of them agree.
+        Every gradient is divided by the number of target tokens of the whole step, so that it depends on neither
+        micro-batches nor ranks nor their padding. If the loss or the gradient is not finite, the weights stay as they
+        are; all ranks see the same loss and gradient, so all of them agree.
 
         Args:
-            batches: of this rank.
-            stop: whether this rank wishes to stop.
+            batches: batches of this rank.
+            stop: True if this rank asks to stop.
 
         Returns:
-            None where a rank wishes to stop: then nothing was done.
+            None if any rank asks to stop; nothing is changed then.
         """
         timing, begun = start_timing(self.world.device), time.perf_counter()
-        made = batches.step(self.step)
+        micro_batches = batches.step(self.step)
         waited = time.perf_counter() - begun
-        stage = self.recipe.stage_at(self.step)
-        own = Counts.of(made, self._stage_model(stage), self.vocab_size)
-        if isinstance(self.model, JointModel):
-            own += Counts(flops=generator_flops(made, self.model.generator))
+        stage = self.unit.stage_at(self.step)
+        own = self.unit.counts(self.model, micro_batches, stage)
         stopping, *counts = self.world.sum(stop, *astuple(own))
         if stopping:
             return None
         totals = Counts(*map(int, counts))
-        losses = self.gradients(stage, made, totals.target_tokens)
+        losses = self.gradients(stage, micro_batches, totals.target_tokens)
         loss = self.world.sum_on_device(torch.stack(losses).double().sum())
         norm = self._clipped()
         rate = self._change_weights(stage, torch.isfinite(norm) & torch.isfinite(loss))
         self.step += 1
-        generator_loss = getattr(batches, "generator_loss", None)
-        seen = [(_samples(batch), own_loss) for batch, own_loss in zip(made, losses, strict=True)]
+        seen = [(_samples(batch), own_loss) for batch, own_loss in zip(micro_batches, losses, strict=True)]
         timing.end(loss, norm)
-        return Update(self.step, timing, waited, rate, totals, generator_loss, seen)
+        return Update(self.step, timing, waited, rate, totals, self.unit.metrics(micro_batches), seen)
 
     def gradients(self, stage: Stage, batches: Sequence[Batch], targets: int = 1) -> list[Tensor]:
-        """Pass micro-batches forward and backward as ``stage`` asks; gradients are those of the sum over all ranks.
+        """Pass micro-batches forward and backward; gradients become those of the sum over all ranks.
 
         Args:
-            stage: whose attention holds.
-            batches: of this rank.
-            targets: what gradients are divided by.
+            stage: stage that determines the attention.
+            batches: micro-batches of this rank.
+            targets: divisor of the gradients.
 
         Returns:
-            Cross-entropy of each batch, summed over its target tokens: ``()``.
+            Cross-entropy of each batch, summed over its target tokens, ``()``.
         """
         if stage.attention != self._attention:
-            apply_attention(self.model, stage.attention)
+            apply_attention(self.model.encoder, stage.attention)
             self._attention = stage.attention
         self.model.train()
         losses = []
         for number, batch in enumerate(batches):
-            # Dropout belongs to the sample, not to what was drawn before it: nothing of it has to be saved.
+            # The seed of dropout follows from the sample, so no random state has to be saved.
             torch.manual_seed(self._dropout_seed(stage, batch))
-            with reducing(self._called, self.recipe.parallel, last=number == len(batches) - 1):
-                loss = self._pass(self._called, batch, self.recipe.loss)
-                # Ranks average their gradients: times their number it is the sum.
+            with reducing(self._wrapped, self.recipe.parallel, last=number == len(batches) - 1):
+                loss = self._pass(self._wrapped, batch, self.recipe.loss)
+                # Gradients are averaged over ranks; multiplied by the number of ranks, they are summed.
                 (loss.minimised * (self.world.size / max(targets, 1))).backward()
             losses.append(loss.plain)
         return losses
 
     def record(self, update: Update) -> dict[str, Any]:
-        """The metrics of an update, once the device has made it; all ranks ask for every update, in order.
+        """Wait for an update and return its metrics; all ranks call this for every update, in order.
 
-        Updates that are queued after it are not waited for. One that was left out has no loss, and names its sequences
-        as ``skipped``.
+        Does not wait for updates that are queued after it. A skipped update has no loss, and lists its sequences under
+        ``skipped``.
         """
         seconds, (loss, norm) = update.timing.read()
         finite = math.isfinite(loss) and math.isfinite(norm)
@@ -184,16 +175,15 @@ class Trainer:
             "learning_rate": update.learning_rate,
             "grad_norm": norm if finite else None,
             "memory_gib": memory_in_use(self.world.device) / 2**30,  # of this rank
+            **update.metrics,
         }
-        if update.generator_loss is not None:
-            record["generator_loss"] = update.generator_loss
         return record if finite else {**record, "skipped": self._suspects(update)}
 
     def count_skipped(self, record: dict[str, Any]) -> None:
-        """Stop where the recipe wants no update, or not so many in a row, to be left out.
+        """Count consecutive skipped updates.
 
         Raises:
-            FarspanError: naming samples of the update of ``record``.
+            FarspanError: more than ``run.max_skipped`` of them, or one if ``run.non_finite`` is ``abort``.
         """
         run, step = self.recipe.run, record["step"]
         if "skipped" not in record:
@@ -214,12 +204,12 @@ class Trainer:
             )
 
     def loss(self, batch: Batch) -> Tensor:
-        """``()``: cross-entropy of a batch summed over its target tokens, as the model now is."""
+        """Cross-entropy of a batch, summed over its target tokens, ``()``; dropout depends on the model's mode."""
         return self._pass(self.model, batch).plain
 
-    def _pass(self, model: torch.nn.Module, batch: Batch, loss: LossConfig = CROSS_ENTROPY) -> Losses:
+    def _pass(self, model: nn.Module, batch: Batch, loss: LossConfig = CROSS_ENTROPY) -> Losses:
         with self._precision():
-            return model(**batch.to(self.world.device).inputs, loss=loss)
+            return self.unit.losses(model, batch.to(self.world.device), loss)
 
     def _precision(self) -> AbstractContextManager[Any]:
         sharded = self.world.size > 1 and self.recipe.parallel.mode != "ddp"
@@ -228,26 +218,26 @@ class Trainer:
         return torch.autocast(self.world.device.type, torch.bfloat16)
 
     def _clipped(self) -> Tensor:
-        """Cut all gradients to the recipe's norm; the norm that they had together."""
+        """Clip the gradients to the recipe's norm and return their norm before clipping."""
         for parameter in self.model.parameters():
-            if parameter.grad is None:  # that no batch of the step used: whether others used it differs by mode
+            if parameter.grad is None:  # unused on this rank; the parallel mode decides whether others used it
                 parameter.grad = torch.zeros_like(parameter)
         clip = self.recipe.optimizer.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _change_weights(self, stage: Stage, finite: Tensor) -> float:
-        """The optimiser's step where ``finite``, ``()`` bool, is true; gradients are forgotten in any case.
+        """Step the optimizer if ``finite``, ``()`` bool, is true, and drop the gradients.
 
         Returns:
-            Its learning rate.
+            The learning rate.
         """
         done = self.step - stage.schedule_start
         rate = stage.learning_rate * learning_rate_factor(done, stage.schedule_steps, stage.schedule)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.optimizer.defaults.get("fused"):
-            # The kernel itself looks at this and leaves everything as it is; nothing waits for the device.
+            # The fused kernel reads this on the device and skips the step, so the host need not wait.
             self.optimizer.found_inf = finite.logical_not().float()  # type: ignore[attr-defined]
             self.optimizer.step()
         elif finite.item():
@@ -260,16 +250,12 @@ class Trainer:
         key = make_key(self.recipe.run.seed, "dropout", names)
         return int.from_bytes(key[:8], "little", signed=True)
 
-    def _stage_model(self, stage: Stage) -> ModelConfig:
-        model = self.recipe.model
-        return replace(model, encoder=replace(model.encoder, attention=stage.attention))
-
     def _suspects(self, update: Update) -> list[Sample]:
-        """Of all ranks' micro-batches whose loss is not finite; of all, where only gradients are not."""
+        """Samples of the micro-batches, on any rank, whose loss is not finite; of all if only gradients are not."""
         own = [[bool(loss.isfinite()), samples] for samples, loss in update.batches]
         everyone = [batch for rank in self.world.gather(own) for batch in rank]
         bad = [samples for finite, samples in everyone if not finite] or [samples for _, samples in everyone]
-        # A batch that asks for nothing repeats samples of another.
+        # A batch without targets repeats the samples of another.
         return list({sample["number"]: sample for samples in bad for sample in samples}.values())
 
 

@@ -1,4 +1,4 @@
-"""A whole training run: open the data, build or continue the model, update, evaluate, checkpoint, stop."""
+"""A whole training run: open the data, build or continue the model, train, evaluate, checkpoint, stop."""
 
 from __future__ import annotations
 
@@ -15,31 +15,22 @@ from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.data.config import Batches, Source
 from trainer.data.loader import Loader
 from trainer.data.prefetch import prefetched
-from trainer.metrics import Display, Together, open_metrics
-from trainer.model.joint import JointModel
+from trainer.metrics import Display, Together, make_console, open_metrics
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explained
 from trainer.recipe import Recipe
 from trainer.run.dry_run import dry_run
-from trainer.run.evaluation import HeldOut, describe, evaluate
-from trainer.run.joint import JointBatches
+from trainer.run.evaluation import HeldOut, describe
 from trainer.run.signals import Interruption
-from trainer.run.startup import (
-    begin_model,
-    check_data,
-    check_shards,
-    keep_tokenizer,
-    open_held_out,
-    open_training,
-    run_identity,
-    run_vocabulary,
-)
+from trainer.run.startup import check_attention, check_data, check_shards, keep_tokenizer
 from trainer.run.step import Trainer, Update
+from trainer.run.unit import TrainUnit
+from trainer.run.units import open_unit
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a run stopped: after how many updates, and whether these are all that the recipe asks for."""
+    """The step at which a run stopped, and whether that is the last step of its recipe."""
 
     step: int
     finished: bool
@@ -54,22 +45,22 @@ def train(
     console: Console | None = None,
     world: World | None = None,
 ) -> Outcome:
-    """Train, or go on with the run that ``run.directory`` holds; all processes of a run call this together.
+    """Train, or continue the run that ``run.directory`` holds; all processes of a run call this together.
 
-    On SIGINT (Ctrl-C) or SIGTERM to any of them the update in progress is finished, a checkpoint is written, and all
+    On SIGINT (Ctrl-C) or SIGTERM to any of them, the update in progress is finished, a checkpoint is written, and all
     return; a second signal, seconds later, ends its process at once.
 
     Args:
         recipe: everything about the run.
-        source: what to train on; None opens what the recipe names.
-        held_out: what the recipe's evaluation section, if there is one, evaluates on; None opens what it names.
-        until: stop after this update, with a checkpoint, though the recipe asks for more.
-        console: where progress is shown, by rank 0.
-        world: this process among others; None asks the environment.
+        source: training data; None opens the data that the recipe names.
+        held_out: data of the recipe's evaluation section; None opens the data that it names.
+        until: stop after this update, with a checkpoint, before the recipe's last one.
+        console: shows progress, on rank 0.
+        world: all processes of the run; None reads them from the environment.
 
     Raises:
-        FarspanError: data that cannot be read or does not fit the model, a directory that holds another run, too little
-            memory, updates that are not finite, another process that was lost.
+        FarspanError: data that cannot be read or does not suit the model, a directory that holds another run, too
+            little memory, updates that are not finite, another process that was lost.
     """
     joined = world or World.from_environment(recipe.run.device)
     with explained(joined), Interruption() as stop:
@@ -88,50 +79,61 @@ def _train(
     console: Console | None,
     stop: Interruption,
 ) -> Outcome:
+    console = (console or make_console()) if world.first else Console(quiet=True)
+    unit, measured = _open_data(recipe, world, source, held_out, console)
     run, directory = recipe.run, Path(recipe.run.directory)
-    display = Display(run.steps, recipe.metrics.log_every, console if world.first else Console(quiet=True))
-    if source is None and recipe.loading.verify == "start":
-        check_shards(recipe, world, display.console)
-    trained = open_training(recipe, source)
-    measured = open_held_out(recipe, trained, held_out)
-    loader = Loader(recipe.all_stages, trained.mixtures, run.seed, world.rank, world.size)
-    for warning in check_data(recipe, trained, measured):
-        display.say(f"warning: {warning}")
+    display = Display(unit.steps, recipe.metrics.log_every, console)
+    loader = unit.loader(world.rank, world.size)
     reopen = None if source is not None else partial(_reopened, recipe, world.rank, world.size)
-    identity, vocabulary = run_identity(recipe, trained), run_vocabulary(trained)
+    identity, vocabulary = unit.identity(), unit.vocabulary()
     if source is None and world.first:
-        keep_tokenizer(recipe, directory)
+        keep_tokenizer(Path(unit.curriculum[0].data.sources[0].corpus), directory)
     peak = peak_tflops(recipe.metrics.peak_tflops, world.device, run.precision)
-    trainer = Trainer(begin_model(recipe, trained), recipe, world, peak)
+    trainer = Trainer(unit, unit.build_model(), world, peak)
     with ExitStack() as stack:
         checkpoints = stack.enter_context(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
-        found = checkpoints.restore(trainer.model, trainer.optimizer)
-        if found is not None:
-            trainer.step = found
-            done = f"all {run.steps} steps of the run in {directory} are made: nothing is left to do"
-            display.say(f"going on after step {found}" if found < run.steps else done)
-        if run.dry_run and trainer.step < run.steps:
-            dry_run(trainer.gradients, trainer.optimizer, recipe, trainer.vocab_size, world)
-        batches: Batches = stack.enter_context(
-            prefetched(loader, recipe.loading, run.steps, reopen=reopen, pinned=world.device.type == "cuda")
+        restored = checkpoints.restore(trainer.model, trainer.optimizer)
+        if restored is not None:
+            trainer.step = restored
+            done = f"all {unit.steps} steps of the run in {directory} are made: nothing is left to do"
+            display.say(f"going on after step {restored}" if restored < unit.steps else done)
+        if run.dry_run and trainer.step < unit.steps:
+            dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
+        ahead = stack.enter_context(
+            prefetched(loader, recipe.loading, unit.steps, reopen=reopen, pinned=world.device.type == "cuda")
         )
-        if isinstance(trainer.model, JointModel):
-            batches = JointBatches(loader, batches, trainer.model, world, run.precision)
+        batches = unit.batches(loader, ahead, trainer.model, world)
         metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
         stack.enter_context(display)
-        going = _Run(trainer, batches, loader, checkpoints, measured, metrics, display)
-        stopped = going.until(min(until or run.steps, run.steps), lambda: bool(stop.asked))
+        loop = _Loop(trainer, batches, loader, checkpoints, measured, metrics, display)
+        stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.asked))
         checkpoints.finish()
         if stopped:
             signal = stop.asked or "a signal to another process"
             display.say(f"stopped by {signal} after step {trainer.step}; the same command goes on from there")
-    return Outcome(trainer.step, trainer.step == run.steps)
+    return Outcome(trainer.step, trainer.step == unit.steps)
 
 
-class _Run:
-    """The updates of a run, and what is done between them."""
+def _open_data(
+    recipe: Recipe, world: World, source: Source | None, held_out: Source | None, console: Console
+) -> tuple[TrainUnit, list[HeldOut]]:
+    """Open the training data and the held-out data, and check both before a model is built."""
+    if source is None and recipe.loading.verify == "start":
+        evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
+        trained = [source for stage in recipe.curriculum for source in stage.data.sources]
+        check_shards([*trained, *evaluated], world, console)
+    check_attention(recipe.model, recipe.curriculum)
+    unit = open_unit(recipe, source)
+    measured = unit.open_held_out(held_out)
+    for warning in check_data(unit, measured):
+        console.print(f"warning: {warning}", markup=False)
+    return unit, measured
+
+
+class _Loop:
+    """The updates of a run, with the logging, evaluation and checkpoints between them."""
 
     def __init__(
         self,
@@ -145,31 +147,31 @@ class _Run:
     ) -> None:
         self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
         self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
-        self._unread: Update | None = None
+        self._unlogged: Update | None = None
         self._saved = trainer.step
 
-    def until(self, last: int, asked: Callable[[], bool]) -> bool:
-        """Make updates until ``last``, with a checkpoint at the end; whether a rank asked to stop before."""
+    def run(self, last: int, asked: Callable[[], bool]) -> bool:
+        """Train until step ``last`` and write a checkpoint; return True if a rank asked to stop before."""
         trainer, evaluation = self._trainer, self._recipe.evaluation
         while trainer.step < last:
             update = trainer.update(self._batches, stop=asked())
-            self._read()  # of the update before, while the device makes this one
+            self._log()  # the previous update, while the device works on this one
             if update is None:
                 self._save()
                 return True
-            self._unread = update
+            self._unlogged = update
             ending = trainer.step == last
             if evaluation and (ending or trainer.step % evaluation.every == 0) and not trainer.world.any(asked()):
-                self._read()
+                self._log()
                 self._evaluate()
             if ending or trainer.step % self._recipe.checkpoint.every == 0:
-                self._read()
+                self._log()
                 self._save()
         return False
 
-    def _read(self) -> None:
-        """Report the update that has not been."""
-        update, self._unread = self._unread, None
+    def _log(self) -> None:
+        """Log the last update if it is still unlogged."""
+        update, self._unlogged = self._unlogged, None
         if update is not None:
             record = self._trainer.record(update)
             if skipped := record.get("skipped"):
@@ -182,18 +184,18 @@ class _Run:
 
     def _evaluate(self) -> None:
         trainer = self._trainer
-        record = evaluate(trainer.model, trainer.loss, self._held_out, trainer.world)
+        record = trainer.unit.evaluate(trainer.model, trainer.loss, self._held_out, trainer.world)
         self._metrics.write({"step": trainer.step, **record})
         self._display.say(f"step {trainer.step}  {describe(record)}")
 
     def _save(self) -> None:
         trainer = self._trainer
         if self._saved < trainer.step:
-            samples = self._recipe.stage_at(trainer.step - 1).samples(trainer.step - 1).stop
+            samples = trainer.unit.stage_at(trainer.step - 1).samples(trainer.step - 1).stop
             self._checkpoints.save(trainer.step, samples, trainer.model, trainer.optimizer)
             self._saved = trainer.step
 
 
-def _reopened(recipe: Recipe, rank: int, size: int) -> Loader:
-    """The loader of a rank, opened anew in another process."""
-    return Loader(recipe.all_stages, open_training(recipe).mixtures, recipe.run.seed, rank, size)
+def _reopened(recipe: Recipe, rank: int, world_size: int) -> Loader:
+    """Open the loader of a rank again, in another process."""
+    return open_unit(recipe).loader(rank, world_size)

@@ -1,14 +1,14 @@
-"""The recipe's section on the masked language model that finds hard spans for objective ``model_based``."""
+"""The recipe's section on the generator: the masked language model that finds hard spans for ``model_based``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from corpora.errors import FarspanError
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.config import DataConfig, ObjectiveConfig
 from trainer.model.config import ModelConfig
 
 OBJECTIVE = "model_based"
@@ -19,12 +19,12 @@ class GeneratorConfig:
     """Xiong et al. 2022 (arXiv:2209.10052), section 2.3: the generator "can either be frozen or jointly trained".
 
     Attributes:
-        mode: ``frozen`` asks ``initial`` and leaves it as it is, which is what ``data.objective.scorer`` says too;
-            ``joint`` trains it beside the model, on all candidates, and asks it as it then is.
-        initial: a run of ``farspan train`` with an encoder alone, whose weights it begins with.
+        mode: ``frozen`` scores with ``initial``, unchanged, as ``data.objective.scorer`` does; ``joint`` trains the
+            generator beside the model, on all candidates, and scores with its current weights.
+        initial: a run of ``farspan train`` with an encoder alone, whose weights the generator starts from.
         model: instead, an encoder alone whose weights are drawn; for ``joint``.
-        weight: of its mean loss a candidate token beside the model's mean loss a target token; for ``joint``. The
-            paper gives none, and the published code ignores its own.
+        weight: weight of the generator's mean loss per candidate token against the model's mean loss per target token;
+            for ``joint``. The paper gives none, and the published code ignores its own.
 
     Raises:
         FarspanError: neither or both of ``initial`` and ``model``, a decoder, a frozen model without training, a weight
@@ -52,22 +52,51 @@ class GeneratorConfig:
         if not 0 < self.weight < math.inf:
             raise FarspanError(f"generator.weight is {self.weight}; it must be above 0 and finite")
 
+    @property
+    def scorer(self) -> str | None:
+        """The run that a frozen generator is read from; None in joint training, whose generator changes."""
+        return self.initial if self.mode == "frozen" else None
+
+    def identity(self) -> dict[str, Any] | None:
+        """The values that must not change while a run is continued; None if it is frozen, and so part of the data."""
+        sections = asdict(self)
+        return {name: sections[name] for name in ("model", "weight")} if self.mode == "joint" else None
+
+    def check_use(self, model: ModelConfig, data: Sequence[DataConfig]) -> None:
+        """Check that something uses this generator.
+
+        Args:
+            model: the model that is trained.
+            data: all data sections of the training, already ``with_scorer``.
+
+        Raises:
+            FarspanError: a model without a decoder, or a frozen generator that no objective asks.
+        """
+        if not model.decoder:
+            raise FarspanError(
+                "generator chooses the targets of a decoder, but the model has none; add a model.decoder section, or "
+                "remove the generator's"
+            )
+        objectives = [source.objective for section in data for source in section.sources]
+        if self.scorer and not any(objective and objective.scorer == self.scorer for objective in objectives):
+            raise FarspanError(
+                "generator.mode is 'frozen', but no objective in the data asks it: set data.objective to model_based "
+                "without a scorer, or remove the generator section"
+            )
+
 
 def with_scorer(data: DataConfig, scorer: str) -> DataConfig:
-    """A data section in which every ``model_based`` that names no scorer asks ``scorer``.
+    """A data section in which every ``model_based`` objective without a scorer has ``scorer``.
 
-    A mask set beside the objective is left as it is: it has its choice already.
+    An objective beside a mask set is left unchanged, because the masks are chosen already.
     """
-    objective = _asking(data.objective, data.masks, scorer)
-    return replace(data, objective=objective, mixture=sources_with_scorer(data.mixture, scorer))
+    mixture = tuple(
+        replace(source, objective=_scored(source.objective, source.masks, scorer)) for source in data.mixture
+    )
+    return replace(data, objective=_scored(data.objective, data.masks, scorer), mixture=mixture)
 
 
-def sources_with_scorer(sources: Sequence[SourceConfig], scorer: str) -> tuple[SourceConfig, ...]:
-    """The sources of a mixture, as ``with_scorer``."""
-    return tuple(replace(source, objective=_asking(source.objective, source.masks, scorer)) for source in sources)
-
-
-def _asking(objective: ObjectiveConfig | None, masks: str | None, scorer: str) -> ObjectiveConfig | None:
+def _scored(objective: ObjectiveConfig | None, masks: str | None, scorer: str) -> ObjectiveConfig | None:
     if objective is None or masks is not None or objective.name != OBJECTIVE or objective.scorer:
         return objective
     return replace(objective, scorer=scorer)

@@ -108,7 +108,7 @@ def test_rows_are_what_they_were_and_filler(lengths, spare, multiple, random):
 
 def test_a_batch_that_asks_nothing_has_the_same_shapes():
     batch = collate(ToySource().examples(np.array([3, 9])), np.arange(2), DATA, SPECIAL)
-    empty = batch.asking_nothing()
+    empty = batch.without_targets()
     assert {name: x.shape for name, x in empty.inputs.items() if x is not None} == {
         name: x.shape for name, x in batch.inputs.items() if x is not None
     }

@@ -16,7 +16,7 @@ MIXTURE = Mixture([Part("many", ToySource(50), 3.0), Part("few", ToySource(7), 1
 
 def make_loader(rank: int = 0, world_size: int = 1, *, mixture: Mixture = MIXTURE, seed: int = 1, **run: int) -> Loader:
     recipe = toy_recipe("unused", **{"batch_size": 12, **run})
-    return Loader(recipe.all_stages, [mixture] * len(recipe.all_stages), seed, rank, world_size)
+    return Loader(recipe.curriculum, [mixture] * len(recipe.curriculum), seed, rank, world_size)
 
 
 def columns(batches) -> tuple[list, list]:
@@ -62,14 +62,14 @@ def test_stages_change_data_and_go_on_with_the_order():
     stages = (StageConfig(steps=20), StageConfig(steps=10, batch_size=4), StageConfig(steps=30, data=wide))
     recipe = replace(_with_positions(recipe, 32), stages=stages)
     other = Mixture([Part("data", ToySource(5))])
-    loader = Loader(recipe.all_stages, [MIXTURE, MIXTURE, other], seed=1)
+    loader = Loader(recipe.curriculum, [MIXTURE, MIXTURE, other], seed=1)
     numbers = [np.concatenate([batch.samples for batch in loader.step(step)]).tolist() for step in (19, 20, 29, 30, 99)]
     assert numbers == [
         list(range(228, 240)), list(range(240, 244)), list(range(276, 280)), list(range(12)), list(range(828, 840)),
     ]  # fmt: skip
     assert {batch.source_ids.shape[1] for batch in loader.step(30)} == {32}
     assert loader.origins(30, np.arange(2))[0].startswith("data: sequence")
-    one_stage = Loader(recipe.all_stages[:1], [MIXTURE], seed=1)
+    one_stage = Loader(recipe.curriculum[:1], [MIXTURE], seed=1)
     assert columns(one_stage.step(19)) == columns(loader.step(19))
 
 

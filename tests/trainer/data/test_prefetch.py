@@ -34,7 +34,7 @@ class Numbered:
         numbers = np.arange(2 * step, 2 * step + 2)
         names = np.full((2, 16), step, np.uint8)
         batch = Batch(numbers, names, ids, ids > step, None if step % 2 else ids + 1, ids + 2, 6, 3)
-        return [batch, batch.asking_nothing()]
+        return [batch, batch.without_targets()]
 
 
 def equal(one: list[Batch], other: list[Batch]) -> bool:

@@ -19,8 +19,8 @@ from trainer.model.joint import JointModel
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe
-from trainer.run.dry_run import largest_batch
-from trainer.run.joint import asking_generator
+from trainer.run.joint_unit import JointUnit
+from trainer.run.units import unit_type
 
 
 def status(field: str) -> int:
@@ -32,11 +32,13 @@ def status(field: str) -> int:
 def run(recipe: Recipe, vocab_size: int) -> int:
     """Two steps, of which the first makes the optimiser's state; what the last forward pass left behind."""
     model = build_model(recipe.model, vocab_size, seed=0)
-    (stage,) = recipe.all_stages
-    batch = largest_batch(stage, recipe.model.decoder is not None, vocab_size)
+    (stage,) = recipe.curriculum
     if recipe.generator:
         generator = build_model(recipe.generator.model, vocab_size, seed=1)
-        model, batch = JointModel(model, generator, recipe.generator.weight), asking_generator(batch)
+        model, unit = JointModel(model, generator, recipe.generator.weight), JointUnit(recipe, [], generator)
+    else:
+        unit = unit_type(recipe)(recipe)
+    batch = unit.largest_batch(stage, vocab_size)
     model.train()
     apply_activation_checkpointing(model, recipe.run.activation_checkpointing)
     optimizer = build_optimizer(model, recipe.optimizer)

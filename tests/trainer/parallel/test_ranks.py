@@ -25,6 +25,7 @@ from trainer.parallel.wrapping import (
     apply_parallel,
     reducing,
 )
+from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.step import Trainer
 
 MODES = {
@@ -42,8 +43,8 @@ def trained(world: World, recipe, source, steps: int = 3):
     try:
         run = recipe.run
         model = build_model(recipe.model, SPECIAL.vocab_size, run.seed)
-        loader = Loader(recipe.all_stages, [Mixture.of(source)], run.seed, world.rank, world.size)
-        trainer = Trainer(model, recipe, world)
+        loader = Loader(recipe.curriculum, [Mixture.of(source)], run.seed, world.rank, world.size)
+        trainer = Trainer(Seq2SeqUnit(recipe), model, world)
         records = [trainer.record(trainer.update(loader)) for _ in range(steps)]
         weights = [x.full_tensor() if isinstance(x, DTensor) else x for x in trainer.model.parameters()]
         shared = sum(isinstance(x, DTensor) for x in trainer.model.parameters())
@@ -105,7 +106,7 @@ def gradients_between(world: World, recipe) -> int:
     """Numbers in shares of gradients before the last micro-batch of a step."""
     model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
     called = apply_parallel(model, recipe.parallel, world, "fp32")
-    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
+    loader = Loader(recipe.curriculum, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
     for batch in loader.step(0)[:-1]:
         with reducing(called, recipe.parallel, last=False):
             called(**batch.inputs).minimised.backward()
@@ -120,8 +121,8 @@ def test_gradients_are_shared_out_when_the_recipe_says():
 
 def in_bf16(world: World, recipe):
     model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
-    loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
-    trainer = Trainer(model, recipe, world)
+    loader = Loader(recipe.curriculum, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
+    trainer = Trainer(Seq2SeqUnit(recipe), model, world)
     losses = [trainer.record(trainer.update(loader))["loss"] for _ in range(3)]
     return losses, {parameter.dtype for parameter in trainer.model.parameters()}
 
@@ -145,7 +146,7 @@ def compiled(world: World, recipe):
         if compile:
             apply_compile(model, "eager")
         called = apply_parallel(model, recipe.parallel, world, "fp32")
-        loader = Loader(recipe.all_stages, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
+        loader = Loader(recipe.curriculum, [Mixture.of(ToySource())], recipe.run.seed, world.rank, world.size)
         for batch in loader.step(0)[:2]:
             loss = called(**batch.inputs)
             loss.minimised.backward()

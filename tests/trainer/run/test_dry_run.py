@@ -14,7 +14,9 @@ from trainer.model.build import build_model
 from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.distributed import World
-from trainer.run.dry_run import dry_run, largest_batch, out_of_memory
+from trainer.run.dry_run import dry_run, out_of_memory
+from trainer.run.masked_lm_unit import MaskedLMUnit
+from trainer.run.seq2seq_unit import Seq2SeqUnit
 
 VOCAB = 30
 
@@ -45,7 +47,7 @@ def test_every_stage_passes_its_widest_batches_and_leaves_no_trace():
     passes = Passes(recipe)
     weights = [parameter.detach().clone() for parameter in passes.model.parameters()]
     numbers = torch.get_rng_state()
-    dry_run(passes, passes.optimizer, recipe, VOCAB, World.alone())
+    dry_run(passes, passes.optimizer, Seq2SeqUnit(recipe), VOCAB, World.alone())
     assert passes.seen == [(0, [(6, 8, 4)]), (20, [(2, 24, 12)] * 2)]  # one micro-batch is the whole batch, or not
     assert torch.equal(torch.get_rng_state(), numbers)
     assert not passes.optimizer.state
@@ -56,7 +58,7 @@ def test_every_stage_passes_its_widest_batches_and_leaves_no_trace():
 
 def test_an_encoder_alone_is_asked_about_a_part_of_its_source():
     recipe = toy_recipe("unused")
-    batch = largest_batch(recipe.all_stages[0], decoder=False, vocab_size=VOCAB)
+    batch = MaskedLMUnit(recipe).largest_batch(recipe.curriculum[0], VOCAB)
     assert batch.decoder_ids is None
     assert batch.target_tokens == int((batch.labels != IGNORED).sum()) == 2 * 6
     model = build_model(replace(recipe.model, decoder=None), VOCAB, seed=0)
@@ -79,7 +81,7 @@ def test_out_of_memory_says_what_was_tried_and_what_fits(error):
 
     optimizer = Passes(recipe).optimizer
     with pytest.raises(FarspanError) as raised:
-        dry_run(passes, optimizer, recipe, VOCAB, World.alone())
+        dry_run(passes, optimizer, Seq2SeqUnit(recipe), VOCAB, World.alone())
     said = str(raised.value)
     assert "6 x 24 source and 12 target positions" in said
     assert "--set run.activation_checkpointing=layer" in said or "--set run.micro_batch_size=" in said
@@ -93,7 +95,7 @@ def test_memory_that_is_really_not_there():
         torch.empty(2**60)
 
     with pytest.raises(FarspanError, match="out of memory before the first step"):
-        dry_run(passes, Passes(recipe).optimizer, recipe, VOCAB, World.alone())
+        dry_run(passes, Passes(recipe).optimizer, Seq2SeqUnit(recipe), VOCAB, World.alone())
 
 
 def test_other_errors_stay_what_they_are():
@@ -103,5 +105,5 @@ def test_other_errors_stay_what_they_are():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        dry_run(passes, Passes(recipe).optimizer, recipe, VOCAB, World.alone())
+        dry_run(passes, Passes(recipe).optimizer, Seq2SeqUnit(recipe), VOCAB, World.alone())
     assert not out_of_memory(ValueError("out of range"))

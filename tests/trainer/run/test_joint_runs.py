@@ -15,12 +15,11 @@ from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, SpecialTokens
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, small_model
+from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, open_rows, small_model
 from tests.trainer.toy import toy_recipe
 from trainer.checkpoint.state import load_tensors
 from trainer.conversion.sources import read_model
 from trainer.data.config import ObjectiveConfig, SourceConfig
-from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
 from trainer.metrics import Counts
 from trainer.model.build import build_model
@@ -31,12 +30,12 @@ from trainer.model.patterns.full import Full
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
-from trainer.recipe import EvaluationConfig
-from trainer.run.joint import Generator, JointBatches, open_candidates, open_generator
-from trainer.run.startup import Training, begin_model, open_training, run_vocabulary
+from trainer.run.config import EvaluationConfig
+from trainer.run.joint_unit import JointUnit
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.scorer.config import GeneratorConfig
+from trainer.scorer.generator import Generator, open_generator
 from trainer.scorer.models import find_model
 from trainer.scorer.scorers import MaskedLMScorer
 
@@ -87,17 +86,16 @@ def straight(finished):
 def test_the_work_of_both_is_counted(corpus, tmp_path):
     """The generator runs once to choose, and forward and backward to learn."""
     recipe = joint_recipe(tmp_path, corpus)
-    training = open_training(recipe)
-    trainer = Trainer(begin_model(recipe, training), recipe, World.alone())
-    loader = Loader(recipe.all_stages, training.mixtures, SEED)
-    batches = JointBatches(loader, loader, trainer.model, World.alone(), "fp32")
+    unit = JointUnit.open(recipe)
+    trainer, loader = Trainer(unit, unit.build_model(), World.alone()), unit.loader(0, 1)
+    batches = unit.batches(loader, loader, trainer.model, World.alone())
     made = batches.step(0)
     asked = [(row.shape[0], int((row != IGNORED).sum())) for batch in made for row in batch.candidate_labels]
-    sizes, table = recipe.generator.model, training.generator.special.vocab_size
+    sizes, table = recipe.generator.model, unit.generator.special.vocab_size
     expected = 4 * sum(forward_flops(sizes, table, *positions) for positions in asked)
     assert expected > 0
     update = trainer.update(batches)
-    assert update.counts.flops == Counts.of(made, recipe.model, trainer.vocab_size).flops + expected
+    assert update.counts.flops == Counts.of(made, recipe.model, unit.special.vocab_size).flops + expected
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -142,7 +140,7 @@ def test_the_generator_of_a_run_is_a_scorer(finished, corpus):
         assert torch.equal(tensor, stored[f"generator.{name}"])
     data = data_of(corpus)
     generator = open_generator(GeneratorConfig(mode="joint", initial=run), Corpus(corpus), SEED)
-    shown = open_candidates(data, generator).examples(np.arange(3))
+    shown = open_rows(data, generator).candidates(np.arange(3))
     model = JointModel(small_model(40, decoder=True), generator.model.eval(), weight=1.0)
     with torch.no_grad():
         scores = model.score(
@@ -166,8 +164,8 @@ def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
         generator.special.vocab_size,
     )
     generator = replace(generator, special=known)
-    mixture = Mixture.of(open_candidates(data_of(corpus), generator))
-    found = run_vocabulary(Training([mixture], generator))
+    mixture = Mixture.of(open_rows(data_of(corpus), generator))
+    found = JointUnit(joint_recipe("unused", corpus), [mixture], generator).vocabulary()
     assert found["frame"] == [BEGIN, END]
     assert found["special_tokens"] == dict(mixture.special.ids)
     assert found["generator"]["frame"] == []

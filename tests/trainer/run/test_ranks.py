@@ -24,7 +24,7 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
-from trainer.recipe import EvaluationConfig
+from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
 from trainer.run.train import train
 

@@ -27,7 +27,7 @@ from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
 from trainer.model.positions import Learned
-from trainer.recipe import EvaluationConfig
+from trainer.run.config import EvaluationConfig
 from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train
 

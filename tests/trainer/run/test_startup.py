@@ -23,9 +23,12 @@ from trainer.data.mixture import Mixture, Part
 from trainer.data.prefetch import LoadingConfig
 from trainer.model.positions import Learned
 from trainer.parallel.distributed import World
-from trainer.recipe import EvaluationConfig, Recipe
-from trainer.run.startup import Training, check_shards, open_held_out, open_training
+from trainer.recipe import Recipe
+from trainer.run.config import EvaluationConfig
+from trainer.run.seq2seq_unit import Seq2SeqUnit
+from trainer.run.startup import check_shards
 from trainer.run.train import train
+from trainer.run.units import open_unit
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +83,7 @@ def test_who_asks_for_no_check_gets_none(tmp_path, corpus):
 
 def _check(world: World, recipe: Recipe) -> str:
     with pytest.raises(FarspanError) as error:
-        check_shards(recipe, world, Console(quiet=True))
+        check_shards([*recipe.data.sources, *recipe.held_out_data.sources], world, Console(quiet=True))
     return str(error.value)
 
 
@@ -146,9 +149,9 @@ def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes
     recipe = recipe_on(tmp_path, corpus, corpus, "never")
     data = replace(recipe.data, **changes)
     with pytest.raises(FarspanError, match=rf"^{said}"):
-        open_training(replace(recipe, data=data))
+        open_unit(replace(recipe, data=data))
     with pytest.raises(FarspanError, match=rf"^stages\[1\]\.{said.replace('--set data.', '--set .*.data.')}"):
-        open_training(staged(recipe, data))
+        open_unit(staged(recipe, data))
 
 
 @pytest.mark.parametrize(
@@ -165,16 +168,16 @@ def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes
 def test_bad_held_out_data_is_told_as_such(tmp_path, corpus, section, said):
     recipe = replace(recipe_on(tmp_path, corpus, corpus, "never"), evaluation=EvaluationConfig(**section))
     with pytest.raises(FarspanError, match=f"^{said}"):
-        open_held_out(recipe, open_training(recipe))
+        open_unit(recipe).open_held_out()
 
 
 def test_held_out_masks_that_need_more_sentinels_than_the_model_has_are_found_before_the_first_step(tmp_path, corpus):
     recipe = recipe_on(tmp_path, corpus, corpus, "never")
-    spans = open_training(recipe).mixtures[0]
+    spans = open_unit(recipe).mixtures[0]
     without = {name: number for name, number in spans.special.ids.items() if not is_sentinel(name)}
-    trained = Training([spans.with_special(SpecialTokens(without, spans.special.vocab_size))])
+    unit = Seq2SeqUnit(recipe, [spans.with_special(SpecialTokens(without, spans.special.vocab_size))])
     with pytest.raises(FarspanError, match=r"^evaluation: sequence \w+ needs \d+ sentinels"):
-        open_held_out(recipe, trained)
+        unit.open_held_out()
 
 
 def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, corpus):
@@ -182,4 +185,4 @@ def test_a_corpus_that_was_copied_without_its_tokenizer_is_told_so(tmp_path, cor
     recipe = recipe_on(tmp_path, tmp_path / "copy", corpus, "never")
     recipe = replace(recipe, data=replace(recipe.data, objective=ObjectiveConfig(name="principal_sentences")))
     with pytest.raises(FarspanError, match=r"copy/tokenizer/\S+: No such file or directory; copy the"):
-        open_training(recipe)
+        open_unit(recipe)

@@ -18,15 +18,17 @@ from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel import device
 from trainer.parallel.distributed import World
 from trainer.run import step
+from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.step import Trainer
 
 
 def make_trainer(recipe) -> Trainer:
-    return Trainer(build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed), recipe, World.alone())
+    model = build_model(recipe.model, SPECIAL.vocab_size, recipe.run.seed)
+    return Trainer(Seq2SeqUnit(recipe), model, World.alone())
 
 
 def batches_of(recipe, source=None) -> Loader:
-    stages = recipe.all_stages
+    stages = recipe.curriculum
     return Loader(stages, [Mixture.of(source or ToySource())] * len(stages), recipe.run.seed)
 
 

@@ -17,7 +17,7 @@ from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.trained_model import find_trained
 from trainer.model.config import ModelConfig
-from trainer.recipe import EvaluationConfig
+from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
 from trainer.run.train import train
 

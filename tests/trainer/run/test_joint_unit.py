@@ -8,27 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from objectives.api.protocol import equip, load_objective
-from objectives.api.special_tokens import MASK, SpecialTokens
 from objectives.api.tools import Tools
 from tests.artefacts import small_tokenizer
 from tests.trainer.distributed_ranks import on_ranks
-from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, small_model
+from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, open_rows, small_model
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
+from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage
+from trainer.data.generator_masks import Candidates
 from trainer.data.loader import Loader
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
-from trainer.model.build import build_model
 from trainer.model.joint import JointModel
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig, apply_parallel, reducing
-from trainer.run.joint import Generator, JointBatches, open_candidates, open_generator
-from trainer.scorer.config import GeneratorConfig, with_scorer
+from trainer.run.joint_unit import JointBatches
+from trainer.scorer.generator import Generator
 from trainer.scorer.models import FoundModel
 from trainer.scorer.scorers import MaskedLMScorer
 
@@ -52,12 +50,12 @@ def scorer_of(generator: Generator) -> MaskedLMScorer:
 
 def loader_of(source, data: DataConfig, batch_size: int = 4, micro: int = 2, world_size: int = 1, rank: int = 0):
     recipe = toy_recipe("unused", steps=20, batch_size=batch_size, micro_batch_size=micro)
-    stage: Stage = replace(recipe.all_stages[0], data=data)
+    stage: Stage = replace(recipe.curriculum[0], data=data)
     return Loader([stage], [Mixture.of(source)], SEED, rank, world_size)
 
 
 def joint_batches(generator: Generator, data: DataConfig, **sizes: int) -> JointBatches:
-    source = open_candidates(data, generator)
+    source = Candidates(open_rows(data, generator))
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     loader = loader_of(source, data, **sizes)
     return JointBatches(loader, loader, model, World.alone(), "fp32")
@@ -93,8 +91,8 @@ def test_counts_and_losses_are_of_the_whole_step(corpus, generator):
         model = joint._model.eval()
         losses = [model(**batch.inputs) for batch in batches]
         both, own = (sum(part).item() / targets for part in zip(*losses, strict=True))
-        assert both - own == pytest.approx(joint.generator_loss, rel=1e-4)
-        found.append((both, own, joint.generator_loss))
+        assert both - own == pytest.approx(batches[0].generator_loss, rel=1e-4)
+        found.append((both, own, batches[0].generator_loss))
     assert found[1] == pytest.approx(found[0], rel=1e-4)
     assert found[2] == pytest.approx(found[0], rel=1e-4)
 
@@ -104,21 +102,20 @@ def test_the_generator_learns_and_chooses_anew(corpus, generator):
     model = joint._model
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     (begun,) = joint.step(0)
-    first = joint.generator_loss
     for _ in range(15):
         (batch,) = joint.step(0)
         optimizer.zero_grad()
         (model.train()(**batch.inputs).minimised / batch.target_tokens).backward()
         optimizer.step()
     (ended,) = joint.step(0)
-    assert joint.generator_loss < 0.7 * first
+    assert ended.generator_loss < 0.7 * begun.generator_loss
     assert torch.equal(begun.candidate_ids, ended.candidate_ids)
     assert not torch.equal(begun.labels, ended.labels)
 
 
 def test_a_rank_without_samples_asks_nothing(corpus, generator):
     data = data_of(corpus)
-    source = open_candidates(data, generator)
+    source = Candidates(open_rows(data, generator))
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=1.0)
     asked = []
     for rank in range(2):
@@ -143,63 +140,10 @@ def test_losses_that_are_not_finite_leave_the_choice_and_reach_training(corpus, 
     assert losses.minimised.isnan()
 
 
-def test_a_generator_is_drawn_unlike_its_model(corpus):
-    config = replace(toy_recipe("unused").model, decoder=None)
-    generator = open_generator(GeneratorConfig(mode="joint", model=config), Corpus(corpus), SEED)
-    assert MASK in generator.special.ids
-    assert generator.positions == config.encoder.positions.limit
-    other = build_model(config, generator.special.vocab_size, SEED)
-    assert not torch.equal(generator.model.tokens.weight, other.tokens.weight)
-    again = open_generator(GeneratorConfig(mode="joint", model=config), Corpus(corpus), SEED)
-    assert torch.equal(generator.model.tokens.weight, again.model.tokens.weight)
-
-
-def test_a_generator_of_another_tokenizer_is_refused(corpus, generator, monkeypatch):
-    found = FoundModel("run", "f", "another tokenizer", generator.special, LENGTH, lambda: generator.model)
-    monkeypatch.setattr("trainer.run.joint.find_model", lambda path: found)
-    with pytest.raises(FarspanError, match=r"generator.initial run has the tokenizer with fingerprint another"):
-        open_generator(GeneratorConfig(mode="joint", initial="run"), Corpus(corpus), SEED)
-    same = replace(found, tokenizer_fingerprint=small_tokenizer().fingerprint)
-    monkeypatch.setattr("trainer.run.joint.find_model", lambda path: same)
-    opened = open_generator(GeneratorConfig(mode="joint", initial="run"), Corpus(corpus), SEED)
-    assert (opened.model, opened.positions, opened.identity) == (generator.model, LENGTH, "f")
-
-
-def test_data_that_joint_training_cannot_use_is_refused(corpus, generator):
-    data = data_of(corpus)
-    span = replace(data, objective=ObjectiveConfig(name="span"))
-    scored = with_scorer(data, "some run")
-    mixed = DataConfig(
-        mixture=tuple(SourceConfig(name=name, corpus=corpus, objective=data.objective) for name in "ab"),
-        source_length=LENGTH,
-    )
-    for wrong in (span, scored, mixed, replace(data, masks="masks")):
-        with pytest.raises(FarspanError, match=r"joint.*trains on one corpus with data.objective model_based"):
-            open_candidates(wrong, generator)
-    with pytest.raises(FarspanError, match=r"source_length is 128, but the generator has 64 positions"):
-        open_candidates(data, replace(generator, positions=64))
-
-
-def test_candidates_are_a_source(corpus, generator):
-    source = open_candidates(data_of(corpus), generator)
-    rows = np.arange(5)
-    shown = source.examples(rows)
-    assert (shown.source_ids[shown.labels != IGNORED] == generator.special[MASK]).all()
-    none = source.chosen(rows, np.zeros(shown.labels.shape))
-    assert none.target_lengths.all()
-    more = SpecialTokens.merge([source.special, generator.special], source.tokenizer_size)
-    again = source.with_special(more)
-    assert again.special == more
-    assert np.array_equal(again.examples(rows).source_ids, shown.source_ids)
-    other = open_candidates(data_of(corpus, candidate_density=0.2), generator)
-    assert len({source.fingerprint, other.fingerprint}) == 2
-    assert source.origin(0).endswith("row 0")
-
-
 def gradients_on_a_rank(world: World, mode: str, corpus: str, generator: Generator):
     """Of one step, whole and by name, and what each of the rank's samples was."""
     data = data_of(corpus)
-    source = open_candidates(data, generator)
+    source = Candidates(open_rows(data, generator))
     model = JointModel(small_model(source.special.vocab_size, decoder=True), generator.model, weight=0.5)
     parallel = ParallelConfig(mode=mode)
     called = apply_parallel(model, parallel, world, "fp32")

@@ -1,0 +1,141 @@
+"""A corpus whose masks a generator chooses while it is trained.
+
+Every row has two views. The candidates view hides all candidates of objective ``model_based`` and is scored by the
+generator. The rows view keeps the hardest candidates hidden and is what the encoder-decoder learns from. Given the
+generator's weights, the rows view is what a mask set made with it as ``--scorer`` would hold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from objectives.api.examples import IGNORED, Examples
+from objectives.api.protocol import CorpusFacts, load_objective, mask_key
+from objectives.api.special_tokens import SpecialTokens
+from objectives.model_based import ModelBased
+from trainer.data.config import DataConfig
+from trainer.data.masked_corpus import Drawing, MaskedCorpus
+
+
+class GeneratorMaskedCorpus(MaskedCorpus):
+    """The rows view: a source for the encoder-decoder, given the generator's losses.
+
+    Before there are losses, ``examples`` hides the first candidates, because any of them may be chosen.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        objective: ModelBased,
+        special: SpecialTokens,
+        drawing: Drawing,
+        generator_special: SpecialTokens,
+        segment_ids: bool,
+    ) -> None:
+        """
+        Args:
+            corpus, objective: the rows and the objective that proposes candidates.
+            special: special tokens of the encoder-decoder.
+            drawing: how candidates are drawn.
+            generator_special: special tokens of the generator.
+            segment_ids: number the document of each position.
+        """
+        super().__init__(corpus, objective, special, drawing, segment_ids)
+        self._model_based, self._drawing, self._generator_special = objective, drawing, generator_special
+
+    def candidates(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """The candidates view of the rows at ``(n,)`` int64 ``indices``, with labels in place."""
+        batch = self._corpus.take(indices)
+        masks = self._drawing.masks(self._model_based.candidates, batch, epochs)
+        # Collation needs segment ids; the generator ignores them, as every scorer does.
+        return self._model_based.show(batch, masks, self._generator_special, **self._rendering)
+
+    def chosen(self, indices: np.ndarray, losses: np.ndarray | None, epochs: np.ndarray | None = None) -> Examples:
+        """The rows view with the hardest candidates hidden, and a target.
+
+        Args:
+            losses: ``(n, C)`` float, the generator's loss at each position of ``candidates(indices, epochs)``, perhaps
+                padded to a greater C; None for equal losses.
+        """
+        batch = self._corpus.take(indices)
+        masks = self._drawing.masks(self._model_based.candidates, batch, epochs)
+        labels = self._model_based.show(batch, masks, self._generator_special).labels
+        assert labels is not None
+        if losses is None:
+            losses = np.zeros(labels.shape)
+        hidden = self._model_based.choose(batch, masks, losses[:, : labels.shape[1]][labels != IGNORED])
+        return self._model_based.render(batch, hidden, self.special, **self._rendering)
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        """The rows view without losses."""
+        return self.chosen(indices, None, epochs)
+
+    def with_special(self, special: SpecialTokens) -> GeneratorMaskedCorpus:
+        """The same rows with the encoder-decoder's ids of another table."""
+        self._require_tokens(special)
+        return GeneratorMaskedCorpus(
+            self._corpus, self._model_based, special, self._drawing, self._generator_special, bool(self._rendering)
+        )
+
+
+class Candidates:
+    """The candidates view as a source.
+
+    Attributes:
+        rows: the same rows for the encoder-decoder.
+        fingerprint, special, tokenizer_fingerprint, tokenizer_size: those of ``rows``.
+    """
+
+    def __init__(self, rows: GeneratorMaskedCorpus) -> None:
+        self.rows, self.fingerprint, self.special = rows, rows.fingerprint, rows.special
+        self.tokenizer_fingerprint, self.tokenizer_size = rows.tokenizer_fingerprint, rows.tokenizer_size
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
+        return self.rows.candidates(indices, epochs)
+
+    def with_special(self, special: SpecialTokens) -> Candidates:
+        return Candidates(self.rows.with_special(special))
+
+    def origin(self, index: int) -> str:
+        return self.rows.origin(index)
+
+
+def open_generator_masked(
+    data: DataConfig, special: SpecialTokens, positions: int | None, *, verify: bool = False
+) -> GeneratorMaskedCorpus:
+    """Open the corpus that a data section names for joint training.
+
+    Args:
+        data: the section.
+        special: special tokens of the generator.
+        positions: maximum length of the generator's input; None if unlimited.
+        verify: compare each shard with its checksum when it is first read.
+
+    Raises:
+        FarspanError: a mixture, masks that are chosen already, another objective, one that names a scorer, rows longer
+            than ``positions``.
+    """
+    config, *others = data.sources
+    objective = config.objective
+    if others or config.masks is not None or objective is None or objective.name != ModelBased.name or objective.scorer:
+        raise FarspanError(
+            f"generator.mode is 'joint', which trains on one corpus with data.objective {ModelBased.name}, without "
+            "masks, mixture or objective.scorer; change the data section, or set generator.mode to frozen"
+        )
+    corpus = Corpus(config.corpus, verify=verify)
+    corpus.check_files()
+    loaded = load_objective(objective.name, objective.preset, objective.options)
+    assert isinstance(loaded, ModelBased)
+    own_special = loaded.validate(CorpusFacts.of(corpus.manifest))
+    if positions is not None and data.source_length > positions:
+        raise FarspanError(
+            f"data.source_length is {data.source_length}, but the generator has {positions} positions, and joint "
+            "training shows it whole rows; give it more positions, with attention in blocks if need be"
+        )
+    drawing = Drawing(mask_key(objective.seed, loaded), objective.redraw)
+    return GeneratorMaskedCorpus(corpus, loaded, own_special, drawing, special, not data.across_documents)

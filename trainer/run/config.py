@@ -1,0 +1,89 @@
+"""The recipe's sections on the run itself and on evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from corpora.errors import FarspanError
+from trainer.data.config import SourceConfig, require_names
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The run itself.
+
+    Attributes:
+        directory: where metrics and checkpoints go; a run found there is continued.
+        steps: updates of the whole run; the learning rate decays over them, or over ``schedule.steps``.
+        batch_size: sequences per update.
+        micro_batch_size: sequences per forward pass.
+        initial_model: the model folder, made by ``farspan convert``, that training starts from; None draws all weights.
+        seed: of weights, sample order and dropout; masks drawn on the fly have ``data.objective.seed``.
+        precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
+        activation_checkpointing: ``layer`` saves only the inputs of layers for the backward pass, ``selective`` also
+            the results of matrix products and attention; everything else is recomputed.
+        compile: compile each layer; the first update takes minutes longer. Compiled layers draw dropout differently, so
+            a run cannot change this setting.
+        device: ``auto`` is the accelerator if there is one.
+        non_finite: ``skip`` leaves out updates whose loss or gradient is NaN or infinite, up to ``max_skipped`` in a
+            row; ``abort`` stops at the first.
+        max_skipped: consecutive updates that may be skipped.
+        dry_run: pass the largest batch forward and backward before the first update, so that a run that lacks memory
+            fails at once.
+
+    Raises:
+        FarspanError: counts below 1, no directory.
+    """
+
+    directory: str
+    steps: int
+    batch_size: int
+    micro_batch_size: int = 1
+    initial_model: str | None = None
+    seed: int = 42
+    precision: Literal["bf16", "fp32"] = "fp32"
+    activation_checkpointing: Literal["none", "selective", "layer"] = "none"
+    compile: bool = False
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    non_finite: Literal["skip", "abort"] = "skip"
+    max_skipped: int = 10
+    dry_run: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "micro_batch_size", "max_skipped"):
+            if getattr(self, name) < 1:
+                raise FarspanError(f"run.{name} is {getattr(self, name)}; it must be at least 1")
+        if not self.directory:
+            raise FarspanError("run.directory is ''; name a folder, which need not exist yet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationConfig:
+    """Loss on held-out sequences, masked as in training.
+
+    Attributes:
+        corpus, masks: as in the data section; a mask set for an objective drawn on the fly is not needed.
+        mixture: several sources instead, each measured separately; their weights are not used.
+        every: steps between evaluations; the last step is always evaluated.
+        sequences: number of sequences of each corpus, from the first on.
+
+    Raises:
+        FarspanError: counts below 1, a mixture beside a corpus, two sources of one name.
+    """
+
+    corpus: str = ""
+    masks: str | None = None
+    mixture: tuple[SourceConfig, ...] = ()
+    every: int = 1000
+    sequences: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("every", "sequences"):
+            if getattr(self, name) < 1:
+                raise FarspanError(f"evaluation.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.mixture and (self.corpus or self.masks):
+            raise FarspanError(
+                "evaluation.mixture stands beside evaluation.corpus or masks; name the sources in one of the two ways"
+            )
+        require_names(self.mixture, "evaluation")

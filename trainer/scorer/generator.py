@@ -1,0 +1,80 @@
+"""The generator of joint training before its first update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpora.errors import FarspanError
+from corpora.keyed import make_key
+from corpora.schemas.corpus import Corpus
+from objectives.api.special_tokens import DOCUMENT_SEPARATOR, MASK, SpecialTokens
+from trainer.checkpoint.trained_model import find_trained
+from trainer.model.build import build_model
+from trainer.model.config import ModelConfig
+from trainer.model.masked_lm import MaskedLM
+from trainer.scorer.config import GeneratorConfig
+from trainer.scorer.models import find_model
+
+
+@dataclass(frozen=True)
+class Generator:
+    """A masked language model that is to be trained beside an encoder-decoder.
+
+    Attributes:
+        model: an encoder alone, in float32 on the CPU.
+        special: the special tokens it knows.
+        positions: maximum length of its input; None if unlimited.
+        identity: identity of its initial weights; None if they are drawn.
+    """
+
+    model: MaskedLM
+    special: SpecialTokens
+    positions: int | None
+    identity: str | None
+
+
+def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Generator:
+    """Load the generator, or draw its weights for the token ids of ``corpus``.
+
+    Raises:
+        FarspanError: no such run, or the model of another tokenizer.
+    """
+    entry = corpus.manifest.tokenizer
+    if config.initial is None:
+        assert config.model is not None
+        names = [DOCUMENT_SEPARATOR, MASK] if corpus.manifest.config["room_per_document"] else [MASK]
+        special = SpecialTokens.append(entry["vocab_size"], entry["owned_tokens"], names)
+        key = make_key(seed, "generator")  # a seed of its own, or its embeddings would be those of the model
+        drawn = build_model(config.model, special.vocab_size, int.from_bytes(key[:4], "little"))
+        assert isinstance(drawn, MaskedLM)
+        return Generator(drawn, special, config.model.encoder.positions.limit, None)
+    try:
+        found = find_model(config.initial)
+    except FarspanError as error:
+        raise FarspanError(f"generator.initial: {error}") from error
+    if found.tokenizer_fingerprint != entry["fingerprint"]:
+        raise FarspanError(
+            f"generator.initial {config.initial} has the tokenizer with fingerprint {found.tokenizer_fingerprint}, "
+            f"{corpus.folder} {entry['fingerprint']}; give a generator trained on a corpus with this tokenizer"
+        )
+    model = found.load()
+    if not isinstance(model, MaskedLM):
+        raise FarspanError(
+            f"generator.initial {config.initial} is no run of `farspan train`; give one with an encoder alone, or set "
+            "generator.mode to frozen"
+        )
+    return Generator(model, found.special, found.positions, found.fingerprint)
+
+
+def generator_config(config: GeneratorConfig) -> ModelConfig:
+    """Read the generator's configuration without its weights.
+
+    Raises:
+        FarspanError: no such run.
+    """
+    if config.model is not None:
+        return config.model
+    assert config.initial is not None
+    trained = find_trained(Path(config.initial))
+    return (trained.generator or trained).config
