@@ -1,13 +1,6 @@
-"""What to hide in a sequence and how it is shown. Imports neither Beam nor torch.
+"""Pretraining objectives: the choice of what to hide in a sequence, and its rendering. Imports neither Beam nor torch.
 
-- what an objective is: ``base``, ``options``, ``tools``, ``laws``; one of your own: ``authoring``; what it
-  gives: ``masks``, ``mask_set``, ``verification``
-- how masks are shown: ``rendering``, ``layout``, ``special_tokens``, ``global_attention``, ``examples``; and read back:
-  ``reconstruction``
-- ``span``: ``compositions``
-- ``principal_sentences``: ``sentence_selection``, ``sentence_texts``, ``sentence_treatments``, ``stopwords``,
-  ``target_budget``, ``rouge``
-- ``entity_pyramid``: the same, ``pyramid``, ``entities``
-- ``model_based``: ``span``, ``hardest_spans``
-- ``cross_document``: ``token_draws``
+Each objective is one module here: ``span``, ``principal_sentences``, ``entity_pyramid``, ``model_based`` and
+``cross_document``. The packages hold their common parts: ``api`` (the protocol, masks, examples), ``rendering``,
+``sentences``, ``draws`` and ``rouge``.
 """

@@ -1,4 +1,4 @@
-"""A base class for objectives of your own: write which spans to hide, and the rest comes with it.
+"""Base class for objectives of your own: a subclass chooses the spans to hide, and the class does the rest.
 
 ``docs/objectives.md``, *Your own*, has an example.
 """
@@ -32,12 +32,12 @@ _PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One corpus row, not to be written.
+    """One corpus row, read-only.
 
     Attributes:
         tokens: ``(n,)`` ids of its text.
-        sentences, documents: ``(s, 2)`` and ``(d, 2)`` int64, start and length in ``tokens`` of each, in order and
-            without gaps; a sentence begins with every document.
+        sentences, documents: ``(s, 2)`` and ``(d, 2)`` int64, start and length of each in ``tokens``, in order and
+            without gaps; every document start is a sentence start.
         sequence_id: 16 bytes.
     """
 
@@ -54,17 +54,17 @@ class Row:
 class SpanObjective(ABC):
     """An objective that hides spans of text. A subclass is a frozen dataclass whose fields are its options.
 
-    Each span leaves the source for a marker, and the target has its text. Options of type int, float, bool or str, or
-    one of these or None, are checked when it is made; what else they have to be, ``__post_init__`` may check after
-    ``super().__post_init__()``.
+    A marker replaces each span in the source, and the target has its text. The types of options (int, float, bool or
+    str, possibly None) are checked on construction; ``__post_init__`` may check more after ``super().__post_init__()``.
 
     Attributes:
-        name: of its entry point.
+        name: name of its entry point.
         presets: name -> options.
-        marker: the special token that stands for every hidden span, e.g. ``<sent-mask>``; None for sentinels, which are
-            numbered in source and target.
-        sentinels: how many are reserved; the most spans of a row, counting the pieces of spans cut at documents.
-        layout: what stands around the text.
+        marker: the special token that replaces every hidden span, e.g. ``<sent-mask>``; None for numbered sentinels in
+            source and target.
+        sentinels: number of sentinels to reserve: the maximum number of spans in a row, counting the pieces of spans
+            that are cut at document boundaries.
+        layout: special tokens around the text.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
     """
 
@@ -79,24 +79,24 @@ class SpanObjective(ABC):
     def choose(self, row: Row, rng: np.random.Generator) -> Iterable[tuple[int, int]]:
         """Start and length, in tokens, of each span to hide, in any order; spans must not overlap.
 
-        One that reaches into the next document is cut there.
+        A span that crosses a document boundary is cut there.
 
         Args:
-            row: what is known of the row; the choice depends on it, ``rng`` and options alone.
-            rng: the row's own random numbers, which follow from seed, options and sequence id.
+            row: the row; the choice must depend on it, ``rng`` and the options only.
+            rng: random numbers of this row, keyed by seed, options and sequence id.
         """
 
     def most_hidden(self, lengths: np.ndarray) -> np.ndarray | None:
-        """The most tokens that ``choose`` may hide in rows of so many tokens, by any random numbers.
+        """Maximum number of tokens that ``choose`` hides in rows of the given lengths, over all random numbers.
 
-        From these, training on the fly knows before its first step whether every target will fit. Without them, as by
-        default, it warns that it does not.
+        With it, training that draws masks checks before its first step that every target fits. Without it (the
+        default), training warns that it cannot.
 
         Args:
             lengths: ``(n,)`` int64, tokens of each row.
 
         Returns:
-            ``(n,)`` integers, or None where they are not known.
+            ``(n,)`` integers, or None if unknown.
         """
         return None
 
@@ -125,10 +125,10 @@ class SpanObjective(ABC):
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, names, count)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose the spans of n rows, each for itself.
+        """Choose the spans of n rows, independently of each other.
 
         Raises:
-            FarspanError: spans that cannot be hidden, with the row.
+            FarspanError: a row has spans that cannot be hidden; names the row.
         """
         generators = (np.random.Generator(np.random.Philox(key=own)) for own in id_keys(key, batch.ids()))
         spans = [self._spans(_row(batch, number), rng) for number, rng in enumerate(generators)]
@@ -147,9 +147,9 @@ class SpanObjective(ABC):
         return replace(masks, source_lengths=source, target_lengths=target)
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray] | None:
-        """Source and target length, ``(n,)`` int64 each, that no draw exceeds; None where ``most_hidden`` is.
+        """Source and target length, ``(n,)`` int64 each, that no draw exceeds; None if ``most_hidden`` is.
 
-        A piece of a span has at least one token, and leaves one marker, so that no source is longer than its text.
+        A piece of a span has at least one token and one marker, so no source is longer than its text.
         """
         tokens = batch.tokens.lengths.astype(np.int64)
         hidden = self.most_hidden(tokens)
@@ -214,7 +214,7 @@ class SpanObjective(ABC):
 
 
 def _check_kind(objective: SpanObjective, option: str, kinds: set[type]) -> None:
-    """Refuse a value of another type; a whole number will do for a float, and becomes one."""
+    """Refuse a value of another type; convert an integer to float if a float is expected."""
     value = getattr(objective, option)
     if float in kinds and type(value) is int and int not in kinds:
         value = float(value)
@@ -234,7 +234,7 @@ def _row(batch: SequenceBatch, number: int) -> Row:
 
 
 def _stretches(starts: np.ndarray, size: int) -> np.ndarray:
-    """``(k, 2)`` int64 start and length of what begins at ``starts``, if it has any of the ``size`` tokens."""
+    """``(k, 2)`` int64 start and length of the stretches that begin at ``starts``, without empty ones."""
     begins = np.unique(starts[starts < size]).astype(np.int64)
     return np.stack([begins, np.diff(begins, append=size)], 1)
 
@@ -253,7 +253,7 @@ def _as_spans(chosen: Any, where: str) -> np.ndarray:
 
 
 def _cut(spans: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """The pieces of ascending ``(k, 2)`` spans that are cut wherever one of the ``borders`` lies inside of one."""
+    """Cut ascending ``(k, 2)`` spans at the ``borders`` that lie inside them."""
     if not len(spans):
         return spans
     starts, stops = spans[:, 0], spans.sum(1)

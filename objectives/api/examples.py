@@ -1,4 +1,4 @@
-"""What a model trains on: one rendered batch."""
+"""Examples: one rendered batch, the input of training."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ class Examples:
     """``B`` rendered rows, right-padded with the pad id to the widths ``S`` and ``T``.
 
     Attributes:
-        sequence_ids: ``(B, 16)`` uint8, which corpus rows these are.
+        sequence_ids: ``(B, 16)`` uint8, ids of the corpus rows.
         source_ids: ``(B, S)`` int32, the encoder's input.
-        source_lengths: ``(B,)`` int32, real positions in each source row.
-        target_ids: ``(B, T)`` int32, what the decoder has to say (its input is this, shifted right); T = 0 for an
+        source_lengths: ``(B,)`` int32, positions of each source row without padding.
+        target_ids: ``(B, T)`` int32, the decoder's targets (shifted right, they are its input); T = 0 for an
             encoder-only objective.
         target_lengths: ``(B,)`` int32.
-        labels: ``(B, S)`` int32 aligned with the source, ``IGNORED`` where nothing is asked; encoder-only objectives.
-        segment_ids: ``(B, S)`` int32, the part (0, 1, ...) a position belongs to, -1 in padding; None if not asked.
-        global_positions: ``(B, S)`` bool, positions with global attention; None where the objective has none.
+        labels: ``(B, S)`` int32 aligned with the source, ``IGNORED`` for positions without a target; encoder-only
+            objectives.
+        segment_ids: ``(B, S)`` int32, the part (0, 1, ...) of each position, -1 in padding; None if not requested.
+        global_positions: ``(B, S)`` bool, positions with global attention; None if the objective has none.
     """
 
     sequence_ids: np.ndarray
@@ -43,12 +44,12 @@ class Examples:
 
     @property
     def source_mask(self) -> np.ndarray:
-        """``(B, S)`` bool, True at real positions."""
+        """``(B, S)`` bool, False in padding."""
         return np.arange(self.source_ids.shape[1]) < self.source_lengths[:, None]
 
     @property
     def target_mask(self) -> np.ndarray:
-        """``(B, T)`` bool, True at real positions."""
+        """``(B, T)`` bool, False in padding."""
         return np.arange(self.target_ids.shape[1]) < self.target_lengths[:, None]
 
     def take(self, rows: np.ndarray) -> Examples:
@@ -62,11 +63,11 @@ class Examples:
         """The rows of all ``parts``, in order, as wide as the widest; at least one.
 
         Args:
-            parts: of one kind; where only some have global positions, the others' rows have none.
+            parts: examples of one kind; if only some have global positions, the rows of the others have none.
             pad: the pad id.
 
         Raises:
-            FarspanError: labels in some only, or numbered documents in some only.
+            FarspanError: only some have labels, or only some have segment ids.
         """
         for name, what in (("labels", "labels in place of a target"), ("segment_ids", "numbers of documents")):
             if len({getattr(part, name) is None for part in parts}) > 1:

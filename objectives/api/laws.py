@@ -1,7 +1,7 @@
-"""The laws that every objective obeys: what training, verification and resuming rely on.
+"""Laws: properties of every objective that training, verification and resuming rely on.
 
-A law takes a ``Trial`` and yields what breaks it, a line for each row; nothing if the law holds. ``farspan
-check-objective`` tries them on a corpus, the tests on rows of all shapes.
+A law takes a ``Trial`` and yields one line for each row that violates it. ``farspan check-objective`` tries the laws on
+a corpus, and the tests try them on rows of all shapes.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Trial:
     """An objective, and rows to try it on.
 
     Attributes:
-        make: makes the objective anew, equipped with its tools: with the options under trial (None), or with others.
+        make: builds the objective with its tools, from the options under trial (None) or from others.
         batch: at least one row.
-        facts: of a corpus that may hold these rows.
-        seed: of the masks.
+        facts: facts of a corpus that may contain these rows.
+        seed: seed of the masks.
     """
 
     make: Callable[[Mapping[str, Any] | None], Objective]
@@ -73,17 +73,17 @@ class Trial:
         return self.objective.render(self.copy(), self.masks, self.special)
 
     def copy(self) -> SequenceBatch:
-        """The rows, for an objective that may write to them."""
+        """A copy of the rows, because an objective might write to them."""
         return self.batch.take(np.arange(len(self.batch)))
 
     def row(self, number: int) -> str:
-        """A row of the batch, for readers."""
+        """A row of the batch, as error messages name it."""
         size, parts = self.batch.tokens.lengths[number], self.batch.document_starts.lengths[number]
         return f"row {number} ({size} tokens in {parts} documents, sequence {self.batch.sequence_id(number).hex()})"
 
 
 def options_are_json(trial: Trial) -> Iterator[str]:
-    """Options are JSON values that make the same objective again."""
+    """Options are JSON values from which the same objective can be rebuilt."""
     options = dict(trial.objective.options)
     try:
         again = json.loads(json.dumps(options, allow_nan=False))
@@ -98,7 +98,7 @@ def options_are_json(trial: Trial) -> Iterator[str]:
 
 
 def special_tokens_are_numbered_once(trial: Trial) -> Iterator[str]:
-    """Every special token has an id of its own, the same every time, and the tokenizer's where it owns it."""
+    """Every special token has its own constant id, the tokenizer's id if the tokenizer owns the token."""
     table, again = trial.special, trial.make(None).validate(trial.facts)
     if dict(table.ids) != dict(again.ids) or table.vocab_size != again.vocab_size:
         yield "validate gives other special tokens the second time"
@@ -115,7 +115,7 @@ def special_tokens_are_numbered_once(trial: Trial) -> Iterator[str]:
 
 
 def spans_hold_text(trial: Trial) -> Iterator[str]:
-    """Spans ascend, do not overlap, hold text, and lie inside one document; no separator is inside of one."""
+    """Spans are ascending, disjoint and not empty, and lie inside one document; none contains a separator."""
     masks, batch = trial.masks, trial.batch
     if not np.array_equal(masks.sequence_ids, batch.sequence_ids):
         yield "mask returns other sequences than it was given"
@@ -144,7 +144,7 @@ def spans_hold_text(trial: Trial) -> Iterator[str]:
 
 
 def masks_are_pure(trial: Trial) -> Iterator[str]:
-    """A mask depends on key, options and its row: not on what was masked before, beside it or in which order."""
+    """A mask depends on key, options and its row, not on other rows, their order or earlier calls."""
     batch, key, expected = trial.batch, trial.key, _rows(trial.masks)
     given = trial.copy()
     trial.make(None).mask(given, key)
@@ -168,7 +168,7 @@ def masks_are_pure(trial: Trial) -> Iterator[str]:
 
 
 def draws_follow_key_and_sequence(trial: Trial) -> Iterator[str]:
-    """Random choices change with the key and with the sequence id, or with neither, where nothing is drawn."""
+    """Random choices change with the key and with the sequence id; without random choices, with neither."""
     longest = int(trial.batch.tokens.lengths.argmax())
     if trial.batch.tokens.lengths[longest] < _COPIES:
         return
@@ -179,7 +179,7 @@ def draws_follow_key_and_sequence(trial: Trial) -> Iterator[str]:
     by_id = Counter(_choice(mask) for mask in _rows(trial.objective.mask(copies, keys[0])))
     by_key = Counter(_choice(_rows(trial.objective.mask(copies.take([0]), key))[0]) for key in keys)
     for one, varied, other, fixed in (("sequence id", by_id, "key", by_key), ("key", by_key, "sequence id", by_id)):
-        # What is rarely drawn may be drawn on one side alone, by chance.
+        # A rare choice may by chance occur on one side only.
         if len(fixed) > 1 or max(varied.values()) > 0.75 * _COPIES:
             continue
         yield f"{trial.row(longest)}: its mask changes with the {one}, but not with the {other}; draw by both"
@@ -194,7 +194,7 @@ def lengths_are_those_of_the_examples(trial: Trial) -> Iterator[str]:
 
 
 def examples_fit(trial: Trial) -> Iterator[str]:
-    """Examples keep within the corpus's sequence length and ``target_length``, are padded, and hold known ids."""
+    """Examples respect the corpus's sequence length and ``target_length``, are padded, and contain known ids only."""
     examples, special, facts = trial.examples, trial.special, trial.facts
     limit = trial.objective.options.get("target_length")
     for row in np.flatnonzero(examples.source_lengths > facts.sequence_length)[:1].tolist():
@@ -218,9 +218,7 @@ def examples_fit(trial: Trial) -> Iterator[str]:
 
 
 def text_comes_back(trial: Trial) -> Iterator[str]:
-    """``reconstruct`` gives the text of every row from source and target; where an objective has none, they are not
-    compared.
-    """
+    """``reconstruct`` gives the text of every row from source and target; not tried if an objective has none."""
     if not hasattr(trial.objective, "reconstruct"):
         return
     text = trial.objective.reconstruct(trial.examples, trial.masks, trial.special)
@@ -230,7 +228,7 @@ def text_comes_back(trial: Trial) -> Iterator[str]:
 
 
 def separators_stay(trial: Trial) -> Iterator[str]:
-    """Separators stay in the source, as many in every row as its documents call for."""
+    """The source keeps all separators that the documents of a row require."""
     parts = trial.batch.document_starts.lengths
     full = np.array([len(np.unique(starts[starts < size])) for starts, size in _documents(trial.batch)], np.int64)
     for name in (DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END):
@@ -245,7 +243,7 @@ def separators_stay(trial: Trial) -> Iterator[str]:
 
 
 def selection_keeps_its_own(trial: Trial) -> Iterator[str]:
-    """``select`` leaves masks made with the same options as they are, and adjustable options decide no draw."""
+    """``select`` does not change masks made with the same options, and adjustable options do not affect draws."""
     adjustable = getattr(trial.objective, "adjustable", ())
     if not adjustable:
         return
@@ -259,7 +257,7 @@ def selection_keeps_its_own(trial: Trial) -> Iterator[str]:
 
 
 def odd_rows_have_a_result(trial: Trial) -> Iterator[str]:
-    """Rows of no token, of one, of one sentence, of one repeated token, and a batch without rows, are masked."""
+    """Masking works for rows of no token, one token, one sentence, one repeated token, and for an empty batch."""
     for said, batch in _odd(trial.batch):
         odd = replace(trial, batch=batch)
         try:
@@ -285,7 +283,7 @@ LAWS: tuple[Callable[[Trial], Iterator[str]], ...] = (
 
 
 def broken(law: Callable[[Trial], Iterator[str]], trial: Trial) -> list[str]:
-    """Violations of a law, exceptions of the objective included."""
+    """Violations of a law, including exceptions raised by the objective."""
     problems: list[str] = []
     try:
         problems.extend(law(trial))
@@ -300,7 +298,7 @@ def digest(trial: Trial) -> str:
 
 
 def _rows(masks: MaskBatch) -> list[tuple[Any, ...]]:
-    """Every column of every row, as plain values that can be compared."""
+    """Every column of every row, as plain comparable values."""
     return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
 
 
@@ -323,7 +321,7 @@ def _documents(batch: SequenceBatch) -> list[tuple[np.ndarray, int]]:
 
 
 def _odd(batch: SequenceBatch) -> Iterator[tuple[str, SequenceBatch]]:
-    """Rows of one document with the text of the longest row, or some of it."""
+    """Rows of one document with the longest row's text, or part of it."""
     longest = batch.take([int(batch.tokens.lengths.argmax())])
     tokens = longest.tokens[0]
     yield "a row without tokens", _plain(longest, tokens[:0], [])

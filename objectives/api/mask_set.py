@@ -26,19 +26,20 @@ class MaskSet(ShardedRows):
     Attributes:
         objective: rebuilt from the manifest's name and options; renders the rows.
         special_tokens: the table that rendering uses.
-        draws: how many masks each corpus row has; draw d of row i is row ``d * rows + i``.
-        adjusted: whether some options differ from those that the masks were made with.
+        draws: number of masks of each corpus row; draw d of row i is row ``d * rows + i``.
+        adjusted: whether any option differs from those the masks were made with.
     """
 
     def __init__(self, folder: str, options: Mapping[str, Any] | None = None, verify: bool = False) -> None:
         """
         Args:
-            options: over those of the manifest: of the objective's ``adjustable`` ones, those that choose anew among
-                what is stored.
-            verify: compare each shard with its checksum when it is first touched.
+            options: ``adjustable`` options of the objective that override those of the manifest, and so select anew
+                among the stored candidates.
+            verify: compare each shard with its checksum when it is first used.
 
         Raises:
-            FarspanError: no finished mask set, an objective that is not installed, an option that cannot be adjusted.
+            FarspanError: there is no finished mask set, its objective is not installed, or an option cannot be
+                adjusted.
         """
         super().__init__(folder, "farspan.masks", verify)
         self._options = options
@@ -92,20 +93,20 @@ class MaskSet(ShardedRows):
         return self.gather(rows, self._view)
 
     def masks(self, batch: SequenceBatch, rows: np.ndarray, draws: np.ndarray | int = 0) -> MaskBatch:
-        """The masks of corpus rows ``batch``, which are rows ``(n,)`` of the corpus, by the options in force.
+        """The masks of corpus rows ``batch``, which are rows ``rows`` ``(n,)`` of the corpus, by the current options.
 
         Args:
-            draws: which of its masks each row gets, ``(n,)`` or one for all, below ``draws``.
+            draws: the draw of each row, ``(n,)`` or one for all, below ``draws``.
         """
         stored = self.take(rows + draws * (len(self) // self.draws))
         return self.objective.select(batch, stored) if self.adjusted else stored  # type: ignore[attr-defined]
 
     @property
     def parent_folder(self) -> str:
-        """Where the manifest says that the corpus lies.
+        """The folder of the corpus, according to the manifest.
 
         Raises:
-            FarspanError: it does not lie there.
+            FarspanError: the corpus is not there.
         """
         folder = self._path_of((self.manifest.parent or {})["path"])
         if not os.path.isdir(folder):
@@ -119,10 +120,11 @@ class MaskSet(ShardedRows):
         return parent if not is_local(parent) else os.path.normpath(os.path.join(os.path.realpath(self.folder), parent))
 
     def check_parent(self, corpus: ShardedRows) -> None:
-        """Refuse a corpus that this mask set was not made from, and options that its special tokens do not cover.
+        """Check that this mask set was made from ``corpus``, and that its special tokens cover the options.
 
         Raises:
-            FarspanError: naming both corpora, what the two manifests disagree on, or the tokens that are missing.
+            FarspanError: it was not, or they do not; names both corpora and the difference of their manifests, or the
+                missing tokens.
         """
         found = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}

@@ -1,4 +1,4 @@
-"""What an objective hides in a block of corpus rows, as typed arrays (the ``farspan.masks`` columns)."""
+"""Mask rows: the hidden spans of a batch of corpus rows, as typed arrays (the columns of ``farspan.masks``)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from corpora.schemas.sequences import bytes_array, fixed_bytes
 from corpora.storage.gather import Gatherable, gather
 from corpora.storage.ragged import Ragged, concatenate_columns
 
-IN_SOURCE = 1  # bit 0: a marker (sentinel or mask token) stands in the source
-VISIBLE = 2  # bit 1: the text stays readable in the source
+IN_SOURCE = 1  # bit 0: a marker (sentinel or mask token) is in the source
+VISIBLE = 2  # bit 1: the text stays visible in the source
 IN_TARGET = 4  # bit 2: the text is in the target
 REPLACED = 8  # bit 3: the text is replaced by ``replacements``
 CANDIDATE = 0  # scored, not used
@@ -41,17 +41,17 @@ MASK_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class MaskBatch:
-    """Row i hides something in row i of a ``SequenceBatch``; positions are in stored coordinates.
+    """``n`` mask rows; row i belongs to row i of a ``SequenceBatch``, and positions refer to its stored tokens.
 
     Attributes:
         sequence_ids: ``(n, 16)`` uint8, equal to the corpus rows'.
         span_starts, span_lengths: rows of int32, spans ascending and disjoint.
         span_flags: rows of uint8, bits ``IN_SOURCE | VISIBLE | IN_TARGET | REPLACED``, or ``CANDIDATE``.
-        source_lengths, target_lengths: ``(n,)`` int32, lengths once rendered.
+        source_lengths, target_lengths: ``(n,)`` int32, lengths after rendering.
         span_scores, span_ranks: rows of float32 / int32, or None.
         span_labels: Arrow ``list<string>``, or None.
-        replacements: rows of int32, ids for ``REPLACED`` spans one after the other, or None.
-        global_positions: rows of int32, or None where a rule of the objective says it all.
+        replacements: rows of int32, concatenated ids for ``REPLACED`` spans, or None.
+        global_positions: rows of int32, or None if a rule of the objective determines them.
     """
 
     sequence_ids: np.ndarray

@@ -1,4 +1,4 @@
-"""Options of objectives: frozen dataclasses whose fields are checked when they are made, and are JSON values."""
+"""Options of objectives: fields of frozen dataclasses, which are checked on construction and are JSON values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
     """Refuse the value of an option.
 
     Args:
-        objective: has ``name`` and the option as an attribute.
-        wanted: what to give instead, after "give".
+        objective: object with ``name`` and the option as an attribute.
+        wanted: the remedy, as a phrase after "give".
 
     Raises:
         FarspanError: not ``valid``.
@@ -30,34 +30,34 @@ def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
 
 
 def check_choice(objective: Any, option: str, *choices: str | None) -> None:
-    """One of ``choices``; None is spelled null, as on the command line and in recipes."""
+    """Check that the option is one of ``choices``; None is spelled null, as on the command line and in recipes."""
     spelled = [choice or "null" for choice in choices]
     wanted = ", ".join(spelled[:-1]) + " or " * (len(spelled) > 1) + spelled[-1]
     check(objective, option, getattr(objective, option) in choices, wanted)
 
 
 def check_flag(objective: Any, *options: str) -> None:
-    """True or false, each."""
+    """Check that each option is true or false."""
     for option in options:
         check(objective, option, isinstance(getattr(objective, option), bool), "true or false")
 
 
 def check_global_attention(objective: Any) -> None:
-    """A rule for rows with ``separator`` between documents; without one there are no separators to attend from."""
+    """Check the rule of global attention; ``separators`` needs a ``separator`` between documents."""
     check_choice(objective, "global_attention", "none", "bos", "separators", "masked")
     impossible = objective.global_attention == "separators" and objective.separator is None
     check(objective, "global_attention", not impossible, f"bos, or separator={DOCUMENT_SEPARATOR} beside it")
 
 
 def check_whole(objective: Any, option: str, least: int, null: bool = False) -> None:
-    """A whole number from ``least`` up, or with ``null`` None."""
+    """Check that the option is an integer of at least ``least``, or with ``null`` possibly None."""
     value = getattr(objective, option)
     valid = isinstance(value, int) and not isinstance(value, bool) and value >= least
     check(objective, option, valid or (null and value is None), f"a whole number from {least} up{', or null' * null}")
 
 
 def check_numbers(objective: Any, option: str, least: float) -> tuple[float, ...]:
-    """A number from ``least`` up, or a list of such; as a tuple of floats either way."""
+    """Check that the option is a number of at least ``least`` or a list of these; return a tuple of floats."""
     value = getattr(objective, option)
     numbers = value if isinstance(value, list | tuple) else [value]
     valid = len(numbers) > 0 and all(is_number(number) and number >= least for number in numbers)
@@ -66,7 +66,7 @@ def check_numbers(objective: Any, option: str, least: float) -> tuple[float, ...
 
 
 def check_chances(objective: Any, option: str, *events: str) -> tuple[float, ...]:
-    """The chance of each of ``events``, of which one happens; as a tuple of floats."""
+    """Check that the option gives the probabilities of ``events``, which add up to 1; return a tuple of floats."""
     chances = getattr(objective, option)
     valid = isinstance(chances, list | tuple) and len(chances) == len(events)
     valid = valid and all(is_number(chance) and chance >= 0 for chance in chances)
@@ -76,17 +76,17 @@ def check_chances(objective: Any, option: str, *events: str) -> tuple[float, ...
 
 
 def is_number(value: object) -> bool:
-    """A finite int or float, no bool."""
+    """True for a finite int or float that is not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_share(value: object) -> bool:
-    """A number between 0 and 1, neither of them."""
+    """True for a number strictly between 0 and 1."""
     return is_number(value) and 0 < value < 1  # type: ignore[operator]
 
 
 def normalize(objective: Any, **values: Any) -> None:
-    """Give options of a frozen dataclass one spelling each, so that 5, [5] and [5.0] draw the same masks."""
+    """Normalise options of a frozen dataclass, so that 5, [5] and [5.0] give the same masks."""
     for option, value in values.items():
         object.__setattr__(objective, option, value)
 
@@ -102,7 +102,7 @@ def _listed(value: Any) -> Any:
 
 
 def equipped(objective: Equipped, tools: Tools) -> Equipped:
-    """A copy of a frozen dataclass that holds ``tools`` in its field ``_tools``, which is no option."""
+    """A copy of a frozen dataclass with ``tools`` in its field ``_tools``, which is not an option."""
     held = copy(objective)
     object.__setattr__(held, "_tools", tools)
     return held

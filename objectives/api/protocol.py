@@ -1,7 +1,7 @@
-"""The objective protocol: what a masking strategy offers, here and in anyone's package.
+"""The objective protocol: the interface of masking strategies, here and in other packages.
 
-An objective is registered under entry-point group ``farspan.objectives``; the entry point loads a class (or any
-callable) that takes the options as keyword arguments and may carry ``presets``: name -> options.
+An objective is registered under the entry-point group ``farspan.objectives``. The entry point loads a class (or any
+callable) that takes the options as keyword arguments and may have ``presets``: name -> options.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ GROUP = "farspan.objectives"
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What is known of a corpus before any work starts, from its manifest.
+    """Properties of a corpus that its manifest records, known before any work starts.
 
     Attributes:
-        vocab_size: the tokenizer's.
+        vocab_size: vocabulary size of the tokenizer.
         owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) and other special tokens, by their
             text, that the tokenizer has itself -> id.
-        sequence_length: encoder positions that the corpus was built for: no row, rendered with its separators and its
-            begin and end but without any mask, is longer.
-        max_tokens: text tokens in the longest row.
-        max_documents: parts in the row that has most.
-        room_per_sequence, room_per_document: positions that every row keeps for begin and end, and for each part.
+        sequence_length: encoder positions that the corpus was built for: no row is longer when rendered with
+            separators, begin and end but without any mask.
+        max_tokens: maximum number of text tokens in a row.
+        max_documents: maximum number of parts in a row.
+        room_per_sequence, room_per_document: positions that every row reserves for begin and end, and for each part.
     """
 
     vocab_size: int
@@ -69,27 +69,27 @@ class CorpusFacts:
 
 @runtime_checkable
 class Objective(Protocol):
-    """Decides what to hide and how it is shown.
+    """Chooses the tokens to hide and renders source and target.
 
-    An objective may offer more, and is then asked for it:
+    Optional members, used if they exist:
 
-    - ``with_tools(tools: Tools) -> Objective``: itself, able to read text or to ask a model; called before
-      ``validate`` and ``mask``, and raises ``FarspanError`` for a tool that is missing or does not fit.
-    - ``tools: Mapping[str, str]``: name and version of each tool that decides its masks; recorded beside its options.
-    - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens again from what ``render`` gave.
-    - ``render(batch, masks, special, segment_ids=True)``: also the document of each source position, without which a
-      recipe with ``data.across_documents = false`` cannot be trained.
-    - ``longest(batch) -> (sources, targets)``: ``(n,)`` int64 each, lengths that no draw of the rows exceeds once they
-      are rendered. It may read how many tokens, documents and sentences rows have, never their tokens. With it, a run
-      that draws masks knows at its start that no row will be too long.
+    - ``with_tools(tools: Tools) -> Objective``: a copy that can read text or use a model; called before ``validate``
+      and ``mask``, and raises ``FarspanError`` for a tool that is missing or does not fit.
+    - ``tools: Mapping[str, str]``: name and version of each tool that affects its masks; recorded beside its options.
+    - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens, from the output of ``render``.
+    - ``render(batch, masks, special, segment_ids=True)``: also gives the document of each source position, which a
+      recipe with ``data.across_documents = false`` requires.
+    - ``longest(batch) -> (sources, targets)``: ``(n,)`` int64 each, rendered lengths that no draw of the rows exceeds.
+      It may use the numbers of tokens, documents and sentences, but not the tokens. With it, a run that draws masks can
+      check all lengths at startup.
     - ``adjustable: tuple[str, ...]`` and ``select(batch, masks) -> MaskBatch``: options that may differ from those of
-      stored masks, and these masks as its own options choose among their candidates.
+      stored masks, and the masks that its own options select among the stored candidates.
 
     Attributes:
-        name: the entry point's name.
-        options: every option as JSON values; with the seed and a sequence id it determines a mask.
+        name: name of the entry point.
+        options: every option as JSON values; with the seed and a sequence id they determine a mask.
         global_attention: rule of the encoder's global positions: ``none``, ``bos``, ``separators``, ``masked``,
-            ``masked_and_prefix``, ``first_n``, or ``positions`` (the mask rows bring their own).
+            ``masked_and_prefix``, ``first_n``, or ``positions`` (given in the mask rows).
     """
 
     @property
@@ -102,38 +102,38 @@ class Objective(Protocol):
     def global_attention(self) -> str: ...
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check options against tokenizer and lengths; return the special tokens that rendering needs.
+        """Check options against tokenizer and lengths before any work starts; return the special tokens for rendering.
 
         Raises:
-            FarspanError: for options that cannot work on this corpus, with the cure; before any work starts.
+            FarspanError: the options cannot work on this corpus; says what to change.
         """
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose what to hide: a pure function of (key, options, sequence id, row), row by row.
+        """Choose what to hide: for each row, a pure function of (key, options, sequence id, row).
 
         Args:
             batch: n corpus rows.
-            key: of ``mask_key``.
+            key: result of ``mask_key``.
         """
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
-        """What encoder and decoder see of the rows."""
+        """Render the encoder's and decoder's view of the rows."""
 
 
 def equip(objective: Objective, tools: Tools) -> Objective:
-    """The objective with ``tools``, where it takes any.
+    """Pass ``tools`` to the objective, if it takes any.
 
     Raises:
-        FarspanError: a tool that it needs is missing or does not fit.
+        FarspanError: a required tool is missing or does not fit.
     """
     with_tools = getattr(objective, "with_tools", None)
     return with_tools(tools) if with_tools else objective
 
 
 def mask_key(seed: int, objective: Objective) -> bytes:
-    """The key of every draw of an objective: stored masks and masks drawn on the fly are the same.
+    """Key of an objective's random draws, for stored masks and for masks drawn during training.
 
-    Options that stored masks can be adjusted by decide no draw, so that adjusting gives what masking anew would.
+    Options that can be adjusted on stored masks do not enter the key, so adjusting gives the same as masking again.
     """
     adjustable = getattr(objective, "adjustable", ())
     options = {name: value for name, value in objective.options.items() if name not in adjustable}
@@ -141,20 +141,20 @@ def mask_key(seed: int, objective: Objective) -> bytes:
 
 
 def draw_key(key: bytes, draw: int) -> bytes:
-    """The key of draw number ``draw``, from 0, of masks whose key is ``key``; the first draw has that key itself."""
+    """The key of draw number ``draw``, from 0, of masks with key ``key``; draw 0 has ``key`` itself."""
     return hashlib.blake2b(f"draw {draw}".encode(), digest_size=16, key=key).digest() if draw else key
 
 
 def mask_draws(
     mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, key: bytes, draws: np.ndarray
 ) -> MaskBatch:
-    """Mask each row in a draw of its own.
+    """Mask each row in its own draw.
 
     Args:
-        mask: an objective's.
+        mask: an objective's ``mask``.
         batch: n corpus rows.
-        key: of ``mask_key``.
-        draws: ``(n,)`` int64, the number of each row's draw.
+        key: result of ``mask_key``.
+        draws: ``(n,)`` int64, draw number of each row.
     """
     numbers = np.unique(draws).tolist()
     if len(numbers) <= 1:
@@ -165,7 +165,7 @@ def mask_draws(
 
 
 def installed() -> dict[str, EntryPoint]:
-    """The objectives that can be named, ours and third parties'."""
+    """The entry points of all installed objectives, ours and third parties'."""
     return dict(_installed(tuple(sys.path)))
 
 
@@ -175,10 +175,10 @@ def _installed(search_path: tuple[str, ...]) -> dict[str, EntryPoint]:
 
 
 def objective_factory(name: str) -> Any:
-    """What makes the objective ``name`` from its options.
+    """The callable that builds the objective ``name`` from its options.
 
     Raises:
-        FarspanError: no such objective, with the nearest known name; or one whose package cannot be loaded.
+        FarspanError: there is no such objective (suggests the nearest name), or its package cannot be loaded.
     """
     known = installed()
     if name not in known:
@@ -205,8 +205,8 @@ def load_objective(name: str, preset: str | None = None, options: Mapping[str, A
     """Build the objective ``name`` from a preset, overridden by ``options``.
 
     Raises:
-        FarspanError: unknown objective, preset or option, with the nearest known name; one that cannot be made, or that
-            lacks what an objective has.
+        FarspanError: the objective, preset or option is unknown (suggests the nearest name); the objective cannot be
+            built, or lacks a required member.
     """
     factory = objective_factory(name)
     presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
@@ -236,7 +236,7 @@ _MEMBERS: Mapping[str, Any] = {
 
 
 def _complete(name: str, factory: Any, values: Mapping[str, Any]) -> Objective:
-    """The objective that ``factory`` makes, if it has all that an objective needs."""
+    """Build the objective and check that it has all required members."""
     where = _where(installed()[name])
     try:
         objective = factory(**values)
@@ -267,7 +267,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with None for ``"null"``, which is how a recipe spells it, where the option may be None."""
+    """Replace ``"null"``, as recipes spell it, by None in options that may be None."""
     try:
         hints = get_type_hints(factory)
     except (NameError, TypeError):  # annotations of names that are not there when the package runs

@@ -1,8 +1,8 @@
 """Special tokens: ids that rendering inserts and a corpus never stores.
 
-A token that the tokenizer owns keeps the tokenizer's id; the others are appended to its vocabulary. Published models
-have learned such tokens under names of their own (T5's ``<extra_id_0>``, PEGASUS's ``<mask_1>``): a tokenizer that
-declares them as special tokens owns the roles they play, so that training goes on from their learned vectors.
+A token that the tokenizer has keeps the tokenizer's id; the others are appended to its vocabulary. Published models
+have learned such tokens under names of their own (T5's ``<extra_id_0>``, PEGASUS's ``<mask_1>``). If a tokenizer
+declares these as special tokens, their ids are used for the same role, so training continues from their embeddings.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def is_sentinel(name: str) -> bool:
 
 
 def owned_id(owned: Mapping[str, int], name: str) -> int | None:
-    """The tokenizer's id for the special token ``name``, by our name or a published one; None where it owns none."""
+    """The tokenizer's id for the special token ``name``, by our name or a published one; None if it has none."""
     return next((owned[text] for text in (name, *_PUBLISHED_NAMES.get(name, ())) if text in owned), None)
 
 
 def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
-    """The tokenizer's ids for sentinel 0, 1, ..., as many as it owns without a gap."""
+    """The tokenizer's ids for sentinel 0, 1, ..., up to the first gap."""
     for spelling in (f"{_SENTINEL}{{}}>", *_PUBLISHED_SENTINELS):
         names = takewhile(owned.__contains__, map(spelling.format, count()))
         if numbers := [owned[name] for name in names]:
@@ -53,8 +53,8 @@ def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
 def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, int]) -> str | None:
     """The first fault of a mask set's table of special tokens, name -> id, or None.
 
-    An id of the tokenizer's is that of a token that it owns by this name; the others follow its ids without a gap. Two
-    names share an id only where the tokenizer gives both roles to one token.
+    An id in the tokenizer's range must belong to a token that it owns by this name; the others follow its ids without a
+    gap. Two names may share an id only if the tokenizer gives both roles to one token.
 
     Args:
         vocab_size: one more than the tokenizer's largest id.
@@ -82,12 +82,12 @@ def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, i
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Name -> id, as a mask set's manifest records it.
+    """Table name -> id of special tokens, as a mask set's manifest records it.
 
     Attributes:
-        ids: every special token that rendering may emit; those that the tokenizer owns keep its ids, all others lie at
-            and above its ``vocab_size``.
-        vocab_size: rows an embedding needs: one more than the largest id of tokenizer and table.
+        ids: every special token that rendering may insert. Those that the tokenizer has keep its ids; all others are at
+            or above its ``vocab_size``.
+        vocab_size: number of embedding rows needed: one more than the largest id of tokenizer and table.
     """
 
     ids: Mapping[str, int]
@@ -98,7 +98,7 @@ class SpecialTokens:
 
     @cached_property
     def sentinels(self) -> np.ndarray:
-        """``(count,)`` int32, not to be written: the id of sentinel 0, 1, ..."""
+        """``(count,)`` int32, read-only: the id of sentinel 0, 1, ..."""
         names = map(sentinel, range(sum(map(is_sentinel, self.ids))))
         numbers = np.array([self.ids[name] for name in names], np.int32)
         numbers.flags.writeable = False
@@ -113,15 +113,15 @@ class SpecialTokens:
         sentinels: int = 0,
         order: Literal["ascending", "descending"] = "ascending",
     ) -> SpecialTokens:
-        """Number the special tokens over a tokenizer with ``vocab_size`` ids.
+        """Number the special tokens above a tokenizer with ``vocab_size`` ids.
 
         Args:
             vocab_size: one more than the tokenizer's largest id.
             owned: roles and special tokens that the tokenizer has itself, by name, e.g. ``{"<eos>": 1}``.
             names: further special tokens; ``<pad>``, ``<bos>`` and ``<eos>`` are always in the table.
-            sentinels: how many sentinels. The tokenizer's own come first, in their published order (T5's vocabulary has
-                100); those beyond are appended.
-            order: of appended sentinels: BART-LS numbers them upwards, T5 downwards from the last id.
+            sentinels: number of sentinels. The tokenizer's own come first, in their published order (T5's vocabulary
+                has 100); those beyond are appended.
+            order: order of appended sentinels: ascending as in BART-LS, or descending from the last id as in T5.
         """
         roles = dict.fromkeys([PAD, BEGIN, END, *names])
         ids = {name: number for name in roles if (number := owned_id(owned, name)) is not None}
@@ -138,15 +138,14 @@ class SpecialTokens:
 
     @classmethod
     def merge(cls, tables: Sequence[SpecialTokens], tokenizer_size: int) -> SpecialTokens:
-        """One table for what several tables render: the tokens of the first keep their ids, those that only later ones
-        have are numbered behind them.
+        """Merge tables: tokens of the first keep their ids, and tokens of later ones only are numbered after them.
 
         Args:
-            tables: all over the ids of one tokenizer; at least one.
-            tokenizer_size: one more than the tokenizer's largest id; lower ids are its own and stay.
+            tables: tables over one tokenizer; at least one.
+            tokenizer_size: one more than the tokenizer's largest id; lower ids are its own and do not change.
 
         Raises:
-            FarspanError: two tables that give one of the tokenizer's ids to a token in two ways.
+            FarspanError: two tables disagree on a token with one of the tokenizer's ids.
         """
         ids, size = dict(tables[0].ids), tables[0].vocab_size
         for table in tables[1:]:

@@ -1,6 +1,6 @@
-"""What an objective may need besides the rows: a tokenizer for their text, a model that scores, one that finds names.
+"""Tools that an objective may need besides the rows: a tokenizer, a scorer, an entity recognizer.
 
-They are objects that the caller makes and hands in, so that objectives load no model library themselves:
+The caller creates and passes them, so that objectives load no model library themselves:
 
     objective = load_objective("model_based", "bart_ls").with_tools(Tools(tokenizer, scorer=scorer))
 """
@@ -21,9 +21,9 @@ class Scorer(Protocol):
     """An encoder-only masked language model.
 
     Attributes:
-        fingerprint: of weights and configuration; recorded with the masks that it decided.
-        tokenizer_fingerprint: of the tokenizer whose ids it knows.
-        special: the special tokens it knows, ``<pad>`` and ``<mask>`` at least.
+        fingerprint: hash of weights and configuration; recorded with the masks that it affects.
+        tokenizer_fingerprint: fingerprint of its tokenizer.
+        special: its special tokens, at least ``<pad>`` and ``<mask>``.
     """
 
     @property
@@ -36,16 +36,16 @@ class Scorer(Protocol):
     def special(self) -> SpecialTokens: ...
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Cross-entropy, in nats, of each asked token.
+        """Cross-entropy, in nats, of each label.
 
         Args:
             ids: ``(B, S)`` int32, text ids and those of ``special``.
-            lengths: ``(B,)`` int32, real positions of each row.
-            labels: ``(B, S)`` int32, the token asked for, ``IGNORED`` where nothing is.
+            lengths: ``(B,)`` int32, positions of each row without padding.
+            labels: ``(B, S)`` int32, the token to predict, or ``IGNORED``.
 
         Returns:
-            ``(B, S)`` float32, 0 where nothing is asked. A row's losses do not depend on the rows beside it, up to the
-            rounding of floats.
+            ``(B, S)`` float32, 0 for positions without a label. Except for rounding, a row's losses do not depend on
+            the other rows.
         """
 
 
@@ -53,24 +53,24 @@ class EntityRecognizer(Protocol):
     """Finds named entities.
 
     Attributes:
-        name: model and version; recorded with the masks that it decided.
+        name: model and version; recorded with the masks that it affects.
     """
 
     @property
     def name(self) -> str: ...
 
     def find(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """For each text ``(k, 2)`` int64: first character and end of each entity, ascending and disjoint."""
+        """Find the entities of each text: ``(k, 2)`` int64, first character and end, ascending and disjoint."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """What a caller hands to an objective.
+    """Tools that a caller passes to an objective.
 
     Attributes:
-        tokenizer: of the corpus.
-        scorer: for objectives that ask a model what is hard.
-        recognizer: for objectives that ask which names a text has; None lets them load what their options name.
+        tokenizer: the tokenizer of the corpus.
+        scorer: for objectives that score spans with a model.
+        recognizer: for objectives that need named entities; None lets them load the model named in their options.
     """
 
     tokenizer: Tokenizer

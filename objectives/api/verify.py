@@ -1,4 +1,4 @@
-"""Check a finished mask set against its manifest, the contract and the corpus it belongs to."""
+"""Verification of a finished mask set against its manifest, its format and its corpus."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ALL_FLAGS = IN_SOURCE | VISIBLE | IN_TARGET | REPLACED
 
 
 def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
-    """Every problem of a mask set on local disk; none when it is sound.
+    """Yield every problem of a mask set on local disk.
 
     Args:
-        corpus_folder: where its corpus lies now; by default where the manifest says.
+        corpus_folder: folder of its corpus, if not the one in the manifest.
 
     Raises:
         FarspanError: the corpus is not there.

@@ -1,4 +1,4 @@
-"""Uniform random compositions from keyed draws: the kernel that places the spans of span corruption.
+"""Uniform random compositions from keyed draws, which place the spans of span corruption.
 
 A composition of n into k positive parts is a choice of k - 1 of the n - 1 gaps between n items. Floyd's algorithm
 (Bentley and Floyd 1987, "A sample of brilliance") makes that choice with k - 1 draws; a bit set keeps it in order.
@@ -39,15 +39,15 @@ def draw_spans(
     visible stretches, then for the hidden ones, then for the offset of a roll.
 
     Args:
-        keys: ``(n, 2)`` uint64, a generator a row.
-        sizes, noise, spans: ``(n,)`` int64; ``1 <= spans <= min(noise, sizes - noise)`` (one more if free), or all of
-            noise and spans 0.
-        placement: number in ``PLACEMENTS``. ``t5``: visible and hidden stretches alternate, visible first. ``rolled``:
-            the same, then every token moves on by one random offset, over the end back to the start; a span that does
-            so in part becomes two. ``free``: the visible stretches at start and end may be empty.
+        keys: ``(n, 2)`` uint64, one generator per row.
+        sizes, noise, spans: ``(n,)`` int64; ``1 <= spans <= min(noise, sizes - noise)`` (one more if free), or noise
+            and spans both 0.
+        placement: index in ``PLACEMENTS``. ``t5``: visible and hidden stretches alternate, visible first. ``rolled``:
+            the same, then rotated by one random offset; a span that wraps around becomes two. ``free``: the visible
+            stretches at start and end may be empty.
         documents: (document starts, offsets) of the rows; a span that crosses a start is cut in two there.
-        starts, lengths: receive the pieces of all rows, one after the other; int32, long enough for all.
-        pieces: ``(n,)`` int64, receives the number of pieces a row.
+        starts, lengths: output, the pieces of all rows, concatenated; int32, long enough for all.
+        pieces: output, ``(n,)`` int64, number of pieces per row.
     """
     rolled, free = placement == 1, placement == 2
     blocks = np.empty((_BLOCKS, 4), np.uint64)
@@ -92,17 +92,17 @@ def draw_spans(
 def _composition(
     items: int, parts: int, key: np.ndarray, used: int, blocks: np.ndarray, bits: np.ndarray, ends: np.ndarray
 ) -> int:
-    """Write where each of ``parts`` stretches of ``items`` ends.
+    """Draw a composition of ``items`` into ``parts`` stretches and write the end of each.
 
     Args:
         key: ``(2,)`` uint64, the generator.
-        used: draws of 32 bits taken from it before.
-        blocks: ``(_BLOCKS, 4)`` uint64, the generator's that hold draw number ``used``.
-        bits: all 0, before and after.
-        ends: receives the ends, ascending; the last is ``items``.
+        used: number of 32-bit draws taken from it before.
+        blocks: ``(_BLOCKS, 4)`` uint64, the generator's blocks that contain draw number ``used``.
+        bits: scratch, all 0 before and after.
+        ends: output, the ends, ascending; the last is ``items``.
 
     Returns:
-        Draws taken from the generator up to now.
+        Number of draws taken from the generator so far.
     """
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
     one = np.uint64(1)

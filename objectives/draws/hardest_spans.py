@@ -1,8 +1,8 @@
-"""From the losses of candidate spans to the hardest ones that fit a budget (BART-LS, arXiv:2209.10052, section 2.3).
+"""Selection of the hardest candidate spans within a budget (BART-LS, arXiv:2209.10052, section 2.3).
 
-The published code takes the k spans of largest mean loss, k a fifth of the *fewest* spans that any row of the batch
-has, so a row's spans depend on the rows beside it. Here every row has budgets of its own, and the last span taken is
-cut where the first of them ends.
+The published code takes the k spans with the largest mean loss, where k is a fifth of the *fewest* spans of any row in
+the batch, so a row's spans depend on the other rows. Here every row has its own budgets, and the last span taken is cut
+at the first budget that is used up.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ AGGREGATIONS = ("mean", "sum", "max")
 
 
 def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str = "mean") -> Ragged:
-    """One loss a span.
+    """Aggregate token losses to one loss per span.
 
     Args:
-        token_losses: ``(tokens,)`` float, of the spans' tokens, one span and one row after the other.
-        span_lengths: rows of int, at least 1 each; ``tokens`` together.
+        token_losses: ``(tokens,)`` float, losses of the spans' tokens, concatenated.
+        span_lengths: rows of int, at least 1 each; their sum is ``tokens``.
         aggregation: ``mean``, ``sum`` or ``max`` over a span's tokens, in float64.
 
     Returns:
-        Rows of float32, one a span.
+        Rows of float32, one number per span.
     """
     lengths = span_lengths.compact()
     firsts = np.cumsum(lengths.values, dtype=np.int64) - lengths.values
@@ -39,7 +39,7 @@ def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str
 
 
 def rank_spans(losses: Ragged) -> Ragged:
-    """Order of hardness within each row, rows of int32: 0 has the largest loss, and of equal ones the earlier is first.
+    """Rank of each span by loss within its row, rows of int32: 0 has the largest loss, and ties go to the earlier.
 
     Args:
         losses: rows of float, none NaN.
@@ -55,19 +55,20 @@ def rank_spans(losses: Ragged) -> Ragged:
 def keep_hardest(
     span_lengths: Ragged, ranks: Ragged, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray
 ) -> Ragged:
-    """How many tokens of each span are kept, the first ones, taking spans by rank until a budget of their row is full.
+    """Take spans by rank until a budget of their row is used up, and count the tokens kept of each.
 
     Args:
         span_lengths: rows of int, at least 1 each.
-        ranks: rows of int32, a permutation of 0, 1, ... each.
-        tokens, spans, positions: ``(n,)`` int64, the budgets of each row; a span takes a position for each token and
-            one for its marker.
+        ranks: rows of int32, each a permutation of 0, 1, ...
+        tokens, spans, positions: ``(n,)`` int64, the budgets of each row; a span takes one position per token and one
+            for its marker.
 
     Returns:
-        Rows of int32: 0 for a span that is not taken, less than its length for the last one where it is cut.
+        Rows of int32, the number of first tokens kept: 0 for a span that is not taken, less than its length if the last
+        one is cut.
 
     Raises:
-        FarspanError: ranks that are none.
+        FarspanError: ranks are not a permutation.
     """
     candidates = columns(span_lengths, ranks)
     kept = np.zeros(len(candidates[0]), np.int32)
@@ -82,13 +83,13 @@ def keep_hardest(
 
 @numba.njit(cache=True)
 def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> int:
-    """The first row whose ranks are no permutation, or -1."""
+    """The first row whose ranks are not a permutation, or -1."""
     lengths, ranks, offsets = candidates
     by_rank = np.full(len(lengths), -1, np.int64)
     for row in range(len(offsets) - 1):
         first, last = offsets[row], offsets[row + 1]
         for i in range(first, last):
-            # Ranks may come from a file, and compiled code checks no bounds.
+            # Ranks may come from a file, and compiled code does not check bounds.
             if not 0 <= ranks[i] < last - first or by_rank[first + ranks[i]] >= 0:
                 return row
             by_rank[first + ranks[i]] = i

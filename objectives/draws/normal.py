@@ -1,7 +1,7 @@
 """Standard normal numbers from random bits, the same on every processor.
 
-Logarithms and cosines of numpy and of the C library differ in their last bits from one processor to another. These are
-sums and products alone, which IEEE 754 rounds in one way.
+Logarithms and cosines of numpy and of the C library differ in their last bits between processors. These consist of sums
+and products only, whose rounding IEEE 754 defines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Independent keyed draws for every token of a row: which are chosen, what becomes of each, what stands in for some."""
+"""Independent keyed draws for every token of a row: selection, treatment and replacement."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ def choose_tokens(
     size=sizes[i], dtype=numpy.uint32)``.
 
     Args:
-        keys: ``(n, 2)`` uint64, a generator a row.
+        keys: ``(n, 2)`` uint64, one generator per row.
         sizes: ``(n,)`` int64, tokens of each row.
         bounds: ``(k,)`` uint64, ascending, at most 2**32.
-        places: receives the chosen tokens' places in their rows, one row after the other; int32, one more than all
-            tokens.
-        kinds: receives how many bounds each of them reached, 0 to k - 1; uint8, as long as ``places``.
-        counts: ``(n,)`` int64, receives the number of tokens chosen in each row.
+        places: output, positions of the chosen tokens in their rows, concatenated; int32, one longer than all tokens.
+        kinds: output, number of bounds each of them reached, 0 to k - 1; uint8, as long as ``places``.
+        counts: output, ``(n,)`` int64, number of tokens chosen in each row.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
@@ -49,15 +48,15 @@ def choose_tokens(
 
 @numba.njit(cache=True, nogil=True)
 def draw_ids(keys: np.ndarray, counts: np.ndarray, ids: np.ndarray, out: np.ndarray) -> None:
-    """``counts[i]`` of the ``ids`` for row i, each drawn with equal chances.
+    """Draw ``counts[i]`` of the ``ids`` for row i, with equal probabilities.
 
     They are remainders of 64 random bits, so uniform to one part in 2**40 for a vocabulary of 2**24.
 
     Args:
-        keys: ``(n, 2)`` uint64, a generator a row, as numpy's Philox.
+        keys: ``(n, 2)`` uint64, one generator per row, as numpy's Philox.
         counts: ``(n,)`` int64.
         ids: ``(v,)`` int32.
-        out: receives the drawn ids of all rows, one after the other; int32.
+        out: output, the drawn ids of all rows, concatenated; int32.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     stream = blocks.reshape(-1)
