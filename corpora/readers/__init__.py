@@ -1,7 +1,8 @@
-"""Raw files to records: one module a format. A record comes out whole, or its dead letter says why not."""
+"""Raw files to records, by the modules of ``formats``. A record comes out whole, or its dead letter says why not."""
 
+from corpora.readers.formats import FORMATS
 from corpora.readers.huggingface import data_files
-from corpora.readers.records import BLOCK_BYTES, FORMATS, RAW_BYTES, Range, ReadOptions, RecordBlock, Reject
+from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, Range, ReadOptions, RecordBlock, Reject
 from corpora.readers.selection import check_fields, holds_records, plan_ranges, read_records
 
 __all__ = [

@@ -8,21 +8,10 @@ from typing import Annotated, NamedTuple
 
 from corpora.errors import FarspanError
 from corpora.options import Flag, utf8
+from corpora.readers.formats import FORMATS
 from corpora.storage.local_disk import DanglingLink, NotAFile
 from corpora.text.preprocessing import STEPS
 
-GENERIC_FORMATS = ("jsonl", "parquet", "arrow", "text", "lines", "huggingface")
-PUBLISHED_FORMATS = (
-    "books3",
-    "stories",
-    "realnews",
-    "mediasum",
-    "opensubtitles",
-    "pg19",
-    "newshead",
-    "multi-news",
-)
-FORMATS = GENERIC_FORMATS + PUBLISHED_FORMATS
 BLOCK_BYTES = 8 << 20
 RAW_BYTES = 64 << 10  # kept of a bad record
 
@@ -68,7 +57,7 @@ def group(sizes: Sequence[int], target_bytes: int) -> list[Cut]:
     return [*cuts, Cut(start, len(sizes), total)]
 
 
-_FORMAT_HELP = f"{', '.join(GENERIC_FORMATS)} (default: by file name); as published: {', '.join(PUBLISHED_FORMATS)}"
+_FORMAT_HELP = f"{', '.join(FORMATS)} (default: by file name)"
 _PREPROCESS_HELP = f"step applied to each text: {', '.join(STEPS)}; repeatable, in order"
 
 
@@ -106,9 +95,6 @@ class ReadOptions:
             raise FarspanError(f"--max-record-bytes {self.max_record_bytes}: give a positive number of bytes")
         if not self.text_field or self.id_field == "" or self.cluster_field == "":
             raise FarspanError("--text-field, --id-field, --cluster-field: give the name of a field")
-        if self.format in ("text", "lines"):
-            for flag, name in self.named_fields:
-                raise FarspanError(f"{flag} {name}: plain text has no fields; leave it out")
         for flag, least in (("--min-characters", self.min_characters), ("--min-tokens", self.min_tokens)):
             if least < 0:
                 raise FarspanError(f"{flag} {least}: give 0 or more")

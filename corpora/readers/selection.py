@@ -4,95 +4,53 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.readers import (
-    arrow,
-    books3,
-    isolation,
-    jsonl,
-    mediasum,
-    multi_news,
-    newshead,
-    opensubtitles,
-    parquet,
-    realnews,
-    stories,
-    text,
-)
+from corpora.readers import isolation
 from corpora.readers.blocks import BlockBuilder
-from corpora.readers.records import PUBLISHED_FORMATS, Cut, DamagedFile, Range, ReadOptions, RecordBlock
-from corpora.readers.streams import compression, plan_lines
+from corpora.readers.formats import FORMATS
+from corpora.readers.reader import Reader
+from corpora.readers.records import Cut, DamagedFile, Range, ReadOptions, RecordBlock
+from corpora.readers.streams import compression
 from corpora.storage.files import Files
 from corpora.storage.local_disk import DanglingLink
 
-
-@dataclass(frozen=True)
-class _Reader:
-    """What a format does: cut a file, read a range, name the fields of a file (None: it has none).
-
-    Attributes:
-        text_field: what the format calls its text, where the options leave it at ``text``.
-    """
-
-    plan: Callable[[str, Files, int], list[Cut]]
-    read: Callable[[Range, Files, BlockBuilder], Iterator[int]]
-    fields: Callable[[str, Files], dict[str, int]] | None = None
-    text_field: str = "text"
-
-    def resolve(self, options: ReadOptions) -> ReadOptions:
-        return replace(options, text_field=self.text_field) if options.text_field == "text" else options
-
-
-_READERS = {
-    "jsonl": _Reader(plan_lines, jsonl.read, jsonl.fields),
-    "parquet": _Reader(parquet.plan, parquet.read, parquet.fields),
-    "arrow": _Reader(arrow.plan, arrow.read, arrow.fields),
-    "text": _Reader(text.plan_file, text.read_file),
-    "lines": _Reader(plan_lines, text.read_each_line),
-    "books3": _Reader(books3.plan, books3.read),
-    "stories": _Reader(plan_lines, stories.read),
-    "realnews": _Reader(realnews.plan, realnews.read, realnews.fields),
-    "mediasum": _Reader(mediasum.plan, mediasum.read, mediasum.fields),
-    "opensubtitles": _Reader(opensubtitles.plan, opensubtitles.read),
-    "pg19": _Reader(text.plan_file, text.read_file),
-    "newshead": _Reader(newshead.plan, newshead.read),
-    "multi-news": _Reader(multi_news.plan, multi_news.read, multi_news.fields, "document"),
-}
-_SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".txt": "text",
-    ".text": "text",
-}
-_NATIVE = (".parquet", ".arrow", ".feather")
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
-
-
-# what publishers put beside the records: licences, summaries, tables of contents
-_BESIDE = {
-    "mediasum": r"train_val_test_split\.json",
-    "multi-news": r".*\.tgt(\..*)?",
-    "pg19": r"metadata\.csv",
-}
 _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
+
+
+@cache
+def reader(format: str) -> Reader:
+    """The reader of one of ``FORMATS``, whose module is loaded when it is first asked for."""
+    found: Reader = import_module(f"corpora.readers.formats.{format.replace('-', '_')}").READER
+    return found
+
+
+@cache
+def formats_by_suffix() -> dict[str, str]:
+    """Suffix of a file's name, with its dot -> the format that is read by default."""
+    return {suffix: format for format in FORMATS for suffix in reader(format).suffixes}
+
+
+@cache
+def native_suffixes() -> tuple[str, ...]:
+    """Suffixes of files that native code reads in some format."""
+    readers = [reader(format) for format in FORMATS]
+    return tuple(s for r in readers for s in (r.suffixes if r.native else r.native_suffixes))
 
 
 def holds_records(path: str, options: ReadOptions) -> bool:
     """Whether a file found in a folder can hold records of a published data set, going by its name."""
-    if options.format not in PUBLISHED_FORMATS:
+    if not options.format or not reader(options.format).published:
         return True
-    name = posixpath.basename(path)
-    return not re.fullmatch(f"{_BESIDE.get(options.format or '', _NOTES)}|{_NOTES}", name)
+    beside = reader(options.format).beside or _NOTES
+    return not re.fullmatch(f"{beside}|{_NOTES}", posixpath.basename(path))
 
 
 def format_of(path: str, options: ReadOptions) -> str:
@@ -105,17 +63,16 @@ def format_of(path: str, options: ReadOptions) -> str:
     if kind := compression(path):
         name = name.rpartition(".")[0]
     suffix = posixpath.splitext(name)[1].lower()
-    format = options.format or _SUFFIXES.get(suffix)
+    format = options.format or formats_by_suffix().get(suffix)
     if format is None:
         raise FarspanError(
-            f"{path}: no format is known by this name; known are {', '.join(_SUFFIXES)}, the "
+            f"{path}: no format is known by this name; known are {', '.join(formats_by_suffix())}, the "
             "text ones also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
         )
-    if format == "huggingface":
-        format = "arrow"
-    if kind and (format in ("parquet", "arrow") or suffix in (".parquet", ".arrow", ".feather")):
+    by_name = formats_by_suffix().get(suffix)
+    if kind and (reader(format).native or (by_name and reader(by_name).native)):
         raise FarspanError(f"{path}: {format} files are compressed inside, not as a whole; unpack the .{kind} first")
-    if _READERS[format].fields is None:
+    if reader(format).fields is None:
         for flag, name in options.named_fields:
             raise FarspanError(f"{path}: format {format} has no field {name!r}; leave {flag} out")
     return format
@@ -148,12 +105,12 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """The cuts of a file that can be read, made in this process."""
     with _damage_told(path):
-        return _READERS[format_of(path, options)].plan(path, files, target_bytes)
+        return reader(format_of(path, options)).plan(path, files, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
     """True if native code reads the file, which damage or malice can crash."""
-    return format in ("parquet", "arrow") or path.lower().endswith((*_NATIVE, ".pt", ".pth"))
+    return reader(format).native or path.lower().endswith(native_suffixes())
 
 
 @contextmanager
@@ -195,12 +152,12 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
 
 def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
     """The records of a range of a file, read in this process."""
-    reader = _READERS[piece.format]
-    block = BlockBuilder(piece.path, reader.resolve(options))
+    chosen = reader(piece.format)
+    block = BlockBuilder(piece.path, chosen.resolve(options))
     position = 0
     try:
         with _damage_told(piece.path) if _is_native(piece.path, piece.format) else nullcontext():
-            for position in reader.read(piece, files, block):
+            for position in chosen.read(piece, files, block):
                 if block.full:
                     yield block.take(position)
     except DamagedFile as damaged:
@@ -235,7 +192,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
         FarspanError: the format is unknown or a field is missing; names those that are there.
     """
     format = format_of(path, options)
-    options = _READERS[format].resolve(options)
+    options = reader(format).resolve(options)
     try:
         found = (isolation.fields if _is_native(path, format) else fields)(path, files, options)
     except FILE_ERRORS:
@@ -251,6 +208,6 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
 
 def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
     """The fields of a file's first records, each with the amount of text in it, looked up in this process."""
-    look = _READERS[format_of(path, options)].fields
+    look = reader(format_of(path, options)).fields
     with _damage_told(path):
         return look(path, files) if look else {}

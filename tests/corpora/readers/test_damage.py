@@ -13,10 +13,10 @@ import torch
 
 from corpora.readers import ReadOptions
 from tests.corpora.readers import read_all
-from tests.corpora.readers.test_books3 import tar
-from tests.corpora.readers.test_clusters import CLUSTERS
-from tests.corpora.readers.test_mediasum import LAYOUTS
-from tests.corpora.readers.test_opensubtitles import FILMS, RAW
+from tests.corpora.readers.formats.test_books3 import tar
+from tests.corpora.readers.formats.test_clusters import CLUSTERS
+from tests.corpora.readers.formats.test_mediasum import LAYOUTS
+from tests.corpora.readers.formats.test_opensubtitles import FILMS, RAW
 from tests.corpora.readers.test_streams import InMemory
 
 

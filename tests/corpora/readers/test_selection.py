@@ -71,12 +71,10 @@ def test_other_content_than_the_name_says(tmp_path, name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "csv"}, "--format csv: unknown; give one of jsonl, parquet"),
+        ({"format": "csv"}, "--format csv: unknown; give one of arrow, books3"),
         ({"max_record_bytes": 0}, "--max-record-bytes 0"),
         ({"text_field": ""}, "--text-field"),
         ({"id_field": ""}, "--id-field"),
-        ({"format": "text", "id_field": "id"}, "--id-field id: plain text has no fields"),
-        ({"format": "lines", "cluster_field": "c"}, "--cluster-field c: plain text has no fields"),
         ({"cluster_field": ""}, "--cluster-field"),
         ({"min_characters": -1}, "--min-characters -1"),
         ({"min_tokens": -1}, "--min-tokens -1"),
@@ -96,6 +94,8 @@ def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):
         (tmp_path / name).write_text("of any kind")
     with pytest.raises(FarspanError, match=r"a\.txt: format text has no field 'id'; leave --id-field out"):
         plan_ranges("a.txt", files, ReadOptions(id_field="id"), 1)
+    with pytest.raises(FarspanError, match=r"a\.txt: format lines has no field 'c'; leave --cluster-field out"):
+        plan_ranges("a.txt", files, ReadOptions(format="lines", cluster_field="c"), 1)
     with pytest.raises(FarspanError, match=r"unpack the \.gz first"):
         plan_ranges("a.parquet.gz", files, ReadOptions(), 1)
     with pytest.raises(FarspanError, match="ranges of 0 bytes"):

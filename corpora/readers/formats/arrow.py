@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.reader import Reader
 from corpora.readers.records import Cut, DamagedFile, Range, group
 from corpora.storage.files import Files
 
@@ -163,3 +164,6 @@ def _slot(data: bytes, table: int, number: int) -> int:
         return 0
     offset = struct.unpack_from("<H", data, vtable + 4 + 2 * number)[0]
     return table + offset if offset else 0
+
+
+READER = Reader(plan, read, fields, suffixes=(".arrow", ".feather"), native=True)

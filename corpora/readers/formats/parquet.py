@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from corpora.readers import columns
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.reader import Reader
 from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
 from corpora.storage.files import Files
 
@@ -96,3 +97,6 @@ def _stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:
     """Bytes of the range in the file, compressed as they are; ``piece.bytes`` says what they unpack to."""
     groups = map(metadata.row_group, range(piece.start, piece.stop))
     return sum(group.column(index).total_compressed_size for group in groups for index in range(metadata.num_columns))
+
+
+READER = Reader(plan, read, fields, suffixes=(".parquet",), native=True)

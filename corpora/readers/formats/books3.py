@@ -7,8 +7,9 @@ from typing import BinaryIO
 
 from corpora.readers.archives import plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.formats import text
+from corpora.readers.reader import Reader
 from corpora.readers.records import Cut, Range
-from corpora.readers.text import add_whole
 from corpora.storage.files import Files
 
 
@@ -17,7 +18,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def _is_text(name: str) -> bool:
-    return name.lower().endswith((".txt", ".text"))
+    return name.lower().endswith(text.READER.suffixes)
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
@@ -25,7 +26,10 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
     def add(name: str, stream: BinaryIO) -> Iterator[int]:
         data = stream.read(block.options.max_record_bytes + 1)
-        add_whole(block, name, data)
+        text.add_whole(block, name, data)
         yield len(data)
 
     return read_archive(piece, files, block, _is_text, add)
+
+
+READER = Reader(plan, read, published=True)

@@ -11,11 +11,10 @@ from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.reader import Reader
 from corpora.readers.records import BadRecord, Range
 from corpora.readers.streams import Line
 from corpora.storage.files import Files
-
-plan = json_array.plan
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
@@ -54,3 +53,6 @@ def dialogue(interview: dict[str, Any]) -> str:
         raise BadRecord("broken_dialogue", f"{len(turns)} utterances of {len(speakers)} speakers")
     pairs = ((" ".join(speaker.split()), " ".join(turn.split())) for speaker, turn in zip(speakers, turns, strict=True))
     return "\n".join(f"{speaker}: {turn}" if speaker else turn for speaker, turn in pairs if turn)
+
+
+READER = Reader(json_array.plan, read, fields, published=True, beside=r"train_val_test_split\.json")

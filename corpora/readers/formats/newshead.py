@@ -13,11 +13,13 @@ from typing import Any
 
 from corpora.readers import json_array
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.reader import Reader
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import Line
 from corpora.storage.files import Files
 
 _LISTS = ("articles", "documents")
+_TORCH = (".pt", ".pth")
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
@@ -40,7 +42,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def _saved_by_torch(path: str) -> bool:
-    return path.lower().endswith((".pt", ".pth"))
+    return path.lower().endswith(_TORCH)
 
 
 def _load(path: str, files: Files) -> list[Any]:
@@ -80,3 +82,6 @@ def _add(block: BlockBuilder, key: int, cluster: Any, raw: bytes) -> None:
     record = cluster if isinstance(cluster, dict) else {}
     texts = [article.get(field) if isinstance(article, dict) else article for article in articles]
     block.add(key, {**record, field: texts}, raw)
+
+
+READER = Reader(plan, read, native_suffixes=_TORCH, published=True)

@@ -7,9 +7,10 @@ import zipfile
 
 import pytest
 
-from corpora.readers import ReadOptions, opensubtitles, plan_ranges
+from corpora.readers import ReadOptions, plan_ranges
+from corpora.readers.formats import opensubtitles
 from tests.corpora.readers import read_all, reasons
-from tests.corpora.readers.test_books3 import tar
+from tests.corpora.readers.formats.test_books3 import tar
 from tests.corpora.readers.test_streams import InMemory
 
 OPUS = ReadOptions(format="opensubtitles")

@@ -9,8 +9,9 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.reader import Reader
 from corpora.readers.records import BLOCK_BYTES, BadRecord, DamagedFile, Range
-from corpora.readers.streams import Line, Lines, read_lines
+from corpora.readers.streams import Line, Lines, plan_lines, read_lines
 from corpora.storage.files import Files
 
 _LOOKED_AT = 100
@@ -79,3 +80,6 @@ def _first_lines(path: str, files: Files) -> list[Line]:
         except DamagedFile:
             pass  # whoever reads the file will tell
     return lines[:_LOOKED_AT]
+
+
+READER = Reader(plan_lines, read, fields, suffixes=(".jsonl", ".ndjson", ".json"))

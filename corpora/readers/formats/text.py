@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.reader import Reader
 from corpora.readers.records import RAW_BYTES, BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Line, chunks, read_lines
 from corpora.storage.files import Files
@@ -88,3 +89,6 @@ class GatheredLines:
             _add(self._block, whole)
         except BadRecord as bad:
             self._block.reject(whole.offset, bad.reason, whole.data, str(bad))
+
+
+READER = Reader(plan_file, read_file, suffixes=(".txt", ".text"))

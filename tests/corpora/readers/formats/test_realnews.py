@@ -14,7 +14,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions, check_fields
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
-from tests.corpora.readers.test_books3 import tar
+from tests.corpora.readers.formats.test_books3 import tar
 
 REALNEWS = ReadOptions(format="realnews")
 ROWS = [

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.formats.text import GatheredLines
+from corpora.readers.reader import Reader
 from corpora.readers.records import DamagedFile, Range
-from corpora.readers.streams import Lines, compression
-from corpora.readers.text import GatheredLines
+from corpora.readers.streams import Lines, compression, plan_lines
 from corpora.storage.files import Files
 
 
@@ -47,3 +48,6 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
                 damaged.key, damaged.raw = str(story.place[0]), story.place[1]
             raise
         story.add()
+
+
+READER = Reader(plan_lines, read, published=True)

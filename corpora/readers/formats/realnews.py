@@ -9,9 +9,10 @@ import posixpath
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from corpora.readers import jsonl
 from corpora.readers.archives import is_archive, is_zip, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.formats import jsonl
+from corpora.readers.reader import Reader
 from corpora.readers.records import Cut, Range
 from corpora.readers.streams import Lines, add_lines, plan_lines
 from corpora.storage.files import Files
@@ -27,7 +28,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def _is_lines(name: str) -> bool:
-    return name.lower().endswith((".jsonl", ".json", ".ndjson"))
+    return name.lower().endswith(jsonl.READER.suffixes)
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
@@ -51,3 +52,6 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 def fields(path: str, files: Files) -> dict[str, int]:
     """As of JSON lines; nothing is known of an archive before it is read."""
     return {} if is_archive(path) else jsonl.fields(path, files)
+
+
+READER = Reader(plan, read, fields, published=True)

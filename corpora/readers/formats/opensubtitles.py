@@ -18,9 +18,10 @@ from xml.parsers import expat
 
 from corpora.readers.archives import is_archive, plan_archive, read_archive
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.formats.text import GatheredLines
+from corpora.readers.reader import Reader
 from corpora.readers.records import BadRecord, Cut, DamagedFile, Range
 from corpora.readers.streams import STREAM_ERRORS, Lines, chunks, compression
-from corpora.readers.text import GatheredLines
 from corpora.storage.files import Files
 
 RUN_BYTES = 64 << 10
@@ -140,3 +141,6 @@ class _Film:
 
     def _entity(self, *declaration: object) -> None:
         raise BadRecord("unsafe_xml", f"declares the entity {declaration[0]!r}; subtitles need none")
+
+
+READER = Reader(plan, read, published=True)

@@ -8,43 +8,32 @@ Hugging Face versions part articles by ``|||||``, preprocessed ones by ``story_s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from types import ModuleType
+from collections.abc import Iterator
 
-from corpora.readers import arrow, jsonl, parquet, text
 from corpora.readers.blocks import BlockBuilder
+from corpora.readers.formats import arrow, jsonl, lines, parquet
+from corpora.readers.reader import Reader
 from corpora.readers.records import Cut, Range
-from corpora.readers.streams import plan_lines
 from corpora.storage.files import Files
 
 _SEPARATOR = re.compile(r"\|\|\|\|\||story_separator_special_tag")
 _NEWLINE = re.compile(r" ?NEWLINE_CHAR ?")
-_TABLES: dict[str, ModuleType] = {".parquet": parquet, ".arrow": arrow, ".feather": arrow}
-_LINES = (".json", ".jsonl", ".ndjson")
+_FIELDED = (jsonl.READER, parquet.READER, arrow.READER)
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-    table = _TABLES.get(_suffix(path))
-    cut: Callable[[str, Files, int], list[Cut]] = table.plan if table else plan_lines
-    return cut(path, files, target_bytes)
+    return _reader(path).plan(path, files, target_bytes)
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Each record or line is a cluster."""
     block.split = split_articles
-    suffix = _suffix(piece.path)
-    if suffix in _TABLES:
-        return _TABLES[suffix].read(piece, files, block)
-    if suffix in _LINES:
-        return jsonl.read(piece, files, block)
-    return text.read_each_line(piece, files, block)
+    return _reader(piece.path).read(piece, files, block)
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    suffix = _suffix(path)
-    if suffix in _TABLES:
-        return _TABLES[suffix].fields(path, files)
-    return jsonl.fields(path, files) if suffix in _LINES else {}
+    look = _reader(path).fields
+    return look(path, files) if look else {}
 
 
 def split_articles(cluster: str) -> list[str]:
@@ -53,6 +42,10 @@ def split_articles(cluster: str) -> list[str]:
     return articles[:-1] if len(articles) > 1 and not articles[-1] else articles
 
 
-def _suffix(path: str) -> str:
+def _reader(path: str) -> Reader:
     name = re.sub(r"\.(gz|bz2|xz|zst)$", "", path.lower())
-    return "." + name.rpartition(".")[2]
+    suffix = "." + name.rpartition(".")[2]
+    return next((reader for reader in _FIELDED if suffix in reader.suffixes), lines.READER)
+
+
+READER = Reader(plan, read, fields, "document", published=True, beside=r".*\.tgt(\..*)?")

@@ -1,0 +1,44 @@
+"""The declaration of a format: each module of ``corpora.readers.formats`` has one, as ``READER``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from corpora.readers.blocks import BlockBuilder
+    from corpora.readers.records import Cut, Range, ReadOptions
+    from corpora.storage.files import Files
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How files of a format are cut and read.
+
+    Attributes:
+        plan: the cuts of a file into ranges of about so many bytes.
+        read: adds the records of a range to a block; yields the bytes of the range read so far, now and then.
+        fields: names of the fields in the first records, each with the amount of text in it; None for a format without
+            fields.
+        text_field: name of the text's field where the options leave it at ``text``.
+        suffixes: of the files that are read in this format unless another is given.
+        native: native code reads the files, which damage or malice can crash; they are never compressed as a whole.
+        native_suffixes: as ``native``, for files with these suffixes only.
+        published: a data set as its authors publish it.
+        beside: regular expression of the names that publishers put beside the records: summaries, tables of contents.
+    """
+
+    plan: Callable[[str, Files, int], list[Cut]]
+    read: Callable[[Range, Files, BlockBuilder], Iterator[int]]
+    fields: Callable[[str, Files], dict[str, int]] | None = None
+    text_field: str = "text"
+    suffixes: tuple[str, ...] = ()
+    native: bool = False
+    native_suffixes: tuple[str, ...] = ()
+    published: bool = False
+    beside: str = ""
+
+    def resolve(self, options: ReadOptions) -> ReadOptions:
+        """The options with the format's own name for the text."""
+        return replace(options, text_field=self.text_field) if options.text_field == "text" else options
