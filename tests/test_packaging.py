@@ -161,6 +161,7 @@ def test_the_wheel_works_without_the_source_tree(installed: Path):
     program = """
 import corpora, objectives, trainer, pipelines
 from importlib.resources import files
+from pathlib import Path
 from objectives.api.protocol import installed, load_objective
 print(Path(corpora.__file__).parents[1], Path(pipelines.__file__).parents[1])
 print(*sorted(installed()))

@@ -53,6 +53,8 @@ def test_names_that_look_like_globs_or_assignments_and_hidden_folders(raw, tmp_p
 
 LISTED = """
 import sys
+from corpora.readers import ReadOptions
+from pipelines.documents.inputs import Input
 assert sys.getfilesystemencoding() == sys.argv[2], sys.getfilesystemencoding()
 item = Input.parse(sys.argv[1], ReadOptions())
 sys.stdout.buffer.write("\\n".join([item.source, *map(item.relative, item.paths)]).encode())
