@@ -1,24 +1,26 @@
-"""Cross-document language modelling (CDLM): tokens of related documents are hidden, and an encoder alone names them.
+"""Cross-document language modelling (CDLM): masked language modelling over related documents, for an encoder alone.
 
-Caciularu et al. 2021 (arXiv 2101.00406), section 2: a row holds several documents about one thing, each between
-``<doc-s>`` and ``</doc-s>``. Every text token is chosen with the same probability; of the chosen, 80 % are shown as
-``<mask>``, 10 % as a random token and 10 % as they are (BERT: Devlin et al. 2019, section 3.1). Chosen positions attend
-globally, so that each can look for its answer in every document.
+Caciularu et al. 2021 (arXiv 2101.00406), section 2: a row has several documents on one topic, each between ``<doc-s>``
+and ``</doc-s>``. Every text token is chosen with the same probability; of the chosen, 80 % are shown as ``<mask>``,
+10 % as a random token and 10 % unchanged (BERT: Devlin et al. 2019, section 3.1). Chosen positions have global
+attention, so that they can use every document.
 
-Related documents in one row, reshuffled, are the corpus's business: ``farspan corpus clusters --order shuffle
---min-documents 3 --room-per-document 2``. A row of one document is masked like any other: plain masked language
-modelling.
+The corpus puts related documents into one row, in random order: ``farspan corpus clusters --order shuffle
+--min-documents 3 --room-per-document 2``. A row of one document is masked like any other, which is plain masked
+language modelling.
 
 Where paper and published code differ, presets ``paper`` and ``code`` follow them:
 
-- global attention: on the chosen positions (paper), and on as many positions from the first one on (code);
-- begin and end: ``<bos>`` and ``<eos>`` stand around a row in preset ``paper``, neither in ``code``.
+- global attention: on the chosen positions (paper), or also on as many positions from the first on (code);
+- begin and end: ``<bos>`` and ``<eos>`` around a row in preset ``paper``, neither in ``code``.
 
-Of the code these things are not repeated (docs/objectives.md says how much that is): ``<s>`` and ``</s>`` around
-sentences (its own presplit ``.``, ``?`` and ``!``), and a second ``</doc-s>`` at a row's end; random tokens drawn from
-all ids, special ones included; pronouns from a list, which are masked but kept from global attention (except in a row
-that fills its block, where a slip keeps every chosen position from it); documents left out behind the first that does
-not fit the block (here the corpus gives each its share).
+These parts of the code are not repeated (docs/objectives.md quantifies them):
+
+- ``<s>`` and ``</s>`` around sentences (split at ``.``, ``?`` and ``!``), and a second ``</doc-s>`` at a row's end;
+- random tokens drawn from all ids, including special ones;
+- listed pronouns, which are masked but excluded from global attention (in a row that fills its block, a bug excludes
+  every chosen position);
+- leaving out all documents after the first that does not fit the block (here the corpus gives each its share).
 """
 
 from __future__ import annotations
@@ -63,10 +65,10 @@ class CrossDocument:
     """Objective ``cross_document``.
 
     Attributes:
-        mlm_probability: chance of every text token to be chosen, above 0.
-        treatments: chances that a chosen token is shown as ``<mask>``, as a token drawn from all text tokens of the
-            vocabulary with equal chances (the same one is among them), or as it is.
-        begin, end: whether ``<bos>`` stands first and ``<eos>`` last.
+        mlm_probability: probability that a text token is chosen, above 0.
+        treatments: probabilities that a chosen token is shown as ``<mask>``, as a random text token of the vocabulary
+            (possibly the same), or unchanged.
+        begin, end: whether a row begins with ``<bos>`` and ends with ``<eos>``.
         global_attention: ``none``, ``bos``, ``separators``, ``masked`` or ``masked_and_prefix``.
 
     Raises:
@@ -105,14 +107,14 @@ class CrossDocument:
         return Layout(begin, end, before=DOCUMENT_BEGIN, after=DOCUMENT_END)
 
     def with_tools(self, tools: Tools) -> CrossDocument:
-        """Itself, with the tokenizer that random tokens are drawn from."""
+        """A copy with the tokenizer from which random tokens are drawn."""
         return equipped(self, tools)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check that a row has room for what stands around documents, and number the special tokens.
+        """Check that a row has room for the tokens around documents, and number the special tokens.
 
         Raises:
-            FarspanError: too little room, or a tokenizer of another vocabulary.
+            FarspanError: there is too little room, or the tokenizer has another vocabulary.
         """
         self._layout.check(self.name, facts)
         if self._tools and self._tools.tokenizer.vocab_size != facts.vocab_size:
@@ -123,15 +125,15 @@ class CrossDocument:
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, MASK])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target length, ``(n,)`` int64 each, of every draw: masks are asked in place."""
+        """Source and target length, ``(n,)`` int64 each, of every draw; labels are in place, so targets are empty."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths
         return tokens + self._layout.around(parts), np.zeros_like(tokens)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose tokens of n rows, a span each; those of a row follow from (key, options, sequence id, length) alone.
+        """Choose tokens of n rows, one span each, by (key, options, sequence id, length) of the row.
 
         Raises:
-            FarspanError: some are to become random tokens, and there is no tokenizer.
+            FarspanError: random tokens are needed, and there is no tokenizer.
         """
         ids = batch.ids()
         tokens = batch.tokens.lengths
@@ -152,7 +154,7 @@ class CrossDocument:
         )
 
     def _replacements(self, keys: np.ndarray, replaced: np.ndarray, offsets: np.ndarray) -> Ragged | None:
-        """A random text token for every span that is ``replaced``."""
+        """Draw a random text token for every ``replaced`` span."""
         if self.treatments[1] == 0:
             return None
         if self._tools is None:
@@ -170,16 +172,16 @@ class CrossDocument:
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Source, labels beside it, and no target."""
+        """Render source and labels, with an empty target."""
         examples = render_labels(batch, masks, special, self._layout, mask=MASK, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from what ``render`` gave."""
+        """The text of every row, rows of int32, from the output of ``render``."""
         return reconstruct_labels(examples, masks, special, self._layout)
 
 
 @lru_cache(maxsize=4)
 def _text_ids(vocab_size: int, special: frozenset[int]) -> np.ndarray:
-    """``(v,)`` int32: the ids of a vocabulary that are no special tokens."""
+    """``(v,)`` int32: the ids of a vocabulary that are not special tokens."""
     return np.setdiff1d(np.arange(vocab_size, dtype=np.int32), np.array(sorted(special), np.int32))

@@ -1,21 +1,21 @@
-"""Entity pyramid: sentences that say what the documents of a cluster share leave the source; the decoder writes them.
+"""Entity pyramid: hides the sentences about entities that the documents of a cluster share.
 
 Source: Xiao et al. 2022 (PRIMERA), section 2.2, and the published code (utils/pretrain_preprocess.py and
-utils/compute_scores.py), whose sentences and scores the preset ``primera`` chooses, with these exceptions, under which
-95 % of the sentences are the same (docs/objectives.md):
+utils/compute_scores.py). The preset ``primera`` chooses the same sentences by the same scores, with these exceptions;
+95 % of the sentences agree (docs/objectives.md):
 
-- Names are found in whole documents, and an entity is mentioned where its name was found. The published code finds them
-  sentence by sentence and then looks for their letters, so that "US" is in "because".
-- Mentions of one entity may differ in case, a "the" in front and a "'s" behind; there every spelling is an entity.
-- An entity whose sentences all score 0 brings none; there it takes the place of one.
-- Equal sentences are filled in from the first on, there from the last. Which of equally frequent names of one document
-  comes first is left to chance there.
-- A single document has no others to be compared with: its principal sentences are chosen, there its last ones.
-- Clusters of more than 600 sentences are scored like others; no " ." is put behind sentences; separators are special
-  tokens, there the digits of their number in the text.
-- A target that is full is a matter of ``target_length``; there its end is cut off.
+- Entities are found in whole documents, and mentioned where they were found. The published code finds them sentence by
+  sentence and then searches for their letters, so "US" matches in "because".
+- Mentions of one entity may differ in case, a leading "the" and a trailing "'s"; there, every spelling is an entity.
+- An entity whose sentences all score 0 brings none; there, it takes the place of one.
+- Sentences of equal score are filled in from the first on; there, from the last. There, the order of equally frequent
+  entities in one document is random.
+- A single document gives its principal sentences; there, its last ones.
+- Clusters of more than 600 sentences are scored like others, no " ." is added to sentences, and separators are special
+  tokens; there, the digits of their id are in the text.
+- Targets are filled best first up to ``target_length``; there, their end is cut off.
 
-Documents are shortened when the corpus is built (``farspan corpus clusters --budget equal``), never here.
+Documents are shortened when the corpus is built (``farspan corpus clusters --budget equal``), not here.
 """
 
 from __future__ import annotations
@@ -63,28 +63,28 @@ class EntityPyramid:
     """Objective ``entity_pyramid``.
 
     The documents of a row are one cluster. A sentence's score is its Cluster ROUGE: over the other documents, the sum
-    of the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L against the whole document; in a row of one document, its ROUGE-1 F1
-    against the rest of it (``principal_sentences``, strategy ``ind``). Entities that several documents mention are
-    walked, those of most documents first, and each brings its best sentence; then the best sentences follow, until
-    there are enough.
+    of the mean F1 of ROUGE-1, ROUGE-2 and ROUGE-L against the whole document. In a row of one document, it is the
+    ROUGE-1 F1 against the rest (``principal_sentences``, strategy ``ind``). Entities that several documents mention are
+    processed by decreasing number of documents, and each adds its best sentence. The best remaining sentences follow
+    until there are enough.
 
     Attributes:
         ratio: share of a row's sentences to choose, at least one.
-        visible: share of the chosen sentences that also stay in the source, drawn; the others leave it, each for one
-            mask token. The target has them all.
+        visible: share of the chosen sentences that stay visible in the source, chosen at random; each of the others is
+            replaced by one mask token. The target has all of them.
         min_words: sentences of fewer words score 0: words between white space, or with ``words=unicode`` those.
         words: ``rouge`` (runs of ASCII letters and digits) or ``unicode`` (words of any script).
         stem: compare words by their Porter stems; for English.
         entity_ties: of entities in equally many documents, the one whose first mention in the row is ``earlier`` or
-            ``later`` is walked first.
-        model: name of an installed spaCy model, or its folder; not asked where ``Tools`` bring a recognizer.
-        entity_labels: kinds of entities that it is to find; None: all, dates and numbers too.
+            ``later`` comes first.
+        model: name of an installed spaCy model, or its folder; not used if ``Tools`` has a recognizer.
+        entity_labels: kinds of entities to find; None: all, including dates and numbers.
         mask_token: ``<mask>`` or ``<sent-mask>``.
-        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``. In the source
-            ``<doc-sep>`` stands behind every document.
-        target_length: decoder positions, begin and end included; None: as many as it takes. Sentences enter the target
-            in their order of choice, each that still fits; where not one does, the first is cut to what does. What
-            does not enter stays in the source.
+        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``. In the source,
+            ``<doc-sep>`` follows every document.
+        target_length: decoder positions, including begin and end; None: as many as needed. Chosen sentences enter the
+            target in their order of choice if they still fit; if none fits, the first is cut. The others stay in the
+            source.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
 
     Raises:
@@ -140,10 +140,10 @@ class EntityPyramid:
         return {"recognizer": recognizer.name} if recognizer else {}
 
     def with_tools(self, tools: Tools) -> EntityPyramid:
-        """Itself, able to read the text of rows and to find names in it, by ``tools.recognizer`` or by its ``model``.
+        """A copy that can decode rows and find entities, by ``tools.recognizer`` or its own ``model``.
 
         Raises:
-            FarspanError: the model is not installed or does not find what ``entity_labels`` asks for.
+            FarspanError: the model is not installed or cannot find the kinds in ``entity_labels``.
         """
         recognizer = tools.recognizer or SpacyRecognizer(self.model, self.entity_labels)  # type: ignore[arg-type]
         return equipped(self, replace(tools, recognizer=recognizer))
@@ -153,10 +153,10 @@ class EntityPyramid:
         return Layout(begin=BEGIN if self.begin else None, after=DOCUMENT_SEPARATOR)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for what stands around the text, and number the special tokens.
+        """Check the room for the tokens around the text, and number the special tokens.
 
         Raises:
-            FarspanError: the corpus leaves too little room.
+            FarspanError: the corpus reserves too little room.
         """
         self._layout.check(self.name, facts)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
@@ -171,10 +171,10 @@ class EntityPyramid:
         return longest_texts(batch, self._layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose the sentences of n rows; those of a row follow from (key, options, sequence id, its text) alone.
+        """Choose the sentences of n rows, by (key, options, sequence id, text) of the row.
 
         Raises:
-            FarspanError: no tools.
+            FarspanError: there are no tools.
         """
         tokenizer, recognizer = self._needed_tools()
         sentences, documents = find_sentences(batch, "sequence"), find_sentences(batch, "document")
@@ -202,12 +202,12 @@ class EntityPyramid:
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Source with mask tokens, target with the chosen sentences one after the other, in their order in the row."""
+        """Render the source with mask tokens, and the target with the chosen sentences in their order in the row."""
         examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from what ``render`` gave."""
+        """The text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
     def _needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:
@@ -230,14 +230,14 @@ class EntityPyramid:
 
 
 def _numbers_of(masks: MaskBatch, sentences: Sentences) -> np.ndarray:
-    """The sentences that begin where spans do, as places in ``sentences``."""
+    """The sentences that begin where spans do, as indices into ``sentences``."""
     starts, texts = masks.span_starts, sentences.text_of_sentence
     rows = np.repeat(np.arange(len(masks)), starts.lengths)
     return np.searchsorted((texts << 32) + sentences.starts, (rows << 32) + starts.values)
 
 
 def _lowest(bits: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
-    """``(k,)`` bool: of each row of random bits the lowest ``share``, rounded down."""
+    """``(k,)`` bool: the lowest ``share`` of each row of random bits, rounded down."""
     sizes = np.diff(offsets)
     rows, places = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(bits))
     lowest = np.zeros(len(bits), bool)

@@ -1,9 +1,9 @@
-"""Model-based denoising: a masked language model says which spans are hard, and only these stay hidden (BART-LS).
+"""Model-based denoising (BART-LS): hides the spans that a masked language model finds hardest.
 
-More spans than needed are drawn as in span corruption and shown to an encoder-only model with every token hidden; it
-predicts them, and the spans it does worst are kept (Xiong et al. 2022, arXiv:2209.10052, section 2.3, and the published
-code). The others are readable again. All candidates are stored with their losses, so that budgets can be chosen anew
-when stored masks are read.
+More spans than needed are drawn as in span corruption, and every token of them is hidden from an encoder-only model.
+The spans that it predicts worst stay hidden (Xiong et al. 2022, arXiv:2209.10052, section 2.3, and the published code);
+the others are visible again. All candidates are stored with their losses, so that stored masks can be read with other
+budgets.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ _UNBOUNDED = np.iinfo(np.int64).max
 class ModelBased:
     """Objective ``model_based``; it needs a scorer.
 
-    A row's hardest candidates are hidden, one after the other, until one of its budgets is full: tokens (``density``),
-    spans (``span_share``, ``sentinels``) or decoder positions (``target_length``). Where a budget ends within a span,
-    its first tokens are hidden. Spans of equal loss are taken from left to right.
+    A row's hardest candidates are hidden, one after the other, until one of its budgets is used up: tokens
+    (``density``), spans (``span_share``, ``sentinels``) or decoder positions (``target_length``). If a budget ends
+    within a span, its first tokens are hidden. Spans of equal loss are taken from left to right.
 
     Attributes:
-        density: fraction of a row's text tokens to hide, as in ``span``: so many exactly, whatever their spans; None:
-            as many as the other budgets hold.
-        span_share: fraction of a row's candidates to hide (BART-LS: a fifth), rounded down, at least one; None: as many
-            as the other budgets hold.
+        density: fraction of a row's text tokens to hide, exactly, as in ``span``; None: limited by the other budgets
+            only.
+        span_share: fraction of a row's candidates to hide (BART-LS: a fifth), rounded down, at least one; None: limited
+            by the other budgets only.
         candidate_density: fraction of the tokens that are shown to the model as hidden, at least ``density``.
-        mean_span_lengths: mean tokens of a candidate; with several, every row draws one of them with equal chances.
+        mean_span_lengths: mean tokens of a candidate; with several, every row draws one with equal probabilities.
         aggregation: a span's loss is the ``mean``, ``sum`` or ``max`` of its tokens' cross-entropies.
         sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
-        target_length: decoder positions, sentinels, begin and end included; None: as many as it takes.
-        sentinels: how many to reserve; None: as many as the worst row may need.
+        target_length: decoder positions, including sentinels, begin and end; None: as many as needed.
+        sentinels: number of sentinels to reserve; None: as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
 
     Raises:
@@ -135,7 +135,7 @@ class ModelBased:
 
     @property
     def tools(self) -> dict[str, str]:
-        """The fingerprint of the scorer, once there is one."""
+        """The fingerprint of the scorer, if there is one."""
         return {} if self._tools is None else {"scorer": self._scorer.fingerprint}
 
     @property
@@ -152,10 +152,10 @@ class ModelBased:
         return Layout(begin=BEGIN if self.begin else None, end=END, between=self.separator)
 
     def with_tools(self, tools: Tools) -> ModelBased:
-        """Itself, with a scorer.
+        """A copy with the scorer.
 
         Raises:
-            FarspanError: there is none, or it was made for other ids than the corpus has.
+            FarspanError: there is none, or it has another vocabulary than the corpus.
         """
         equipped_self = equipped(self, tools)
         scorer = equipped_self._scorer
@@ -169,10 +169,10 @@ class ModelBased:
         return equipped_self
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check what stands around the text against the corpus, and number the special tokens.
+        """Check the room for the tokens around the text, and number the special tokens.
 
         Raises:
-            FarspanError: the corpus leaves too little room for begin, end and separators.
+            FarspanError: the corpus reserves too little room for begin, end and separators.
         """
         self._layout.check(self.name, facts)
         # One row for every mean; all counts grow with tokens and parts.
@@ -204,13 +204,12 @@ class ModelBased:
         return tokens + self._layout.around(parts), np.max(targets, axis=0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Draw the candidates of n rows, ask the scorer, and hide the hardest.
+        """Draw the candidates of n rows, score them, and hide the hardest.
 
-        The scorer sees the text between the special tokens it knows itself: begin, end, and those around or between
-        documents; what it does not know is left out.
+        The scorer sees the text with those special tokens that it knows (begin, end, around and between documents).
 
         Raises:
-            FarspanError: no scorer, or losses that are not finite.
+            FarspanError: there is no scorer, or its losses are not finite.
         """
         scorer = self._scorer
         candidates = self.candidates(batch, key)
@@ -220,25 +219,25 @@ class ModelBased:
         return self.choose(batch, candidates, losses[shown.labels != IGNORED])
 
     def candidates(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Draw spans of n rows, more than will stay hidden; all are flagged as hidden."""
+        """Draw the candidate spans of n rows; all are flagged as hidden."""
         return Span(density=self.candidate_density, mean_span_lengths=self.mean_span_lengths).mask(batch, key)
 
     def show(
         self, batch: SequenceBatch, candidates: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """What a masked language model that knows ``special`` sees, and is asked: every token of every candidate."""
+        """Render the input and labels of a masked language model that knows ``special``; labels are all candidates."""
         return render_labels(batch, candidates, special, _known(special), mask=MASK, segment_ids=segment_ids)
 
     def choose(self, batch: SequenceBatch, candidates: MaskBatch, losses: np.ndarray) -> MaskBatch:
         """Hide the hardest candidates.
 
         Args:
-            losses: ``(tokens,)`` float, of the tokens of all candidates as they stand in the text, row by row.
+            losses: ``(tokens,)`` float, of the tokens of all candidates in text order, row by row.
 
         Raises:
-            FarspanError: losses that are not finite.
+            FarspanError: losses are not finite.
         """
-        # Tokens stand in the order of the text, hence of the spans.
+        # Tokens are in text order, and so in the order of the spans.
         scores = span_losses(losses, candidates.span_lengths, self.aggregation)
         if not np.isfinite(scores.values).all():
             row = int(np.searchsorted(scores.offsets, np.flatnonzero(~np.isfinite(scores.values))[0], "right")) - 1
@@ -249,14 +248,14 @@ class ModelBased:
         return self._hidden(batch, candidates.span_starts, candidates.span_lengths, scores, rank_spans(scores))
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
-        """Choose anew among stored candidates: what ``mask`` with these budgets and the same losses gives.
+        """Select among stored candidates with these budgets; gives the same as ``mask`` with the same losses.
 
         Raises:
-            FarspanError: masks without losses and ranks.
+            FarspanError: the masks have no losses or ranks.
         """
         if masks.span_scores is None or masks.span_ranks is None:
             raise FarspanError(f"{self.name}: the stored masks have no scores and ranks; run `farspan mask` again")
-        # A span that was cut is one again: its pieces stand side by side with the same rank.
+        # Join the pieces of a span that was cut: they are adjacent and have the same rank.
         ranks = masks.span_ranks.compact()
         whole = np.ones(len(ranks.values), bool)
         whole[1:] = np.diff(ranks.values) != 0
@@ -273,23 +272,23 @@ class ModelBased:
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Source with sentinels, target with sentinels and hidden text."""
+        """Render the source with sentinels, and the target with sentinels and hidden text."""
         examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from what ``render`` gave."""
+        """The text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout)
 
     def _budgets(self, tokens: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens, spans, and decoder positions beside begin and end, of rows with so many tokens and candidates.
+        """Budgets of rows with so many tokens and candidates: tokens, spans, and positions without begin and end.
 
         All ``(n,)`` int64.
         """
         hidden = noise_counts(tokens, self.candidate_density if self.density is None else self.density)
         spans = candidates
         if self.span_share is not None:
-            # A share that was meant to be exact may end a little below it: 0.29 * 100 is 28.999999999999996.
+            # Rounding may put an exact share slightly below the integer: 0.29 * 100 is 28.999999999999996.
             spans = np.maximum(np.floor(candidates * self.span_share + 1e-9), 1).astype(np.int64)
         if self.sentinels is not None:
             spans = np.minimum(spans, self.sentinels)
@@ -299,7 +298,7 @@ class ModelBased:
     def _hidden(
         self, batch: SequenceBatch, starts: Ragged, lengths: Ragged, scores: Ragged, ranks: Ragged
     ) -> MaskBatch:
-        """All candidates as mask rows, those hidden that the budgets hold; one that is cut becomes two."""
+        """All candidates as mask rows, hidden as far as the budgets allow; one that is cut becomes two."""
         budgets = self._budgets(batch.tokens.lengths, lengths.lengths)
         kept = keep_hardest(lengths, ranks, *budgets).values
         cut = (kept > 0) & (kept < lengths.values)
@@ -326,7 +325,7 @@ class ModelBased:
 
 
 def _known(special: SpecialTokens) -> Layout:
-    """All that a model has special tokens for."""
+    """The parts of a layout for which a model has special tokens."""
     begin, end, before, between, after = (
         name if name in special.ids else None for name in (BEGIN, END, DOCUMENT_BEGIN, DOCUMENT_SEPARATOR, DOCUMENT_END)
     )

@@ -1,19 +1,19 @@
-"""Principal sentences: what says most of the rest of its text leaves the source, and the decoder writes it.
+"""Principal sentences: hides the sentences most similar to the rest of their text (gap sentences).
 
 Source: Zhang et al. 2020 (PEGASUS), section 3.1 (gap sentences); also LongT5 (Guo et al. 2022, section 3.2), PEGASUS-X
-(Phang et al. 2022) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). Where code was published, the
-presets choose the same sentences with the same scores, with these exceptions:
+(Phang et al. 2022) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). If code was published, the presets
+choose the same sentences by the same scores, with these exceptions:
 
-- The draws are ours: the published ones are seeded alike in every call, or not at all.
-- Sentences are the corpus's; the published codes cut at every ``.``, ``!`` or ``?`` before a space, or at every token
-  spelt ``.``. BART-LS then drops what follows the last chosen sentence and never chooses the first token: here what is
-  not chosen stays. Where it finds a single sentence, it hides a random stretch; here that sentence is hidden.
-- Targets are never cut silently: sentences enter best first as far as ``target_length`` goes. PEGASUS hides all it has
-  chosen and cuts the target at its width; it also shortens the document before it chooses greedily.
-- PEGASUS lower-cases ASCII alone, so it does not take U+0130 and U+212A for i and k; its list of stopwords differs
+- Draws are keyed. The published ones are seeded alike in every call, or not at all.
+- Sentences are those of the corpus. The published codes split at every ``.``, ``!`` or ``?`` before a space, or at
+  every token ``.``. BART-LS then drops the text after the last chosen sentence and never chooses the first token; here
+  all text that is not chosen stays. If it finds a single sentence, it hides a random stretch; here that sentence.
+- Targets are never truncated silently: sentences enter best first, up to ``target_length``. PEGASUS hides all chosen
+  sentences and truncates the target; it also shortens the document before greedy selection.
+- PEGASUS lower-cases ASCII only, so it does not map U+0130 and U+212A to i and k; its stopwords differ
   (``objectives.sentences.stopwords``). ``hybrid`` puts no token for the chosen strategy into the source.
 
-``docs/objectives.md`` lists every deviation with the share of choices that agree.
+``docs/objectives.md`` lists every difference with the share of choices that agree.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ class PrincipalSentences:
 
     Attributes:
         strategy: which sentences of a text are chosen:
-            ``random`` any; ``lead`` the first; ``ind`` those with the best ROUGE F1 against the rest of the text, each
-            for itself; ``seq`` greedily, each so that it and those before it score best against what is left;
-            ``continuous`` the stretch that scores best against what is left; ``dynamic`` as ``ind`` with noise in the
-            scores; ``hybrid`` one of random, lead and ind for each text, with equal chances.
+            ``random`` any; ``lead`` the first; ``ind`` those with the best individual ROUGE F1 against the rest of the
+            text; ``seq`` greedily, each so that the chosen ones together score best against the rest; ``continuous``
+            the stretch that scores best against the rest; ``dynamic`` as ``ind`` with noise in the scores; ``hybrid``
+            one of random, lead and ind for each text, with equal probabilities.
         ratio: share of a text's sentences to choose, at least one; with [low, high] every text draws its own between.
         rounding: of that number, ``down`` or ``up``.
         noise: of ``dynamic``: a score is multiplied by 1 + noise * x, x normal with standard deviation ``noise``.
@@ -116,17 +116,17 @@ class PrincipalSentences:
         stopwords: words that do not count: ``none``, ``english`` (spaCy's list), or a list.
         precision: of scores and numbers of sentences, ``float64`` or ``float32``.
         ties: among equal scores the ``earlier`` or the ``later`` sentence is chosen first.
-        treatments: chances that a chosen sentence is hidden behind the mask token, replaced, left as it is, or removed
-            without a trace; in all cases the target has it. It is replaced by a sentence of the same text, any with
-            equal chances and also itself, as published; that sentence is repeated or cut to as many tokens.
+        treatments: probabilities that a chosen sentence is hidden behind the mask token, replaced, left unchanged, or
+            removed without a marker; the target always has it. The replacement is a random sentence of the same text,
+            possibly itself, as published, repeated or cut to the same number of tokens.
         scope: a text is a ``document``'s part in the row, or the whole row (``sequence``).
         mask_token: ``<sent-mask>``, ``<mask>`` or ``<unk>`` (LongT5), one for every hidden sentence.
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
-        target_length: decoder positions, begin and end included; None: as many as it takes. Sentences enter the target
-            in their order of choice, of all texts of a row always the one with the highest score next; where not even
-            the first fits, it is cut to what does. What does not enter stays in the source.
-        when_full: a sentence that does not fit is passed over (``skip``), or the last to be tried (``stop``).
+        target_length: decoder positions, including begin and end; None: as many as needed. Sentences enter the target
+            in their order of choice; among the texts of a row, the one with the highest score is next. If not even the
+            first fits, it is cut. Sentences that do not enter stay in the source.
+        when_full: a sentence that does not fit is skipped (``skip``), or ends the selection (``stop``).
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
 
     Raises:
@@ -226,11 +226,11 @@ class PrincipalSentences:
 
     @property
     def tools(self) -> dict[str, str]:
-        """Where the list of stopwords comes from; the tokenizer is the corpus's."""
+        """The origin of the stopwords; the tokenizer is the corpus's."""
         return {"stopwords": english_stopwords_version()} if self.stopwords == "english" else {}
 
     def with_tools(self, tools: Tools) -> PrincipalSentences:
-        """Itself, able to read the text of rows by ``tools.tokenizer``."""
+        """A copy that can decode rows with ``tools.tokenizer``."""
         return equipped(self, tools)
 
     @property
@@ -238,10 +238,10 @@ class PrincipalSentences:
         return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check the room for what stands around the text, and number the special tokens.
+        """Check the room for the tokens around the text, and number the special tokens.
 
         Raises:
-            FarspanError: the corpus leaves too little room.
+            FarspanError: the corpus reserves too little room.
         """
         self._layout.check(self.name, facts)
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
@@ -257,10 +257,10 @@ class PrincipalSentences:
         return longest_texts(batch, self._layout, self.target_length, most)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose the sentences of n rows; those of a row follow from (key, options, sequence id, its text) alone.
+        """Choose the sentences of n rows, by (key, options, sequence id, text) of the row.
 
         Raises:
-            FarspanError: words are asked for without a tokenizer.
+            FarspanError: the options need words, and there is no tokenizer.
         """
         sentences = find_sentences(batch, self.scope)
         draws = draw(key, batch, sentences)
@@ -274,11 +274,11 @@ class PrincipalSentences:
         return self.select(batch, masks)
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
-        """What of stored masks enters a target of ``target_length``.
+        """Select the stored sentences that fit a target of ``target_length``.
 
-        It equals ``mask`` with the same key, if the stored masks were made without a target length, or with a longer
-        one and ``when_full`` is ``stop``. After ``skip`` a sentence that did not fit is not stored, though it may fit
-        the shorter target once a longer sentence is left out. A longer target than the stored one gets no more.
+        The result equals ``mask`` with the same key if the stored masks were made without a target length, or with a
+        longer one and ``when_full=stop``. With ``skip``, a sentence that did not fit is not stored, although it might
+        fit the shorter target once a longer sentence is left out. A longer target than the stored one gains nothing.
         """
         if self.target_length is not None:
             masks = within_target(masks, self.target_length - self._layout.ends, self.when_full)
@@ -288,12 +288,12 @@ class PrincipalSentences:
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Source with mask tokens, target with the chosen sentences one after the other, in their order in the row."""
+        """Render the source with mask tokens, and the target with the chosen sentences in their order in the row."""
         examples = render_masked(batch, masks, special, self._layout, mask=self.mask_token, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from what ``render`` gave."""
+        """The text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
     def _choose(self, batch: SequenceBatch, sentences: Sentences, draws: Draws) -> Choice:
@@ -316,7 +316,7 @@ class PrincipalSentences:
     def _scores(
         self, batch: SequenceBatch, sentences: Sentences, draws: Draws, ngrams: Mapping[str, Any]
     ) -> np.ndarray:
-        """What the strategies that judge each sentence for itself judge it by, ``(s,)`` float."""
+        """Scores of the strategies that score each sentence individually, ``(s,)`` float."""
         if self.strategy in ("ind", "dynamic"):
             scores = sentence_scores(self._words(batch, sentences), **ngrams).values
             return with_noise(scores, draws.sentences, self.noise, self.precision) if self.noise else scores

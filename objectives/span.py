@@ -1,13 +1,13 @@
-"""Span corruption: random spans leave the source, each for a sentinel, and the decoder says them (T5, BART-LS).
+"""Span corruption (T5, BART-LS): a sentinel replaces each random span in the source, and the target has the spans.
 
-The number of hidden tokens and of spans follows from a row's length; where they lie is uniform: the lengths of hidden
-and of visible stretches are two independent uniform random compositions (Raffel et al. 2020, section 3.1.4, and the
-published code). So a row's first token is never hidden, its last always is, and spans never touch, except where the
-border between two documents cuts a span in two. Other placements move that: option ``placement``.
+A row's length determines the number of hidden tokens and of spans. The lengths of hidden and of visible stretches are
+two independent uniform random compositions (Raffel et al. 2020, section 3.1.4, and the published code). So a row's
+first token is never hidden, its last always is, and spans are not adjacent, unless a document boundary cuts a span in
+two. The option ``placement`` changes this.
 
 Products and quotients are Python floats (float64), rounded half to even. TensorFlow multiplies in float32, so T5's own
-pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15). All that differs from
-published systems: docs/objectives.md.
+pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15). docs/objectives.md
+lists all differences from published systems.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class Span:
     """Objective ``span``.
 
     Attributes:
-        density: fraction of a row's text tokens to hide, between 0 and 1; or a schedule by length, ascending pairs of
-            tokens and density: each holds for rows of up to so many tokens, the last also for longer ones.
-        mean_span_lengths: mean tokens of a span; with several, every row draws one of them with equal chances.
+        density: fraction of a row's text tokens to hide, between 0 and 1; or a schedule by length: ascending pairs of
+            tokens and density. Each pair applies to rows of up to that many tokens, the last also to longer ones.
+        mean_span_lengths: mean tokens of a span; with several, every row draws one with equal probabilities.
         sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
         begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
-        target_length: decoder positions, sentinels, begin and end included; None: as many as it takes.
-        fit: where a row may need more than ``target_length``, ``error`` before work starts, or ``reduce``: hide the
-            largest number of tokens that fits wherever the spans fall.
-        sentinels: how many to reserve; None: as many as the worst row may need.
+        target_length: decoder positions, including sentinels, begin and end; None: as many as needed.
+        fit: if a row may need more than ``target_length``: ``error`` before work starts, or ``reduce`` to the largest
+            number of hidden tokens that always fits.
+        sentinels: number of sentinels to reserve; None: as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
-        placement: ``t5``; ``rolled``, the same turned by a random offset, over the end back to the start, where a span
-            that lies across both becomes two (``random_roll`` of T5's code); or ``free``: uniform over all placements
-            with a visible token between any two spans, so that a row may start or end with a hidden one.
+        placement: ``t5``; ``rolled``, the same rotated by a random offset, so that a span that wraps around becomes two
+            (``random_roll`` of T5's code); or ``free``: uniform over all placements with a visible token between any
+            two spans, so that a row may start or end with a hidden one.
 
     Raises:
         FarspanError: an option of the wrong type or out of range.
@@ -128,7 +128,7 @@ class Span:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value; ``placement`` only where it is not T5's, whose masks keep their keys."""
+        """Every option as a JSON value; ``placement`` only if it is not T5's, so that older masks keep their keys."""
         return {name: value for name, value in options_of(self).items() if (name, value) != ("placement", "t5")}
 
     @property
@@ -143,8 +143,8 @@ class Span:
         """Check budgets against the longest rows in the most parts, and number the special tokens.
 
         Raises:
-            FarspanError: a target may not fit ``target_length``, ``sentinels`` may not suffice, or the corpus left too
-                little room for separators, begin and end.
+            FarspanError: a target may not fit ``target_length``, ``sentinels`` may not suffice, or the corpus reserves
+                too little room for separators, begin and end.
         """
         self._layout.check(self.name, facts)
         # All counts grow with parts, and with tokens up to a bound of the schedule: one row for each bound and mean.
@@ -187,7 +187,7 @@ class Span:
         return np.max(sources, axis=0), np.max(targets, axis=0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Draw the spans of n rows; those of a row follow from (key, options, sequence id, its lengths) alone."""
+        """Draw the spans of n rows, by (key, options, sequence id, lengths) of the row."""
         ids = batch.ids()
         tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
         means = self._means
@@ -222,29 +222,29 @@ class Span:
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Source with sentinels, target with sentinels and hidden text."""
+        """Render the source with sentinels, and the target with sentinels and hidden text."""
         examples = render_sentinels(batch, masks, special, self._layout, segment_ids=segment_ids)
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from what ``render`` gave."""
+        """The text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout)
 
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hidden tokens, spans, and spans at most once they are cut; int64 like ``tokens`` and ``parts``."""
+        """Hidden tokens, spans, and maximum number of spans after cutting; int64 like ``tokens`` and ``parts``."""
 
         def spans(noise: np.ndarray) -> np.ndarray:
             return span_counts(tokens, noise, means, self.placement == "free")
 
         def pieces(noise: np.ndarray) -> np.ndarray:
-            # Every border may cut one, and so may the end of a row that is rolled.
+            # Every document boundary may cut one, and so may the end of a rotated row.
             return np.minimum(noise, spans(noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
 
         noise = noise_counts(tokens, self._densities(tokens))
         if self.fit == "reduce" and self.target_length is not None:
-            # Hidden tokens and their pieces only grow together, so halve the interval that holds the largest fit.
+            # The pieces grow with the hidden tokens, so a binary search finds the largest fit.
             low, high = np.zeros_like(noise), noise
             while (low < high).any():
                 middle = (low + high + 1) // 2
@@ -261,22 +261,22 @@ class Span:
 
 
 def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
-    """Tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least one, never all, none of fewer than two."""
+    """Tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least one, never all; none of a single token."""
     return np.maximum(np.clip(np.rint(tokens * density), 1, tokens - 1), 0).astype(np.int64)
 
 
 def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
-    """Spans that ``noise`` hidden tokens make, ``(n,)`` int64: never more than visible ones part.
+    """Number of spans of ``noise`` hidden tokens, ``(n,)`` int64: at most as many as visible tokens can separate.
 
     Args:
-        free: a row may start and end with a span, so that there may be one more.
+        free: a row may start and end with a span, so there may be one more.
     """
     spans = np.maximum(np.rint(noise / means), noise > 0)
     return np.minimum(spans, tokens - noise + free).astype(np.int64)
 
 
 def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
-    """Source and target length of one document of ``tokens`` tokens, each with its ``<eos>`` and without ``<bos>``.
+    """Source and target length of one document of ``tokens`` tokens, each with ``<eos>`` and without ``<bos>``.
 
     For example ``span_lengths(568, 0.15, 3) == (512, 114)``, T5's setting.
     """
@@ -287,14 +287,14 @@ def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
 
 
 def tokens_for(input_length: int, density: float, mean: float) -> int:
-    """The most tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
+    """Maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
 
     Raises:
         FarspanError: not even an empty document fits.
     """
     if input_length < 1:
         raise FarspanError(f"input_length is {input_length}; give at least 1, the place of <eos>")
-    # A source never gets shorter with more tokens, and (1 - density) of them stay in it.
+    # The source grows with the tokens, and contains (1 - density) of them.
     candidates = range(int((input_length + 1) / (1 - density)) + 1)
     tokens = bisect_right(candidates, input_length, key=lambda size: span_lengths(size, density, mean)[0]) - 1
     source, target = span_lengths(tokens, density, mean)
