@@ -22,7 +22,8 @@ import torch
 from in_memory import InMemory, random_batches
 from report import arguments, machine, publish
 
-from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
+from trainer.checkpoint.checkpoints import Checkpoints
+from trainer.checkpoint.config import CheckpointConfig
 from trainer.model.build import build_model
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe, load_recipe

@@ -11,7 +11,7 @@ from typing import Any
 
 from corpora.errors import FarspanError, nearest
 from corpora.settings import override, parse
-from trainer.checkpoint.checkpoints import CheckpointConfig
+from trainer.checkpoint.config import CheckpointConfig
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage, StageConfig
 from trainer.data.prefetch import LoadingConfig

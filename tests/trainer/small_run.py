@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.optim import AdamW
 
-from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
+from trainer.checkpoint.checkpoints import Checkpoints
+from trainer.checkpoint.config import CheckpointConfig
 from trainer.parallel.distributed import World
 
 IDENTITY = {"run": {"seed": 1}, "betas": (0.9, 0.98)}

@@ -6,7 +6,7 @@ import numpy as np
 
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import SpecialTokens
-from trainer.checkpoint.checkpoints import CheckpointConfig
+from trainer.checkpoint.config import CheckpointConfig
 from trainer.data.config import DataConfig
 from trainer.metrics import MetricsConfig
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig

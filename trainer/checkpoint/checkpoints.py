@@ -1,18 +1,18 @@
-"""Checkpoints: folders that exist whole or not at all, and are checked byte by byte before they are believed.
+"""Writing and restoring checkpoints.
 
-All ranks write one folder under a temporary name, each its share; when every file is on the disk and its sha256 known,
-rank 0 writes the manifest and renames the folder. A run that is killed at any moment goes on from the last folder that
-was renamed, with any number of ranks and any parallel mode.
+All ranks write into one folder with a temporary name, each its own shards. When every file is on the disk and its
+sha256 known, rank 0 writes the manifest and renames the folder, so a checkpoint is complete or absent. A run that is
+killed at any moment resumes from the last renamed folder, with any number of ranks and any parallel mode; every file is
+compared with its sha256 first.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,18 +24,20 @@ from torch.optim import Optimizer
 
 from corpora.errors import FarspanError
 from corpora.storage.files import sweep, write_bytes
-from corpora.storage.temporary import temporary_name
+from trainer.checkpoint.config import CheckpointConfig
 from trainer.checkpoint.files import (
     FORMAT,
     MANIFEST,
     MODEL,
     OPTIMIZER,
     VERSION,
+    delete,
     file_facts,
     find_fault,
     newest_first,
     outdated,
     read_manifest,
+    remove,
     require_same_run,
     sync_folder,
 )
@@ -54,40 +56,14 @@ from trainer.checkpoint.state import (
     write_tensors,
 )
 from trainer.optim.optimizer import calmer
-from trainer.parallel.distributed import PATIENCE, World
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointConfig:
-    """When checkpoints are written, and which stay.
-
-    Attributes:
-        every: steps between checkpoints; there is always one at the end.
-        keep: newest ones that stay.
-        keep_every: those of steps that are multiples of this stay too; None for no others.
-        asynchronous: training goes on while a checkpoint is written.
-
-    Raises:
-        FarspanError: counts below 1.
-    """
-
-    every: int = 1000
-    keep: int = 3
-    keep_every: int | None = None
-    asynchronous: bool = True
-
-    def __post_init__(self) -> None:
-        for name in ("every", "keep", "keep_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise FarspanError(f"checkpoint.{name} is {value}; it must be at least 1")
+from trainer.parallel.distributed import PATIENCE, World, run_together
 
 
 class Checkpoints:
-    """The checkpoints of one run. Every rank makes one, and calls its methods at the same places.
+    """The checkpoints of one run. Every rank has an instance and calls the same methods in the same order.
 
-    ``restore`` comes first and takes the directory, ``finish`` comes last and gives it back; used as a context manager,
-    it is given back after an error too.
+    ``restore`` comes first and locks the run's directory; ``finish`` comes last and unlocks it. As a context manager,
+    an instance unlocks it after an error too.
     """
 
     def __init__(
@@ -101,16 +77,16 @@ class Checkpoints:
     ) -> None:
         """
         Args:
-            directory: of all checkpoints of the run, on a file system that all ranks share.
-            config: when to write, and what stays.
-            world: who else takes part.
-            identity: nested JSON values that must be equal for a run to be continued.
-            vocabulary: of ``opening.run_vocabulary``; decides nothing about the run.
-            report: told, on rank 0, about each damaged checkpoint that is passed over.
+            directory: folder of the run's checkpoints, on a file system that all ranks share.
+            config: when to write and what to keep.
+            world: all processes of the run.
+            identity: nested JSON values that must not change while a run is continued.
+            vocabulary: description of the model's token ids, for readers of the checkpoint.
+            report: receives, on rank 0, a message about each damaged checkpoint that is skipped.
         """
         self._directory, self._config, self._report = directory, config, report
         self._identity, self._vocabulary = identity, vocabulary
-        # A group of its own, because a checkpoint that is being written talks while the training talks in the others.
+        # Its own group, because a checkpoint is written while training uses the others.
         group = None if world.control is None else dist.new_group(backend="gloo", timeout=PATIENCE)
         self._world = replace(world, control=group)
         self._lock: RunLock | None = None
@@ -130,57 +106,58 @@ class Checkpoints:
             self._release()
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> int | None:
-        """Take the directory, and load the newest whole checkpoint into model and optimiser, in place.
+        """Lock the directory and load the newest undamaged checkpoint into model and optimizer, in place.
 
         Args:
             model: plain, DDP or FSDP2.
             optimizer: new, without state.
 
         Returns:
-            The finished updates, or None where there is no checkpoint at all: both are left as they are.
+            The number of finished updates; None if there is no checkpoint, and then both are unchanged.
 
         Raises:
-            FarspanError: another process has the directory; every checkpoint is damaged; the newest whole one belongs
+            FarspanError: another process holds the lock; every checkpoint is damaged; the newest undamaged one belongs
                 to another run or version.
         """
-        self._together(self._take)
-        path = self._newest_whole()
+        run_together(self._world, self._acquire)
+        path = self._newest_undamaged()
         if path is not None:
             require_same_run(path, self._identity)
-        self._start = self._together(self._begin)[0]
-        if seen := [rank for rank, start in enumerate(self._together(self._seen_start)) if start != self._start]:
+        self._start = run_together(self._world, self._begin)[0]
+        starts = run_together(self._world, self._seen_start)
+        if apart := [rank for rank, start in enumerate(starts) if start != self._start]:
             raise FarspanError(
-                f"ranks {seen} do not see what rank 0 writes to {self._directory}; run.directory must lie on a file "
+                f"ranks {apart} do not see what rank 0 writes to {self._directory}; run.directory must lie on a file "
                 "system that all machines share"
             )
         if path is None:
             return None
         check_fit(path / MODEL, model_tensors(model))
-        # The optimiser first, for making its state to be filled takes a step, if one of length zero.
+        # The optimizer first, because PyTorch creates its state by a step, if one of length zero.
         restore_optimizer(model, optimizer, path / OPTIMIZER, self._world.control)
         read_tensors(path / MODEL, model_tensors(model), self._world.control)
         return read_manifest(path)["step"]
 
     def save(self, step: int, samples: int, model: nn.Module, optimizer: Optimizer) -> Path:
-        """Write the checkpoint of ``step``, then delete those that ``keep`` and ``keep_every`` let go.
+        """Write the checkpoint of ``step``, then delete those that ``keep`` and ``keep_every`` do not keep.
 
-        If asynchronous, the state is copied and written while training goes on; an error in writing is raised by the
-        next ``save`` or ``finish``. One that is still being written is waited for.
+        Waits for a checkpoint that is still being written. If asynchronous, the state is copied, and written while
+        training continues; the next ``save`` or ``finish`` raises the error of a failed write.
 
         Args:
             step: finished updates.
-            samples: the number of the next sample in the order of its stage, for readers; ``step`` determines it.
-            model, optimizer: as in ``restore``, which was called before.
+            samples: number of the next sample in the order of its stage, for readers; ``step`` determines it.
+            model, optimizer: as in ``restore``, which must have been called.
 
         Returns:
-            The folder, there when it is written.
+            The folder, which exists once it is written.
 
         Raises:
-            FarspanError: a value that is not finite; another process has taken the run over; the disk is full or gone.
+            FarspanError: a value that is not finite; another process has taken over the run; the disk is full or gone.
         """
         self._wait()
         states = {MODEL: model_tensors(model), OPTIMIZER: optimizer_tensors(model, optimizer)}
-        bad = self._together(lambda: self._check(states))
+        bad = run_together(self._world, lambda: self._check(states))
         if any(bad):
             newest = next((path.name for path in newest_first(self._directory)), "none")
             cure = calmer(self._identity.get("run", {}).get("precision"))
@@ -198,7 +175,7 @@ class Checkpoints:
         return path
 
     def finish(self) -> None:
-        """Wait until the last checkpoint is written, and give the directory back.
+        """Wait until the last checkpoint is written, and unlock the directory.
 
         Raises:
             FarspanError: it could not be written.
@@ -218,7 +195,7 @@ class Checkpoints:
         if self._lock:
             self._lock.release()
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         if self._world.first:
             self._lock = RunLock(self._directory)
 
@@ -226,18 +203,18 @@ class Checkpoints:
         if not self._lock:
             return 0
         sweep(str(self._directory))
-        for abandoned in self._directory.glob("*.tmp-*"):  # by a writer that was killed, or put aside
-            _remove(abandoned)
+        for abandoned in self._directory.glob("*.tmp-*"):  # left by a killed process
+            remove(abandoned)
         return self._lock.begin()
 
     def _seen_start(self) -> int:
         return read_record(self._directory).get("start", 0)
 
-    def _newest_whole(self) -> Path | None:
+    def _newest_undamaged(self) -> Path | None:
         rank, size = self._world.rank, self._world.size
-        names = self._together(lambda: [path.name for path in newest_first(self._directory)])[0]
+        names = run_together(self._world, lambda: [path.name for path in newest_first(self._directory)])[0]
         for path in (self._directory / name for name in names):
-            faults = self._together(partial(find_fault, path, rank, size))
+            faults = run_together(self._world, partial(find_fault, path, rank, size))
             if not any(faults):
                 return path
             if self._world.first:
@@ -258,7 +235,7 @@ class Checkpoints:
     def _write(self, path: Path, step: int, samples: int, states: Mapping[str, Tensors]) -> None:
         temporary = path.with_name(f"{path.name}.tmp-{self._start}")
         try:
-            shares = self._together(lambda: self._write_share(temporary, states))
+            shares = run_together(self._world, lambda: self._write_share(temporary, states))
             manifest = {
                 "format": FORMAT,
                 "format_version": VERSION,
@@ -268,7 +245,7 @@ class Checkpoints:
                 "vocabulary": self._vocabulary,
                 "files": {name: facts for share in shares for name, facts in share.items()},
             }
-            self._together(lambda: self._publish(temporary, path, step, manifest))
+            run_together(self._world, lambda: self._publish(temporary, path, step, manifest))
         except OSError as error:
             raise FarspanError(
                 f"the checkpoint of step {step} could not be written to {self._directory} ({error}); make room, then "
@@ -276,7 +253,7 @@ class Checkpoints:
             ) from error
 
     def _write_share(self, temporary: Path, states: Mapping[str, Tensors]) -> dict[str, Any]:
-        """This rank's files: name -> bytes and sha256."""
+        """Write this rank's files; return name -> bytes and sha256."""
         for name, tensors in states.items():
             write_tensors(temporary / name, tensors, self._world.control)
         files = [file for name in states for file in shards_of(temporary / name, self._world.rank)]
@@ -289,45 +266,9 @@ class Checkpoints:
         write_bytes(str(temporary / MANIFEST), json.dumps(manifest, indent=1).encode())
         for folder in (temporary / MODEL, temporary / OPTIMIZER, temporary):
             sync_folder(folder)
-        if path.exists():  # only a damaged one can be in the way: a whole one would have been continued from
-            _delete(path)
+        if path.exists():  # damaged, or the run would have resumed from it
+            delete(path)
         os.replace(temporary, path)
         sync_folder(self._directory)
         for old in outdated(self._directory, step, self._config.keep, self._config.keep_every):
-            _delete(old)
-
-    def _together(self, work: Callable[[], Any]) -> list[Any]:
-        """What ``work`` returns on each rank (JSON values), on every rank.
-
-        Raises:
-            FarspanError, OSError: it raised one on some rank; all ranks raise it.
-        """
-        said: dict[str, Any] = {}
-        try:
-            said["value"] = work()
-        except FarspanError as error:
-            said["refusal"] = str(error)
-        except OSError as error:
-            said["failure"] = str(error)
-        all_said = self._world.gather(said)
-        for one in all_said:
-            if "refusal" in one:
-                raise FarspanError(one["refusal"])
-            if "failure" in one:
-                raise OSError(one["failure"])
-        return [one["value"] for one in all_said]
-
-
-def _delete(checkpoint: Path) -> None:
-    """Away with it in one step, then from the disk: a kill between leaves nothing that looks like a checkpoint."""
-    aside = temporary_name(str(checkpoint))
-    os.replace(checkpoint, aside)
-    _remove(Path(aside))
-
-
-def _remove(path: Path) -> None:
-    """A folder, or a file that somebody has put in its place."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+            delete(old)

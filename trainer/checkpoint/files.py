@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from hashlib import file_digest
 from itertools import islice
@@ -20,6 +21,7 @@ from typing import Annotated, Any, TypedDict
 from corpora.errors import FarspanError
 from corpora.storage.files import read_bytes
 from corpora.storage.strict_json import Natural, Sha256, StructureError, decode, parse_json
+from corpora.storage.temporary import temporary_name
 
 FORMAT, VERSION = "farspan.checkpoint", 2
 MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
@@ -167,6 +169,21 @@ def outdated(directory: Path, step: int, keep: int, keep_every: int | None) -> l
     """
     before = [path for path in newest_first(directory) if step_of(path) < step]
     return [path for path in before[keep - 1 :] if keep_every is None or step_of(path) % keep_every]
+
+
+def delete(checkpoint: Path) -> None:
+    """Rename a checkpoint, then remove it, so that an interruption leaves nothing that looks like a checkpoint."""
+    aside = temporary_name(str(checkpoint))
+    os.replace(checkpoint, aside)
+    remove(Path(aside))
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, or a file in its place."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def sync_folder(path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -145,6 +145,28 @@ class World:
         if self.control is not None:
             self.barrier()  # the one that keeps the store may not go while others still talk
             dist.destroy_process_group()
+
+
+def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
+    """Run ``work`` on every rank and return all results (JSON values) on every rank.
+
+    Raises:
+        FarspanError, OSError: raised by ``work`` on some rank; all ranks raise it.
+    """
+    own: dict[str, Any] = {}
+    try:
+        own["value"] = work()
+    except FarspanError as error:
+        own["refusal"] = str(error)
+    except OSError as error:
+        own["failure"] = str(error)
+    results = world.gather(own)
+    for result in results:
+        if "refusal" in result:
+            raise FarspanError(result["refusal"])
+        if "failure" in result:
+            raise OSError(result["failure"])
+    return [result["value"] for result in results]
 
 
 @contextmanager

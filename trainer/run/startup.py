@@ -20,7 +20,7 @@ from trainer.data.mixture import Mixture, Part
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.pattern import Pattern
-from trainer.parallel.distributed import World
+from trainer.parallel.distributed import World, run_together
 from trainer.run.evaluation import HeldOut
 from trainer.run.unit import TrainUnit
 
@@ -63,14 +63,13 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
     named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
     named += [(source.masks, "farspan.masks") for source in sources if source.masks]
     shards = [(rows, shard) for rows in _complete(named) for shard in range(len(rows.manifest.shards))]
-    own, fault = shards[world.rank :: world.size], None
-    try:
+    own = shards[world.rank :: world.size]
+
+    def check() -> None:
         for rows, shard in track(own, "checksums", console=console, transient=True, disable=not console.is_terminal):
             rows.check_shard(shard)
-    except FarspanError as error:
-        fault = str(error)
-    if found := next(filter(None, world.gather(fault)), None):
-        raise FarspanError(found)
+
+    run_together(world, check)
 
 
 def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:

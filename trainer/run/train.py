@@ -15,12 +15,13 @@ from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.data.config import Batches, Source
 from trainer.data.loader import Loader
 from trainer.data.prefetch import prefetched
-from trainer.metrics import Display, Together, make_console, open_metrics
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explained
 from trainer.recipe import Recipe
+from trainer.run.display import Display, make_console
 from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut, describe
+from trainer.run.logs import MetricsLogs, open_metrics
 from trainer.run.signals import Interruption
 from trainer.run.startup import check_attention, check_data, check_shards, keep_tokenizer
 from trainer.run.step import Trainer, Update
@@ -142,7 +143,7 @@ class _Loop:
         loader: Loader,
         checkpoints: Checkpoints,
         held_out: Sequence[HeldOut],
-        metrics: Together,
+        metrics: MetricsLogs,
         display: Display,
     ) -> None:
         self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader

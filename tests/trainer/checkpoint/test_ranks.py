@@ -15,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 import trainer.checkpoint.checkpoints
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import on_ranks
-from trainer.checkpoint.checkpoints import CheckpointConfig, Checkpoints
+from trainer.checkpoint.checkpoints import Checkpoints
+from trainer.checkpoint.config import CheckpointConfig
 from trainer.checkpoint.files import newest_first
 from trainer.checkpoint.state import load_tensors, optimizer_tensors, shards_of
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer

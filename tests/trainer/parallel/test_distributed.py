@@ -12,7 +12,7 @@ import torch.distributed as dist
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
 from trainer.parallel import distributed
-from trainer.parallel.distributed import PATIENCE, World, _device, explained
+from trainer.parallel.distributed import PATIENCE, World, _device, explained, run_together
 
 
 def test_one_process_needs_no_backend():
@@ -124,3 +124,24 @@ def test_each_process_of_a_machine_takes_its_own_device(monkeypatch):
 def test_a_device_that_is_not_there_is_refused():
     with pytest.raises(FarspanError, match="finds no CUDA device"):
         World.from_environment("cuda", {})
+
+
+def _work_together(world: World) -> list[object]:
+    def fail(error: Exception) -> list[object]:
+        if world.rank == 1:
+            raise error
+        return []
+
+    results: list[object] = [run_together(world, lambda: {"rank": world.rank})]
+    for error in (FarspanError("refused"), OSError("disk full")):
+        try:
+            run_together(world, lambda error=error: fail(error))
+        except (FarspanError, OSError) as raised:
+            results.append((type(raised).__name__, str(raised)))
+    return results
+
+
+def test_an_error_on_one_rank_is_raised_on_all():
+    expected = [[{"rank": 0}, {"rank": 1}], ("FarspanError", "refused"), ("OSError", "disk full")]
+    assert on_ranks(2, _work_together) == [expected] * 2
+    assert run_together(World.alone(), lambda: 5) == [5]

@@ -1,0 +1,94 @@
+"""The progress of a run on the screen."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+
+def make_console() -> Console:
+    """The console that shows a run's progress."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+_BAR = 16  # columns
+
+
+class Display:
+    """A progress bar in a terminal, a plain line every ``log_every`` steps elsewhere, both with the time left.
+
+    Args:
+        steps: steps of the whole run.
+        log_every: steps between plain lines.
+        console: receives the output; quiet on ranks above 0.
+        done: steps finished by earlier starts of the run.
+    """
+
+    def __init__(self, steps: int, log_every: int, console: Console | None = None, done: int = 0) -> None:
+        self.console = console or make_console()
+        self.steps, self.log_every = steps, log_every
+        self.bar = Progress(
+            TextColumn("step {task.completed}/{task.total}"), BarColumn(_BAR), TextColumn("{task.description}"),
+            console=self.console, disable=not self.console.is_terminal,
+        )  # fmt: skip
+        self.task = self.bar.add_task("", total=steps, completed=done)
+        self._seconds: deque[float] = deque(maxlen=100)  # durations of the latest updates
+
+    def __enter__(self) -> Display:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def update(self, record: Mapping[str, Any]) -> None:
+        """Show the ``record`` of a step."""
+        self._seconds.append(record["seconds"])
+        step, parts, left = record["step"], self._described(record), self._left(record["step"])
+        if self.console.is_terminal:
+            columns = self.console.width - len(f"step {step}/{self.steps}") - _BAR - 2  # a space between columns
+            self.bar.update(self.task, completed=step, description=_fitting([parts[0], left, *parts[1:]], columns))
+        elif step % self.log_every == 0 or step == self.steps:
+            self.say("  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left])))
+
+    def say(self, message: str) -> None:
+        """Print a line of its own."""
+        self.console.print(message, markup=False)
+
+    def _left(self, step: int) -> str:
+        left = (self.steps - step) * sum(self._seconds) / len(self._seconds)
+        return f"{timedelta(seconds=math.ceil(left))} left" if left else ""
+
+    @staticmethod
+    def _described(record: Mapping[str, Any]) -> list[str]:
+        mfu, waited = record.get("mfu"), record.get("data_wait_share", 0.0)
+        padding = record.get("source_padding_share", 0.0)
+        return [
+            "skipped" if record["loss"] is None else f"loss {record['loss']:.4f}",
+            f"lr {record['learning_rate']:.2e}",
+            f"{record['source_tokens_per_second']:,.0f} source tokens/s",
+            "" if mfu is None else f"{mfu:.1%} of peak",
+            f"{padding:.0%} padding" if padding >= 0.05 else "",
+            f"{waited:.0%} waiting for data" if waited >= 0.05 else "",
+            f"{record['seconds']:.2f} s",
+        ]
+
+
+def _fitting(parts: Sequence[str], columns: int) -> str:
+    """Join as many parts, from the first on, as fit into ``columns``."""
+    text = ""
+    for part in filter(None, parts):
+        longer = f"{text}  {part}" if text else part
+        if len(longer) > columns:
+            break
+        text = longer
+    return text

@@ -1,0 +1,102 @@
+"""The logs of a run: one JSON line per step in a file, and TensorBoard."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from corpora.errors import FarspanError, from_extra
+from corpora.storage.files import write_bytes
+from trainer.metrics import MetricsConfig
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one JSON object a line, each with its ``step``."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        """Open the file for the updates after ``step``; lines of later updates, which are repeated, are dropped."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = []
+        if path.exists():
+            for line in path.read_bytes().splitlines(keepends=True):
+                try:
+                    if json.loads(line)["step"] <= step:
+                        kept.append(line)
+                except (ValueError, TypeError, LookupError):  # an incomplete line of a run that was killed
+                    continue
+        write_bytes(str(path), b"".join(kept))
+        self._path, self._file = path, path.open("ab", buffering=0)
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Add a line.
+
+        Raises:
+            FarspanError: the disk is full or gone.
+        """
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            if self._file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise FarspanError(
+                f"{self._path} cannot be written to ({error}); make room, then give the same command to go on from the "
+                "last checkpoint"
+            ) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class TensorBoard:
+    """The same records as curves, for TensorBoard; part of the extra ``tracking``."""
+
+    def __init__(self, directory: Path, step: int) -> None:
+        """Write event files into ``directory`` for the updates after ``step``; events of later updates are hidden.
+
+        Raises:
+            FarspanError: TensorBoard is not installed.
+        """
+        with from_extra("tracking", "metrics.tensorboard = true"):
+            from torch.utils.tensorboard import SummaryWriter
+        self._writer = SummaryWriter(str(directory), purge_step=step + 1)
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        for name, value in record.items():
+            if name != "step" and isinstance(value, int | float):
+                self._writer.add_scalar(name, value, record["step"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class MetricsLogs:
+    """Several logs that receive the same records."""
+
+    def __init__(self, logs: Sequence[MetricsFile | TensorBoard]) -> None:
+        self._logs = logs
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        for log in self._logs:
+            log.write(record)
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.close()
+
+
+def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 0) -> MetricsLogs:
+    """Open ``metrics.jsonl`` in ``directory``, and TensorBoard if configured, for the updates after ``step``.
+
+    All ranks know the same metrics, so only rank 0 writes them.
+
+    Raises:
+        FarspanError: TensorBoard is configured but not installed.
+    """
+    if rank:
+        return MetricsLogs([])
+    logs: list[MetricsFile | TensorBoard] = [TensorBoard(directory, step)] if config.tensorboard else []
+    return MetricsLogs([MetricsFile(directory / "metrics.jsonl", step), *logs])
