@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -13,15 +12,17 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
-from corpora.storage.shards import MOST_SHARDS, shard_name, write_shard
-from corpora.storage.stored_shards import StoredShard, stored_shards
+from corpora.storage.manifest import Receipt
+from corpora.storage.shards import MOST_SHARDS, write_shard
+from corpora.storage.stored_shards import StoredShard
 from objectives.api.mask_totals import TOTALS, add_mask_totals
 from objectives.api.masks import MASK_SCHEMA
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, equip, load_objective, mask_key
 from objectives.api.tools import Tools
-from pipelines.engine.artefacts import absolute, artefact_tokenizer, inherit_tokenizer, parent_entry
-from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.artefacts import absolute, artefact_tokenizer
+from pipelines.engine.derived import Parent, derived_job
+from pipelines.engine.job import Job, Report, Task
+from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.mask_options import Masking
 
 # A model reads a megabyte in the time in which other objectives read a hundred.
@@ -56,63 +57,50 @@ def plan(options: Masking) -> Job:
     Raises:
         FarspanError: no finished corpus, an objective that cannot work on it, or no draws.
     """
-    corpus, output = absolute(options.corpus), absolute(options.output)
-    scorer = options.scorer
-    if scorer is not None and os.path.exists(scorer):
-        scorer = absolute(scorer)
-    parent = read_manifest(corpus, "farspan.corpus")
-    objective = equipped_objective(corpus, options.objective, options.preset, options.options, scorer)
-    special = objective.validate(CorpusFacts.of(parent))
-    count = len(parent.shards) * options.draws
-    if options.draws < 1 or count > MOST_SHARDS:
-        most = MOST_SHARDS // max(len(parent.shards), 1)
-        raise FarspanError(
-            f"--draws {options.draws}: give 1 to {most:,}, as the corpus has {len(parent.shards)} shards"
-        )
-    tools = dict(getattr(objective, "tools", {}))
-    head = Manifest(
-        format="farspan.masks",
-        config={
-            "objective": options.objective,
-            "options": dict(objective.options),
-            "global_attention": objective.global_attention,
-            "tools": tools,
-            "draws": options.draws,
-            "compression": options.compression,
-        },
-        seed=options.seed,
-        rows_per_batch=parent.rows_per_batch,
-        tokenizer=parent.tokenizer,
-        special_tokens=dict(special.ids),
-        parent=parent_entry(output, corpus),
-    )
-    tasks = [
-        Task(
-            f"mask-{index:05d}",
-            {
-                "corpus": shard,
-                "shard": os.path.join(output, "shards", shard_name(index, count)),
-                "draw": draw,
-            },
-            shard.rows,
-        )
-        for index, (draw, shard) in enumerate(product(range(options.draws), stored_shards(corpus, parent)))
+    output, corpus = absolute(options.output), Parent.read(options.corpus, "farspan.corpus")
+    scorer = absolute(options.scorer) if options.scorer and os.path.exists(options.scorer) else options.scorer
+    objective = equipped_objective(corpus.folder, options.objective, options.preset, options.options, scorer)
+    special = objective.validate(CorpusFacts.of(corpus.manifest))
+    shards, rows_per_batch = corpus.shards, corpus.manifest.rows_per_batch
+    if options.draws < 1 or len(shards) * options.draws > MOST_SHARDS:
+        most = MOST_SHARDS // max(len(shards), 1)
+        raise FarspanError(f"--draws {options.draws}: give 1 to {most:,}, as the corpus has {len(shards)} shards")
+    objective_options, tools = dict(objective.options), dict(getattr(objective, "tools", {}))
+    config = {
+        "objective": options.objective,
+        "options": objective_options,
+        "global_attention": objective.global_attention,
+        "tools": tools,
+        "draws": options.draws,
+        "compression": options.compression,
+    }
+    drawn = product(range(options.draws), shards)
+    paths = shard_paths(output, len(shards) * options.draws)
+    payloads = [
+        ({"corpus": shard, "shard": path, "draw": draw}, shard.rows)
+        for (draw, shard), path in zip(drawn, paths, strict=True)
     ]
     work = MaskShard(
-        corpus,
-        options.objective,
-        dict(objective.options),
-        tools,
-        scorer,
-        options.seed,
-        parent.rows_per_batch,
-        options.compression,
+        corpus=corpus.folder,
+        objective=options.objective,
+        options=objective_options,
+        tools=tools,
+        scorer=scorer,
+        seed=options.seed,
+        rows_per_batch=rows_per_batch,
+        compression=options.compression,
     )
-    size = sum(shard.bytes for shard in parent.shards) * options.draws
-    if tools.keys() & {"scorer", "recognizer"}:
-        size *= _MODEL_COST
-    copy = partial(inherit_tokenizer, corpus, parent)
-    return Job(output, head, [Stage("mask", tasks, work, "sequences")], copy, size)
+    return derived_job(
+        output,
+        corpus,
+        [sharded_stage("mask", payloads, work, "sequences")],
+        format="farspan.masks",
+        config=config,
+        seed=options.seed,
+        rows_per_batch=rows_per_batch,
+        work_bytes=corpus.bytes * options.draws * (_MODEL_COST if tools.keys() & {"scorer", "recognizer"} else 1),
+        special_tokens=dict(special.ids),
+    )
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,22 @@ from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.manifest import Receipt, read_manifest
+from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard
-from corpora.storage.stored_shards import StoredShard, stored_shards
+from corpora.storage.stored_shards import StoredShard
 from pipelines.corpus.options import LinkedCorpus
-from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours
-from pipelines.engine.finalize import WORK
-from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.artefacts import absolute, parent_entry
+from pipelines.engine.derived import Parent, read_neighbours
+from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, use_numbers, write_placements
+from pipelines.shuffle.placements import (
+    Placed,
+    ReadPlacements,
+    join_placed,
+    placing_stage,
+    use_numbers,
+    write_placements,
+)
 from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_stages
 
 
@@ -40,10 +47,9 @@ def plan(options: LinkedCorpus) -> Job:
     Raises:
         FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
     """
-    documents, neighbours, output = (absolute(p) for p in (options.documents, options.neighbours, options.output))
-    parent = read_manifest(documents, "farspan.documents")
-    graph = read_neighbours(neighbours, documents)
-    tokens = graph.totals["tokens"]
+    output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
+    neighbours = read_neighbours(options.neighbours, documents)
+    tokens, split = neighbours.manifest.totals["tokens"], neighbours.manifest.config["split"]
     linking = options.linking.resolved
     shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))
     config = {
@@ -51,47 +57,32 @@ def plan(options: LinkedCorpus) -> Job:
         **asdict(options.packing),
         **asdict(linking),
         "leftovers": options.leftovers,
-        "split": graph.config["split"],
-        "neighbours": parent_entry(output, neighbours),
+        "split": split,
+        "neighbours": parent_entry(output, neighbours.folder),
         "shards": shards,
         "compression": options.compression,
     }
-    starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
-    placements = [os.path.join(output, WORK, f"link-{index:05d}.arrow") for index in range(len(graph.shards))]
-    planning = Stage(
-        "link",
-        [
-            Task(
-                f"link-{index:05d}",
-                {
-                    "shard": shard,
-                    "placements": placements[index],
-                    "near_duplicates": os.path.join(output, "near-duplicates", f"link-{index:05d}.arrow"),
-                },
-                shard.rows,
-            )
-            for index, shard in enumerate(stored_shards(neighbours, graph))
-        ],
-        LinkShard(options.packing, linking, options.leftovers, options.seed, starts),
-        "documents",
-    )
-    place = ReadPlacements(tuple(placements), starts, shards, graph.config["split"] == "held-out")
-    spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
-    work = PackLinked(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
-    stages = [planning, *spilling, pack_stage(output, shards, tokens, work)]
+    starts = documents.first_rows
+    work = LinkShard(output, options.packing, linking, options.leftovers, options.seed, starts)
+    linking_stage, placements = placing_stage(output, "link", neighbours, work)
+    place = ReadPlacements(placements, starts, shards, split == "held-out")
+    spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
+    packing = PackLinked(spills, options.packing, documents.vocab_size, options.compression)
+    stages = [linking_stage, *spilling, pack_stage(output, shards, tokens, packing)]
     use = DocumentUse(
         truncated=options.packing.drop_ragged_tail,
         max_uses=linking.max_uses,
         one_shard=False,
         left_out="without a vector, in no linked sequence, or repeating another",
     )
-    return corpus_job(output, documents, parent, config, use, options.seed, stages, 2 * tokens)
+    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
 
 
 @dataclass(frozen=True)
 class LinkShard:
     """Plan the sequences of the clusters of one shard of neighbours."""
 
+    output: str
     packing: Packing
     linking: Linking
     leftovers: str
@@ -125,7 +116,8 @@ class LinkShard:
             report(done)
         write_placements(task.payload["placements"], join_placed(placed), np.array(self.starts))
         if totals["near_duplicate_pairs"]:
-            with write_shard(task.payload["near_duplicates"], NEAR_DUPLICATES, 1024) as (writer, _):
+            path = os.path.join(self.output, "near-duplicates", f"{task.name}.arrow")
+            with write_shard(path, NEAR_DUPLICATES, 1024) as (writer, _):
                 for batch in refused:
                     writer.write(batch)
         return Receipt(task.name, totals=dict(totals))

@@ -22,13 +22,13 @@ from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
-from corpora.storage.stored_shards import stored_shards
+from corpora.storage.manifest import Receipt
 from pipelines.corpus.mixture_recipe import MixtureRecipe, read_recipe
 from pipelines.corpus.options import LongCorpus
 from pipelines.documents import job as documents_job
 from pipelines.documents.options import Documents
 from pipelines.engine.artefacts import absolute, tokens_of_split
+from pipelines.engine.derived import Parent
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
@@ -86,22 +86,10 @@ def plan(options: LongCorpus) -> Job:
     """
     recipe = read_recipe(options.recipe)
     recipe.inputs(options.recipe)
-    documents, output = _documents_folder(options, recipe), absolute(options.output)
-    parent = read_manifest(documents, "farspan.documents")
-    held_out = options.split == "held-out"
-    windows = recipe.windows
-    read = {name: _tokens(options, documents, parent, name) for name in recipe.sources}
-    available = _written(documents, parent, held_out, tuple(recipe.sources), windows) if windows.overlap else read
-    try:
-        mixture = mix(
-            {name: Source(available[name], s.weight, s.epochs) for name, s in recipe.sources.items()},
-            recipe.tokens,
-            recipe.temperature,
-            recipe.on_cap,
-        )
-    except FarspanError as error:
-        raise FarspanError(f"{options.recipe}: {error}") from error
-    packing = recipe.packing
+    documents = Parent.read(_documents_folder(options, recipe), "farspan.documents")
+    read = {name: _tokens(options, documents, name) for name in recipe.sources}
+    mixture = _mixture(options, recipe, documents, read)
+    packing, windows = recipe.packing, recipe.windows
     shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // DEALT_OUT))
     config = {
         "builder": "long",
@@ -115,8 +103,9 @@ def plan(options: LongCorpus) -> Job:
         "compression": options.compression,
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
-    place = PlaceSources(key, shards, held_out, tuple(recipe.sources))
-    stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    place = PlaceSources(key, shards, options.split == "held-out", tuple(recipe.sources))
+    output = absolute(options.output)
+    stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
     work = PackLong(
         spills,
         {name: share.epochs for name, share in mixture.shares.items()},
@@ -124,7 +113,7 @@ def plan(options: LongCorpus) -> Job:
         windows,
         recipe.short_documents == "across",
         key,
-        parent.tokenizer["vocab_size"],
+        documents.vocab_size,
         options.compression,
     )
     stages.append(pack_stage(output, shards, mixture.tokens, work))
@@ -135,44 +124,57 @@ def plan(options: LongCorpus) -> Job:
         max_uses=math.ceil(max(share.epochs for share in mixture.shares.values())),
         left_out="beyond their source's share",
     )
-    return corpus_job(output, documents, parent, config, use, options.seed, stages, work_bytes)
+    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=work_bytes)
 
 
-def _tokens(options: LongCorpus, documents: str, parent: Manifest, source: str) -> int:
+def _mixture(options: LongCorpus, recipe: MixtureRecipe, documents: Parent, read: Mapping[str, int]) -> Mixture:
+    """The share of each source; ``read`` are the tokens of one pass over it."""
+    available = _written(documents, options.split == "held-out", recipe) if recipe.windows.overlap else read
+    try:
+        return mix(
+            {name: Source(available[name], s.weight, s.epochs) for name, s in recipe.sources.items()},
+            recipe.tokens,
+            recipe.temperature,
+            recipe.on_cap,
+        )
+    except FarspanError as error:
+        raise FarspanError(f"{options.recipe}: {error}") from error
+
+
+def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
     """Tokens of one pass over a source."""
-    if source not in parent.counts:
-        known = sorted(parent.counts)
+    folder, counts = documents.folder, documents.manifest.counts
+    if source not in counts:
+        known = sorted(counts)
         raise FarspanError(
-            f"{options.recipe}: [sources.{source}]: {documents} has no such source{nearest(source, known)}; "
+            f"{options.recipe}: [sources.{source}]: {folder} has no such source{nearest(source, known)}; "
             f"it has {', '.join(known)}"
         )
-    count = parent.counts[source]
+    count = counts[source]
     if not count["written"]:
         raise FarspanError(
-            f"{options.recipe}: [sources.{source}]: {documents} has no document of it: of {count['read']:,} read, "
+            f"{options.recipe}: [sources.{source}]: {folder} has no document of it: of {count['read']:,} read, "
             f"{count['filtered']:,} were filtered (below min_characters or min_tokens, or without text) and "
-            f"{count['rejected']:,} rejected (see {documents}/rejects); leave the source out, or make other documents"
+            f"{count['rejected']:,} rejected (see {folder}/rejects); leave the source out, or make other documents"
         )
     tokens = tokens_of_split(count, options.split)
     if not tokens:
         raise FarspanError(
-            f"{options.recipe}: [sources.{source}]: {documents} has no {options.split} document of it; "
+            f"{options.recipe}: [sources.{source}]: {folder} has no {options.split} document of it; "
             "leave the source out, or make the documents again with another held-out share"
         )
     return tokens
 
 
-def _written(
-    documents: str, parent: Manifest, held_out: bool, sources: tuple[str, ...], windows: Windows
-) -> dict[str, int]:
-    """Tokens that one pass over each source writes, with every overlap."""
-    written = dict.fromkeys(sources, 0)
-    for shard in stored_shards(documents, parent):
+def _written(documents: Parent, held_out: bool, recipe: MixtureRecipe) -> dict[str, int]:
+    """Tokens that one pass over each source writes, overlaps included."""
+    written = dict.fromkeys(recipe.sources, 0)
+    for shard in documents.shards:
         for batch in shard.batches():
             names = np.asarray(batch.column("source").to_pylist(), object)
             of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == held_out
-            tokens = windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
-            for name in sources:
+            tokens = recipe.windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
+            for name in written:
                 written[name] += int(tokens[of_split & (names == name)].sum())
     return written
 

@@ -15,10 +15,11 @@ from corpora.keyed import id_keys, make_key
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.manifest import Receipt, read_manifest
+from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.corpus.options import RandomCorpus
 from pipelines.engine.artefacts import absolute, some_tokens
+from pipelines.engine.derived import Parent
 from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
@@ -30,9 +31,8 @@ def plan(options: RandomCorpus) -> Job:
     Raises:
         FarspanError: no finished documents there, nothing in the split, or a number out of range.
     """
-    documents, output = absolute(options.documents), absolute(options.output)
-    parent = read_manifest(documents, "farspan.documents")
-    tokens = some_tokens(documents, parent, options.split)
+    output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
+    tokens = some_tokens(documents.folder, documents.manifest, options.split)
     shards = shard_count(options.shards, tokens)
     config = {
         "builder": "random",
@@ -43,12 +43,11 @@ def plan(options: RandomCorpus) -> Job:
     }
     key = make_key(options.seed, "shuffle", {"split": options.split})
     place = Shuffle(key, shards, options.split == "held-out", options.packing)
-    stages, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
-    work = Pack(spills, options.packing, parent.tokenizer["vocab_size"], options.compression)
+    stages, spills = spill_stages(output, documents, place, shards, options.fan_in)
+    work = Pack(spills, options.packing, documents.vocab_size, options.compression)
     stages.append(pack_stage(output, shards, tokens, work))
-    return corpus_job(
-        output, documents, parent, config, _document_use(options.packing), options.seed, stages, 2 * tokens
-    )
+    use = _document_use(options.packing)
+    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
 
 
 def _document_use(packing: Packing) -> DocumentUse:

@@ -7,7 +7,6 @@ makes the latter and writes where each document goes; *spill* brings the documen
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -21,15 +20,15 @@ from corpora.packing.assemble import assemble_cuts
 from corpora.packing.options import ClusterRows, Packing
 from corpora.packing.related import arrange, groups
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
+from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.stored_shards import StoredShard, stored_shards
+from corpora.storage.stored_shards import StoredShard
 from pipelines.corpus.options import ClusterCorpus
-from pipelines.engine.artefacts import absolute, parent_entry, read_neighbours, some_tokens
-from pipelines.engine.finalize import WORK
+from pipelines.engine.artefacts import absolute, parent_entry, some_tokens
+from pipelines.engine.derived import Parent, read_neighbours
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
-from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, write_placements
+from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements
 from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
 
 
@@ -40,64 +39,82 @@ def plan(options: ClusterCorpus) -> Job:
         FarspanError: an artefact is missing, the neighbours are of other documents or of another split, no document or
             no cluster in the split, a number out of range, or a bound on neighbours without these.
     """
-    documents, output = absolute(options.documents), absolute(options.output)
+    output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
-    for name in ("min_similarity", "max_jaccard"):
-        if options.neighbours is None and getattr(options, name) != getattr(ClusterCorpus, name):
-            flag = name.replace("_", "-")
-            raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
-    parent = read_manifest(documents, "farspan.documents")
-    graph = None if options.neighbours is None else read_neighbours(absolute(options.neighbours), documents)
-    split = options.split or ("train" if graph is None else graph.config["split"])
-    if graph is not None and split != graph.config["split"]:
-        raise FarspanError(
-            f"--split {split}: the neighbours are of {graph.config['split']} documents; leave it out, or give "
-            f"--neighbours made from vectors of the {split} documents"
-        )
-    tokens = some_tokens(documents, parent, split)
-    if graph is None and not _clustered(parent, split):
-        raise FarspanError(
-            f"{documents}: none of its {split} documents names a cluster; give --neighbours, or make the documents "
-            "with --cluster-field, or from a format of clusters"
-        )
+    neighbours = _neighbours(options, documents)
+    split = _split(options, documents, neighbours)
+    tokens = some_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
     config = {
         "builder": "clusters",
         **asdict(options.packing),
         **asdict(rows),
-        **_origin(options, output),
+        **_origin(options, output, neighbours),
         "split": split,
         "shards": shards,
         "compression": options.compression,
     }
-    starts = tuple(np.cumsum([0, *(shard.rows for shard in parent.shards)]).tolist())
+    starts, held_out = documents.first_rows, split == "held-out"
     stages: list[Stage] = []
-    place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, split == "held-out", starts)
-    if graph is not None:
-        stages, placements = _grouping(options, rows, graph, output, starts)
-        place = ReadPlacements(placements, starts, shards, split == "held-out")
-    spilling, spills = spill_stages(output, documents, parent, place, shards, options.fan_in)
+    place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, held_out, starts)
+    if neighbours is not None:
+        # only the rules for near-duplicates apply
+        rules = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
+        grouping = GroupShard(rows, rules, make_key(options.seed, "groups"), starts)
+        stage, placements = placing_stage(output, "group", neighbours, grouping)
+        stages, place = [stage], ReadPlacements(placements, starts, shards, held_out)
+    spilling, spills = spill_stages(output, documents, place, shards, options.fan_in)
     order = make_key(options.seed, "order in clusters")
-    work = PackClusters(spills, options.packing, rows, order, parent.tokenizer["vocab_size"], options.compression)
+    work = PackClusters(spills, options.packing, rows, order, documents.vocab_size, options.compression)
     stages += [*spilling, pack_stage(output, shards, tokens, work)]
     use = DocumentUse(
         truncated=True,
         left_out="in no cluster, in a small one, or with a first sentence longer than their share of the row",
     )
-    return corpus_job(output, documents, parent, config, use, options.seed, stages, 2 * tokens)
+    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
+
+
+def _neighbours(options: ClusterCorpus, documents: Parent) -> Parent | None:
+    if options.neighbours is not None:
+        return read_neighbours(options.neighbours, documents)
+    for name in ("min_similarity", "max_jaccard"):
+        if getattr(options, name) != getattr(ClusterCorpus, name):
+            flag = name.replace("_", "-")
+            raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
+    return None
+
+
+def _split(options: ClusterCorpus, documents: Parent, neighbours: Parent | None) -> str:
+    """``train`` or ``held-out``; the split of the neighbours, where there are any."""
+    split = options.split or "train"
+    if neighbours is None:
+        if not _clustered(documents.manifest, split):
+            some_tokens(documents.folder, documents.manifest, split)
+            raise FarspanError(
+                f"{documents.folder}: none of its {split} documents names a cluster; give --neighbours, or make the "
+                "documents with --cluster-field, or from a format of clusters"
+            )
+        return split
+    theirs: str = neighbours.manifest.config["split"]
+    if options.split not in (None, theirs):
+        raise FarspanError(
+            f"--split {split}: the neighbours are of {theirs} documents; leave it out, or give --neighbours made from "
+            f"vectors of the {split} documents"
+        )
+    return theirs
 
 
 def _clustered(documents: Manifest, split: str) -> int:
-    """How many documents of the split are in a cluster."""
+    """Number of the split's documents that are in a cluster."""
     held_out = documents.totals.get("held_out_clustered_documents", 0)
     return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
 
 
-def _origin(options: ClusterCorpus, output: str) -> dict[str, object]:
-    if options.neighbours is None:
+def _origin(options: ClusterCorpus, output: str, neighbours: Parent | None) -> dict[str, object]:
+    if neighbours is None:
         return {"neighbours": None}
     return {
-        "neighbours": parent_entry(output, absolute(options.neighbours)),
+        "neighbours": parent_entry(output, neighbours.folder),
         "min_similarity": options.min_similarity,
         "max_jaccard": options.max_jaccard,
     }
@@ -123,26 +140,6 @@ class PlaceClusters:
         return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, positions, read, kept, clusters=clusters)
 
 
-def _grouping(
-    options: ClusterCorpus, rows: ClusterRows, graph: Manifest, output: str, starts: tuple[int, ...]
-) -> tuple[list[Stage], tuple[str, ...]]:
-    """The stage that makes groups of neighbours, and the files that say where their documents go."""
-    neighbours = absolute(options.neighbours or "")
-    placements = [os.path.join(output, WORK, f"group-{index:05d}.arrow") for index in range(len(graph.shards))]
-    tasks = [
-        Task(
-            f"group-{index:05d}",
-            {"shard": shard, "placements": placements[index]},
-            shard.rows,
-        )
-        for index, shard in enumerate(stored_shards(neighbours, graph))
-    ]
-    # of linking only what it calls a near-duplicate
-    near_duplicates = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
-    work = GroupShard(rows, near_duplicates, make_key(options.seed, "groups"), starts)
-    return [Stage("group", tasks, work, "documents")], tuple(placements)
-
-
 @dataclass(frozen=True)
 class GroupShard:
     """Make groups of the clusters of one shard of neighbours; a group's number is its seed's row in the documents."""
@@ -163,8 +160,7 @@ class GroupShard:
             totals["grouped_documents"] += len(placed[-1].positions)
             done += len(cluster.rows)
             report(done)
-        target = task.payload["placements"]
-        write_placements(target, join_placed(placed), np.array(self.starts))
+        write_placements(task.payload["placements"], join_placed(placed), np.array(self.starts))
         return Receipt(task.name, totals=totals)
 
     def _place(self, cluster: Cluster) -> Placed:

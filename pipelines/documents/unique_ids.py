@@ -18,9 +18,9 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
 from corpora.storage.stored_shards import StoredShard
 from pipelines.documents.shard import DocumentsShard, RejectsShard
-from pipelines.engine.finalize import WORK
 from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Stage, Task
+from pipelines.engine.stages import sharded_stage, work_paths
 
 _KEY = make_key(0, "duplicates")
 _TASKS_A_RANGE = 16
@@ -45,21 +45,18 @@ def _checksum_path(shard: str) -> str:
 def stages(
     output: str, waiting: Sequence[str], shards: Sequence[str], vocab_size: int, compression: str | None
 ) -> list[Stage]:
-    """The two stages that turn ``waiting`` shards into final ``shards``."""
+    """The two stages that write the final ``shards`` from the ``waiting`` ones."""
     ranges = -(-len(waiting) // _TASKS_A_RANGE)
-    found = [os.path.join(output, WORK, f"duplicates-{index:05d}.npy") for index in range(ranges)]
-    search = [Task(f"duplicates-{index:05d}", {"range": index, "found": found[index]}, 1) for index in range(ranges)]
-    write = [
-        Task(
-            f"unique-{index:05d}",
-            {"index": index, "waiting": waiting[index], "shard": shard, "rejects": os.path.join(output, "rejects")},
-            1,
-        )
+    found = work_paths(output, "duplicates", ranges, ".npy")
+    rejects = os.path.join(output, "rejects")
+    to_search = [({"range": index, "found": path}, 1) for index, path in enumerate(found)]
+    to_write = [
+        ({"index": index, "waiting": waiting[index], "shard": shard, "rejects": rejects}, 1)
         for index, shard in enumerate(shards)
     ]
     return [
-        Stage("duplicates", search, FindDuplicates(tuple(waiting), ranges), "ranges"),
-        Stage("unique", write, WriteUnique(tuple(found), vocab_size, compression), "shards"),
+        sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
+        sharded_stage("unique", to_write, WriteUnique(found, vocab_size, compression), "shards"),
     ]
 
 

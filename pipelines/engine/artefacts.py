@@ -132,21 +132,6 @@ def lineage(folder: str, format: str) -> str | None:
         folder = above
 
 
-def read_neighbours(neighbours: str, documents: str) -> Manifest:
-    """The manifest of neighbours that were found among ``documents``, which are there.
-
-    Raises:
-        FarspanError: no finished neighbours there, or they are those of other documents.
-    """
-    manifest = read_manifest(neighbours, "farspan.neighbours")
-    if lineage(neighbours, "farspan.documents") not in (None, manifest_sha256(documents)):
-        raise FarspanError(
-            f"{neighbours}: its neighbours are those of other documents than {documents}; "
-            "give --documents the artefact that the vectors were made from"
-        )
-    return manifest
-
-
 def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
     """Tokens of the ``train`` or ``held-out`` documents, from totals of documents or from the counts of one source."""
     held_out = numbers["held_out_tokens"]

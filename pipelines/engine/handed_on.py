@@ -9,11 +9,14 @@ import hashlib
 import io
 import os
 import zlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
+from corpora.storage import files
 from corpora.storage.files import is_local, read_bytes, write_bytes
 from corpora.storage.shards import open_shard
 
@@ -21,16 +24,26 @@ _KEY = b"crc32"
 _seen: set[tuple[str, int, int, int]] = set()  # local arrays that this process has compared already
 
 
-def write_batch(writer: pa.RecordBatchFileWriter, batch: pa.RecordBatch) -> None:
-    """Append a batch, without nulls, and its checksum."""
-    writer.write_batch(batch, custom_metadata={_KEY: str(checksum(batch))})
+def partition(labels: np.ndarray, count: int) -> Iterator[np.ndarray]:
+    """Indices of the ``(n,)`` labels that are 0, then of those that are 1, up to ``count - 1``; ascending each."""
+    order = np.argsort(labels, kind="stable")
+    edges = np.searchsorted(labels[order], np.arange(count + 1))
+    for first, last in pairwise(edges):
+        yield order[first:last]
+
+
+def write_batches(path: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write record batches without nulls to a file, each with its checksum."""
+    with files.create(path) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch, custom_metadata={_KEY: str(checksum(batch))})
 
 
 def read_batch(path: str, index: int) -> pa.RecordBatch:
-    """Record batch ``index``; of a remote file only its end and that batch are read.
+    """Read record batch ``index``; of a remote file, only the footer and that batch.
 
     Raises:
-        FarspanError: it is not what ``write_batch`` was given.
+        FarspanError: it is not what ``write_batches`` was given.
     """
     return checked_batch(open_shard(path), index, path)
 

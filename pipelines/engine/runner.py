@@ -106,6 +106,14 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         return
 
     options = PipelineOptions([f"--direct_num_workers={workers}", *engine.beam_flags], save_main_session=False)
+    _run_embedded(build, options, workers)
+
+
+def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> None:
+    """Run on the embedded runner, in a thread of its own, and notice when a worker process dies."""
+    from pipelines.engine.beam import beam
+    from pipelines.engine.notebook import without_interactive_labels
+
     failure: list[BaseException] = []
     ended, died = threading.Event(), threading.Event()
 

@@ -1,35 +1,35 @@
 """``farspan cluster``: vectors to clusters, so that neighbours are sought among those that can be near.
 
-Stage *sample* draws vectors, *train* finds centroids, *assign* deals vectors out to first-level clusters, *gather*
-reads one of them back from all spills, splits it if it is too large and writes it as a shard. A cluster's vectors stay
-in mapped files; memory is a few numbers for each of its documents.
+Stages *sample* and *train* find centroids; *assign* partitions vectors into first-level clusters; *gather* reads one
+cluster from all spill files, splits it if it is too large and writes it as a shard. A cluster's vectors stay in mapped
+files; memory is a few numbers for each of its documents.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from corpora.errors import FarspanError
-from corpora.keyed import drawn, make_key
-from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split, train_centroids
-from corpora.retrieval.vector_rows import require_finite
+from corpora.keyed import make_key
+from corpora.retrieval.kmeans import POINTS_PER_CENTROID, assign, centroid_count, kmeans_seed, split
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, clusters_schema, vector_rows, vectors_schema
-from corpora.storage import files
-from corpora.storage.files import write_bytes
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
-from corpora.storage.shards import shard_name, write_shard
-from corpora.storage.stored_shards import StoredShard, stored_shards
-from pipelines.engine.artefacts import absolute, inherit_tokenizer, parent_entry
+from corpora.storage.manifest import Receipt
+from corpora.storage.shards import write_shard
+from corpora.storage.stored_shards import StoredShard
+from pipelines.engine.artefacts import absolute
+from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.finalize import WORK
-from pipelines.engine.handed_on import npy_bytes, read_array, write_array, write_batch
+from pipelines.engine.handed_on import partition, read_array, write_batches
 from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
+from pipelines.retrieval.centroids import Sample, Train, record_batches
 from pipelines.retrieval.options import Clustering
 from pipelines.retrieval.spilled_vectors import SpilledVectors
 
@@ -60,136 +60,88 @@ def plan(options: Clustering) -> Job:
     Raises:
         FarspanError: no finished vectors there, none in them, or too few for the clusters asked for.
     """
-    vectors, output = absolute(options.vectors), absolute(options.output)
-    parent = read_manifest(vectors, "farspan.vectors")
-    documents, dimension = sum(shard.rows for shard in parent.shards), parent.config["dimension"]
+    output, vectors = absolute(options.output), Parent.read(options.vectors, "farspan.vectors")
+    documents = vectors.first_rows[-1]
     if not documents:
-        raise FarspanError(f"{vectors}: holds no vector; embed documents that have tokens in the split")
+        raise FarspanError(f"{vectors.folder}: holds no vector; embed documents that have tokens in the split")
     clusters = first_level(options, documents)
-    head = Manifest(
+    config = {
+        "builder": "cluster",
+        "dimension": vectors.manifest.config["dimension"],
+        "split": vectors.manifest.config["split"],
+        "centroids": clusters,
+        "spherical": options.spherical,
+        "iterations": options.iterations,
+        "sample": min(options.sample, clusters * _SAMPLE_PER_CENTROID),
+        "max_documents": options.max_documents,
+        "task_documents": options.task_documents,
+        "threads": options.threads,
+        "compression": options.compression,
+    }
+    return derived_job(
+        output,
+        vectors,
+        _stages(options, vectors, output, config),
         format="farspan.clusters",
-        config={
-            "builder": "cluster",
-            "dimension": dimension,
-            "split": parent.config["split"],
-            "centroids": clusters,
-            "spherical": options.spherical,
-            "iterations": options.iterations,
-            "sample": min(options.sample, clusters * _SAMPLE_PER_CENTROID),
-            "max_documents": options.max_documents,
-            "task_documents": options.task_documents,
-            "threads": options.threads,
-            "compression": options.compression,
-        },
+        config=config,
         seed=options.seed,
-        rows_per_batch=parent.rows_per_batch,
-        tokenizer=parent.tokenizer,
-        parent=parent_entry(output, vectors),
+        rows_per_batch=vectors.manifest.rows_per_batch,
+        work_bytes=vectors.bytes,
     )
-    groups = _groups([shard.rows for shard in parent.shards], options.task_documents)
-    stored = stored_shards(vectors, parent)
-    shards = [[stored[index] for index in group] for group in groups]
-    rows = [sum(parent.shards[index].rows for index in group) for group in groups]
-    samples = tuple(os.path.join(output, WORK, f"sample-{index:05d}.npy") for index in range(len(groups)))
-    spills = tuple(os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(len(groups)))
+
+
+def _stages(options: Clustering, vectors: Parent, output: str, config: Mapping[str, Any]) -> list[Stage]:
+    documents, dimension, clusters = vectors.first_rows[-1], config["dimension"], config["centroids"]
+    groups = _groups(vectors.shards, options.task_documents)
+    rows = [sum(shard.rows for shard in group) for group in groups]
+    samples = work_paths(output, "sample", len(groups), ".npy")
+    spills = work_paths(output, "spill", len(groups), ".arrow")
     centroids = os.path.join(output, WORK, CENTROIDS)
-    made = [os.path.join(output, "shards", shard_name(cluster, clusters)) for cluster in range(clusters)]
-    sample = Stage(
-        "sample",
-        [Task(f"sample-{i:05d}", {"shards": shards[i], "sample": samples[i]}, n) for i, n in enumerate(rows)],
-        Sample(make_key(options.seed, "k-means sample"), head.config["sample"] / documents, dimension),
-        "documents",
-    )
-    train = Stage(
-        "train",
-        [Task("train", {"centroids": centroids, "published": os.path.join(output, CENTROIDS)}, clusters)],
-        Train(samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
-        "clusters",
-    )
-    assigning = Stage(
-        "assign",
-        [Task(f"assign-{i:05d}", {"shards": shards[i], "spill": spills[i]}, n) for i, n in enumerate(rows)],
-        Assign(centroids, options.spherical, dimension, options.threads),
-        "documents",
-    )
-    gather = Stage(
-        "gather",
-        [Task(f"gather-{c:05d}", {"cluster": c, "shard": path}, 1) for c, path in enumerate(made)],
-        Gather(spills, head, options.seed),
-        "clusters",
-    )
-    copy = partial(inherit_tokenizer, vectors, parent)
-    return Job(output, head, [sample, train, assigning, gather], copy, sum(shard.bytes for shard in parent.shards))
+    train = Task("train", {"centroids": centroids, "published": os.path.join(output, CENTROIDS)}, clusters)
+    return [
+        sharded_stage(
+            "sample",
+            [({"shards": group, "sample": path}, n) for group, path, n in zip(groups, samples, rows, strict=True)],
+            Sample(make_key(options.seed, "k-means sample"), config["sample"] / documents, dimension),
+            "documents",
+        ),
+        Stage(
+            "train",
+            [train],
+            Train(samples, clusters, options.spherical, options.iterations, options.seed, options.threads),
+            "clusters",
+        ),
+        sharded_stage(
+            "assign",
+            [({"shards": group, "spill": path}, n) for group, path, n in zip(groups, spills, rows, strict=True)],
+            Assign(centroids, options.spherical, dimension, options.threads),
+            "documents",
+        ),
+        sharded_stage(
+            "gather",
+            [({"cluster": c, "shard": path}, 1) for c, path in enumerate(shard_paths(output, clusters))],
+            Gather(spills, config, vectors.manifest.rows_per_batch, options.seed),
+            "clusters",
+        ),
+    ]
 
 
-def _groups(rows: Sequence[int], most: int) -> list[list[int]]:
+def _groups(shards: Sequence[StoredShard], most: int) -> list[list[StoredShard]]:
     """Consecutive shards, together of at most ``most`` rows, or one that has more."""
-    groups: list[list[int]] = []
+    groups: list[list[StoredShard]] = []
     size = 0
-    for index, count in enumerate(rows):
-        if not groups or size + count > most:
+    for shard in shards:
+        if not groups or size + shard.rows > most:
             groups.append([])
             size = 0
-        groups[-1].append(index)
-        size += count
+        groups[-1].append(shard)
+        size += shard.rows
     return groups
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Draw vectors of some shards by the hashes of their documents' ids.
-
-    Attributes:
-        share: of all vectors; 1 or more takes every one.
-    """
-
-    key: bytes
-    share: float
-    dimension: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        chosen, done = [np.empty((0, self.dimension), np.float16)], 0
-        for shard, batch in _batches(task.payload["shards"]):
-            done += len(batch)
-            report(done)
-            vectors = require_finite(batch, self.dimension, shard)
-            chosen.append(vectors[drawn(self.key, batch.column("document_id").to_pylist(), self.share)])
-        write_array(task.payload["sample"], np.concatenate(chosen))
-        return Receipt(task.name)
-
-
-def _batches(shards: Sequence[StoredShard]) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The record batches of all ``shards``, each with the path of its shard."""
-    for shard in shards:
-        for batch in shard.batches():
-            yield shard.path, batch
-
-
-@dataclass(frozen=True)
-class Train:
-    """Centroids from the samples of all shards."""
-
-    samples: tuple[str, ...]
-    clusters: int
-    spherical: bool
-    iterations: int
-    seed: int
-    threads: int
-
-    def __call__(self, task: Task, report: Report) -> Receipt:
-        sample = np.concatenate([read_array(path) for path in self.samples])
-        with threadpool_limits(self.threads):
-            seed = kmeans_seed(self.seed, "k-means")
-            centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
-        write_array(task.payload["centroids"], centroids)
-        published = task.payload["published"]
-        write_bytes(published, npy_bytes(centroids))
-        return Receipt(task.name)
-
-
-@dataclass(frozen=True)
 class Assign:
-    """Deal the vectors of some shards out: record batch c of the spill is what first-level cluster c gets of it."""
+    """Partition the vectors of some shards: record batch c of the spill file holds those of first-level cluster c."""
 
     centroids: str
     spherical: bool
@@ -199,15 +151,12 @@ class Assign:
     def __call__(self, task: Task, report: Report) -> Receipt:
         spill, schema = task.payload["spill"], vectors_schema(self.dimension)
         centroids = read_array(self.centroids)
-        batches = [batch for _, batch in _batches(task.payload["shards"])]
+        batches = [batch for _, batch in record_batches(task.payload["shards"])]
         batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema)
         with threadpool_limits(self.threads):
             labels = assign(vector_rows(batch.column("vector")), centroids, self.spherical)
-        ordered = batch.take(pa.array(np.argsort(labels, kind="stable")))
-        ends = np.cumsum(np.bincount(labels, minlength=len(centroids)))
-        with files.create(spill) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), schema) as writer:
-            for start, end in zip([0, *ends[:-1]], ends, strict=True):
-                write_batch(writer, ordered.slice(start, end - start))
+        parts = partition(labels, len(centroids))
+        write_batches(spill, schema, (batch.take(pa.array(rows)) for rows in parts))
         return Receipt(task.name)
 
 
@@ -216,11 +165,12 @@ class Gather:
     """Read one first-level cluster from all spills, split it if need be, and write it in the order of its parts."""
 
     spills: tuple[str, ...]
-    head: Manifest
+    config: Mapping[str, Any]
+    rows_per_batch: int
     seed: int
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        cluster, path, config = task.payload["cluster"], task.payload["shard"], self.head.config
+        cluster, path, config = task.payload["cluster"], task.payload["shard"], self.config
         vectors = SpilledVectors.read(self.spills, cluster)
         parts = np.zeros(len(vectors), np.int64)
         if len(vectors) > config["max_documents"]:
@@ -239,7 +189,7 @@ class Gather:
                 f"than the {PARTS_OF_CLUSTER:,} that can be numbered; give a larger one"
             )
         order = np.lexsort((vectors.document_rows, parts))
-        schema, rows = clusters_schema(config["dimension"]), self.head.rows_per_batch
+        schema, rows = clusters_schema(config["dimension"]), self.rows_per_batch
         tokens = 0
         with write_shard(path, schema, rows, config["compression"]) as (writer, info):
             for first in range(0, len(order), rows):

@@ -9,27 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.schemas.vectors import vector_column, vectors_schema
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
+from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import shard_name, write_shard
-from corpora.storage.stored_shards import StoredShard, stored_shards
+from corpora.storage.shards import write_shard
+from corpora.storage.stored_shards import StoredShard
 from corpora.text.word_ngrams import ngram_hashes, sketch
-from pipelines.engine.artefacts import (
-    absolute,
-    artefact_tokenizer,
-    inherit_tokenizer,
-    parent_entry,
-    some_tokens,
-)
-from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.artefacts import absolute, artefact_tokenizer, some_tokens
+from pipelines.engine.derived import Parent, derived_job
+from pipelines.engine.job import Job, Report, Task
+from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.encoder import Encoder, load_encoder, resolve
 from pipelines.retrieval.options import Embed, EncoderOptions
@@ -49,20 +45,18 @@ def plan(options: Embed) -> Job:
         FarspanError: no finished documents there, none of the split or as long as asked, a corpus tokenizer that cannot
             decode, no such encoder, or one that has no room for text.
     """
-    documents, output = absolute(options.documents), absolute(options.output)
-    parent = read_manifest(documents, "farspan.documents")
-    tokens = some_tokens(documents, parent, options.split)
-    if options.min_document_tokens > parent.totals["max_tokens"]:
+    output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
+    tokens = some_tokens(documents.folder, documents.manifest, options.split)
+    if options.min_document_tokens > (longest := documents.manifest.totals["max_tokens"]):
         raise FarspanError(
-            f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents} has "
-            f"{parent.totals['max_tokens']} tokens; give less"
+            f"--min-document-tokens {options.min_document_tokens}: the longest document of {documents.folder} has "
+            f"{longest} tokens; give less"
         )
-    artefact_tokenizer(documents).decode_with_offsets([])
+    artefact_tokenizer(documents.folder).decode_with_offsets([])
     files = find_encoder(options.encoder.name)
     encoder = resolve(options.encoder, files)
-    if os.path.isdir(encoder.name):
-        encoder = replace(encoder, name=files.folder)
-    batches = -(-options.block // parent.rows_per_batch)  # of documents, a task
+    encoder = replace(encoder, name=files.folder if os.path.isdir(encoder.name) else encoder.name)
+    batches = -(-options.block // documents.manifest.rows_per_batch)  # record batches of documents per task
     config = {
         "builder": "embed",
         **asdict(encoder),
@@ -72,55 +66,54 @@ def plan(options: Embed) -> Job:
         "long_documents": options.long_documents,
         "split": options.split,
         "min_document_tokens": options.min_document_tokens,
-        "block": batches * parent.rows_per_batch,
+        "block": batches * documents.manifest.rows_per_batch,
         "compression": options.compression,
     }
-    head = Manifest(
+    work = EmbedBlock(
+        documents=documents.folder,
+        encoder=encoder,
+        fingerprint=files.fingerprint,
+        long_documents=options.long_documents,
+        held_out=options.split == "held-out",
+        min_document_tokens=options.min_document_tokens,
+        compression=options.compression,
+    )
+    return derived_job(
+        output,
+        documents,
+        [sharded_stage("embed", _payloads(documents, output, batches), work, "documents")],
         format="farspan.vectors",
         config=config,
         seed=0,
         rows_per_batch=ROWS_PER_BATCH,
-        tokenizer=parent.tokenizer,
-        parent=parent_entry(output, documents),
+        work_bytes=_BYTES_A_TOKEN * tokens,
     )
-    work = EmbedBlock(
-        documents,
-        encoder,
-        files.fingerprint,
-        options.long_documents,
-        options.split == "held-out",
-        options.min_document_tokens,
-        options.compression,
-    )
-    stage = Stage("embed", list(_tasks(documents, output, parent, batches)), work, "documents")
-    copy = partial(inherit_tokenizer, documents, parent)
-    return Job(output, head, [stage], copy, _BYTES_A_TOKEN * tokens)
 
 
 def most_documents(options: Embed) -> int:
-    """Vectors that there will be, or more, where short documents have none."""
-    folder = absolute(options.documents)
-    totals = read_manifest(folder, "farspan.documents").totals
+    """Upper bound of the number of vectors: short documents get none."""
+    totals = Parent.read(options.documents, "farspan.documents").manifest.totals
     held_out = totals["held_out_documents"]
     return held_out if options.split == "held-out" else totals["documents"] - held_out
 
 
-def _tasks(documents: str, output: str, parent: Manifest, batches: int) -> Iterator[Task]:
-    rows = batches * parent.rows_per_batch
-    count = sum(-(-shard.rows // rows) for shard in parent.shards)
-    index = before = 0
-    for shard in stored_shards(documents, parent):
-        for first in range(0, shard.rows, rows):
-            payload = {
-                "documents": shard,
-                "first_batch": first // parent.rows_per_batch,
-                "batches": batches,
-                "first_row": before + first,
-                "shard": os.path.join(output, "shards", shard_name(index, count)),
-            }
-            yield Task(f"embed-{index:05d}", payload, min(rows, shard.rows - first))
-            index += 1
-        before += shard.rows
+def _payloads(documents: Parent, output: str, batches: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Each block of ``batches`` record batches of a documents shard, and its number of documents."""
+    rows = batches * documents.manifest.rows_per_batch
+    blocks = [
+        (shard, start, first)
+        for shard, start in zip(documents.shards, documents.first_rows[:-1], strict=True)
+        for first in range(0, shard.rows, rows)
+    ]
+    for (shard, start, first), path in zip(blocks, shard_paths(output, len(blocks)), strict=True):
+        payload = {
+            "documents": shard,
+            "first_batch": first // documents.manifest.rows_per_batch,
+            "batches": batches,
+            "first_row": start + first,
+            "shard": path,
+        }
+        yield payload, min(rows, shard.rows - first)
 
 
 @dataclass(frozen=True)

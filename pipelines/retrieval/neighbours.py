@@ -6,10 +6,8 @@ missed (``pipelines.retrieval.recall``).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +19,15 @@ from corpora.retrieval.best_rows import Neighbours
 from corpora.retrieval.knn import list_count, memory_needed, search
 from corpora.retrieval.options import Search
 from corpora.schemas.vectors import neighbours_schema
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
+from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardWriter, write_shard
-from corpora.storage.stored_shards import stored_shards
 from corpora.text.word_ngrams import jaccard
-from pipelines.engine.artefacts import absolute, inherit_tokenizer, parent_entry
-from pipelines.engine.finalize import WORK
+from pipelines.engine.artefacts import absolute
+from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.handed_on import write_array
 from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
 from pipelines.retrieval.cluster_shard import ClusterShard
 from pipelines.retrieval.options import NeighbourSearch
 from pipelines.retrieval.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
@@ -44,55 +42,52 @@ def plan(options: NeighbourSearch) -> Job:
     Raises:
         FarspanError: no finished clusters there, a number out of range, or more memory needed than allowed.
     """
-    clusters, output = absolute(options.clusters), absolute(options.output)
-    parent = read_manifest(clusters, "farspan.clusters")
-    documents, dimension = parent.totals["documents"], parent.config["dimension"]
-    _check_memory(options, parent)
-    head = Manifest(
+    output, clusters = absolute(options.output), Parent.read(options.clusters, "farspan.clusters")
+    _check_memory(options, clusters.manifest)
+    return derived_job(
+        output,
+        clusters,
+        _stages(options, clusters, output),
         format="farspan.neighbours",
         config={
             "builder": "neighbours",
-            "split": parent.config["split"],
+            "split": clusters.manifest.config["split"],
             **{name: value for name, value in asdict(options.search).items() if name != "seed"},
             "threads": options.threads,
             "compression": options.compression,
         },
         seed=options.search.seed,
-        rows_per_batch=parent.rows_per_batch,
-        tokenizer=parent.tokenizer,
-        parent=parent_entry(output, clusters),
+        rows_per_batch=clusters.manifest.rows_per_batch,
+        work_bytes=clusters.bytes,
     )
-    sources = stored_shards(clusters, parent)
 
-    def work(name: str) -> tuple[str, ...]:
-        return tuple(os.path.join(output, WORK, f"{name}-{index:05d}") for index in range(len(sources)))
 
-    queries, exact = work("queries"), work("exact")
+def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Stage]:
+    sources, dimension = clusters.shards, clusters.manifest.config["dimension"]
+    queries, exact = (work_paths(output, name, len(sources)) for name in ("queries", "exact"))
     depth = min(SAMPLE_DEPTH, options.search.k)
-    draw = (make_key(options.search.seed, "recall"), _SAMPLE / documents)
-    search_tasks = [
-        Task(
-            f"search-{index:05d}",
-            {
-                "clusters": sources[index],
-                "shard": os.path.join(output, "shards", shard.name),
-                "queries": queries[index],
-            },
-            shard.rows,
-        )
-        for index, shard in enumerate(parent.shards)
+    search_shard = SearchShard(
+        search=options.search,
+        threads=options.threads,
+        compression=options.compression,
+        rows_per_batch=clusters.manifest.rows_per_batch,
+        dimension=dimension,
+        key=make_key(options.search.seed, "recall"),
+        share=_SAMPLE / clusters.manifest.totals["documents"],
+    )
+    to_search = [
+        ({"clusters": source, "shard": path, "queries": found}, source.rows)
+        for source, path, found in zip(sources, shard_paths(output, len(sources)), queries, strict=True)
     ]
-    sample_tasks = [
-        Task(f"sample-{index:05d}", {"index": index, "clusters": sources[index], "exact": exact[index]}, shard.rows)
-        for index, shard in enumerate(parent.shards)
+    to_sample = [
+        ({"index": index, "clusters": source, "exact": exact[index]}, source.rows)
+        for index, source in enumerate(sources)
     ]
-    stages = [
-        Stage("search", search_tasks, SearchShard(head, dimension, *draw), "documents"),
-        Stage("sample", sample_tasks, SampleShard(queries, dimension, depth, options.threads), "documents"),
+    return [
+        sharded_stage("search", to_search, search_shard, "documents"),
+        sharded_stage("sample", to_sample, SampleShard(queries, dimension, depth, options.threads), "documents"),
         Stage("recall", [Task("recall", {}, 1)], Recall(queries, exact, depth), "tasks"),
     ]
-    size = sum(shard.bytes for shard in parent.shards)
-    return Job(output, head, stages, partial(inherit_tokenizer, clusters, parent), size)
 
 
 def _check_memory(options: NeighbourSearch, parent: Manifest) -> None:
@@ -112,39 +107,46 @@ def _size(count: float) -> str:
 
 @dataclass(frozen=True)
 class SearchShard:
-    """Search the clusters of one shard, and note those of its documents that are sampled.
+    """Search the clusters of one shard, and write the queries of its sampled documents.
 
     Attributes:
+        search: depth and kind of the search, and its seed.
+        dimension: of the vectors.
         key, share: of the sample.
     """
 
-    head: Manifest
+    search: Search
+    threads: int
+    compression: str | None
+    rows_per_batch: int
     dimension: int
     key: bytes
     share: float
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        path, config = task.payload["shard"], self.head.config
-        options = Search(k=config["k"], exact_up_to=config["exact_up_to"], probes=config["probes"], seed=self.head.seed)
+        path, k = task.payload["shard"], self.search.k
         shard = ClusterShard.read(task.payload["clusters"], self.dimension)
         totals = {"documents": len(shard), "tokens": int(shard.tokens.sum()), "neighbours": 0}
         totals |= {"clusters": len(shard.clusters), "documents_searched_exactly": 0}
         sampled = drawn(self.key, shard.column("document_id").to_pylist(), self.share)
         queries = []
         with (
-            threadpool_limits(config["threads"]),
-            write_shard(path, neighbours_schema(), self.head.rows_per_batch, config["compression"]) as (writer, info),
+            threadpool_limits(self.threads),
+            write_shard(path, neighbours_schema(), self.rows_per_batch, self.compression) as (
+                writer,
+                info,
+            ),
         ):
             for first, last in shard.clusters:
                 lengths = shard.norms(first, last)
-                found = search(shard.vectors[first:last], options, _part_of(report, first, last))
+                found = search(shard.vectors[first:last], self.search, _part_of(report, first, last))
                 self._write(writer, shard, found, first, last, lengths)
                 totals["neighbours"] += int(found.counts.sum())
-                totals["documents_searched_exactly"] += (last - first) * (list_count(options, last - first) == 1)
+                totals["documents_searched_exactly"] += (last - first) * (list_count(self.search, last - first) == 1)
                 rows = np.flatnonzero(sampled[first:last])
-                queries.append(sampled_queries(shard, found, first, rows, config["k"]))
+                queries.append(sampled_queries(shard, found, first, rows, k))
                 report(last)
-        write_array(task.payload["queries"], np.concatenate([no_queries(self.dimension, config["k"]), *queries]))
+        write_array(task.payload["queries"], np.concatenate([no_queries(self.dimension, k), *queries]))
         return Receipt(task.name, tuple(info), totals)
 
     def _write(

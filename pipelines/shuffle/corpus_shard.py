@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +11,11 @@ import numpy as np
 from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
-from corpora.storage.manifest import Manifest, Receipt
-from corpora.storage.shards import shard_name, write_shard
-from pipelines.engine.artefacts import inherit_tokenizer, parent_entry
+from corpora.storage.manifest import Receipt
+from corpora.storage.shards import write_shard
+from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.options import check_shards
 from pipelines.shuffle.spill import Bucket
 
@@ -36,41 +35,37 @@ def shard_count(asked: int, tokens: int) -> int:
 
 def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Report], Receipt]) -> Stage:
     """The last stage: a task for each bucket, which becomes the shard of the same number."""
-    tasks = [
-        Task(
-            f"pack-{bucket:05d}",
-            {"bucket": bucket, "shard": os.path.join(output, "shards", shard_name(bucket, shards))},
-            tokens // shards,
-        )
-        for bucket in range(shards)
+    payloads = [
+        ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
     ]
-    return Stage("pack", tasks, work, "tokens")
+    return sharded_stage("pack", payloads, work, "tokens")
 
 
 def corpus_job(
     output: str,
-    documents: str,
-    parent: Manifest,
+    documents: Parent,
+    stages: Sequence[Stage],
+    *,
     config: Mapping[str, Any],
     use: DocumentUse,
     seed: int,
-    stages: Sequence[Stage],
     work_bytes: int,
 ) -> Job:
-    """The job that makes the corpus ``output`` of the artefact ``documents``, whose manifest is ``parent``.
+    """Declare the job that makes the corpus ``output`` from documents.
 
     Raises:
         FarspanError: both are one folder.
     """
-    head = Manifest(
+    return derived_job(
+        output,
+        documents,
+        stages,
         format="farspan.corpus",
         config={**config, "document_use": asdict(use)},
         seed=seed,
         rows_per_batch=ROWS_PER_BATCH,
-        tokenizer=parent.tokenizer,
-        parent=parent_entry(output, documents),
+        work_bytes=work_bytes,
     )
-    return Job(output, head, stages, partial(inherit_tokenizer, documents, parent), work_bytes)
 
 
 def write_corpus_shard(

@@ -6,18 +6,20 @@ every file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.storage import files
+from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
-from pipelines.engine.handed_on import read_batch, write_batch
+from pipelines.engine.derived import Parent
+from pipelines.engine.handed_on import partition, read_batch, write_batches
+from pipelines.engine.job import Report, Stage, Task
+from pipelines.engine.stages import sharded_stage, work_paths
 from pipelines.shuffle.spill import Pieces, bucket_of
 
 _SCHEMA = pa.schema(
@@ -66,16 +68,29 @@ def join_placed(placed: Sequence[Placed]) -> Placed:
 
 def write_placements(path: str, placed: Placed, starts: np.ndarray) -> None:
     """Write the pieces, batch s those of documents shard s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
-    order = np.argsort(placed.document_rows, kind="stable")
-    edges = np.searchsorted(placed.document_rows[order], starts)
+    shards = np.searchsorted(starts, placed.document_rows, side="right") - 1  # (p,), of each piece's document
     hashes = id_keys(_KEY, placed.document_ids)[:, 0]
     columns = [placed.document_rows, hashes, placed.keys[:, 0], placed.keys[:, 1], placed.positions]
     columns += [placed.offsets, placed.sizes, placed.uses, placed.clusters]
-    with files.create(path) as file, pa.ipc.new_file(pa.PythonFile(file, "w"), _SCHEMA) as writer:
-        for first, last in pairwise(edges):
-            chosen = order[first:last]
-            arrays = [pa.array(c[chosen], kind) for c, kind in zip(columns, _SCHEMA.types, strict=True)]
-            write_batch(writer, pa.record_batch(arrays, schema=_SCHEMA))
+    order = np.argsort(placed.document_rows, kind="stable")
+
+    def batch(chosen: np.ndarray) -> pa.RecordBatch:
+        arrays = [pa.array(c[order[chosen]], kind) for c, kind in zip(columns, _SCHEMA.types, strict=True)]
+        return pa.record_batch(arrays, schema=_SCHEMA)
+
+    write_batches(path, _SCHEMA, map(batch, partition(shards[order], len(starts) - 1)))
+
+
+def placing_stage(
+    output: str, name: str, neighbours: Parent, work: Callable[[Task, Report], Receipt]
+) -> tuple[Stage, tuple[str, ...]]:
+    """The stage whose tasks place the documents of a shard of neighbours each, and the files that they write."""
+    shards = neighbours.shards
+    placements = work_paths(output, name, len(shards), ".arrow")
+    payloads = [
+        ({"shard": shard, "placements": path}, shard.rows) for shard, path in zip(shards, placements, strict=True)
+    ]
+    return sharded_stage(name, payloads, work, "documents"), placements
 
 
 @dataclass(frozen=True)

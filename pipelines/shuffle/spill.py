@@ -8,9 +8,7 @@ take time for. ``read_bucket`` gathers one bucket, sorted by key.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +18,14 @@ from corpora.errors import FarspanError
 from corpora.packing.assemble import cut_sentences
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.sequences import NO_CLUSTER
-from corpora.storage import files
-from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import map_shard
-from corpora.storage.stored_shards import StoredShard, stored_shards
-from pipelines.engine.finalize import WORK
-from pipelines.engine.handed_on import checked_batch, read_batch, write_batch
+from corpora.storage.stored_shards import StoredShard
+from pipelines.engine.derived import Parent
+from pipelines.engine.handed_on import checked_batch, partition, read_batch, write_batches
 from pipelines.engine.job import Report, Stage, Task
+from pipelines.engine.stages import sharded_stage, work_paths
 from pipelines.options import FAN_IN
 
 
@@ -102,34 +100,26 @@ def spill_schema(vocab_size: int) -> pa.Schema:
 
 
 def spill_stages(
-    output: str, documents: str, parent: Manifest, place: Placement, buckets: int, fan_in: int = FAN_IN
+    output: str, documents: Parent, place: Placement, buckets: int, fan_in: int = FAN_IN
 ) -> tuple[list[Stage], tuple[str, ...]]:
-    """The stages that deal the shards of ``documents`` out to buckets, and the files to read buckets back from."""
-    count, vocab_size = len(parent.shards), parent.tokenizer["vocab_size"]
-    spills = [os.path.join(output, WORK, f"spill-{index:05d}.arrow") for index in range(count)]
-    tasks = [
-        Task(
-            f"spill-{index:05d}",
-            {"index": index, "shard": shard, "spill": spills[index]},
-            shard.rows,
-        )
-        for index, shard in enumerate(stored_shards(documents, parent))
+    """The stages that partition documents into buckets, and the files from which a bucket is read."""
+    shards, vocab_size = documents.shards, documents.vocab_size
+    spills = work_paths(output, "spill", len(shards), ".arrow")
+    payloads = [
+        ({"index": index, "shard": shard, "spill": spills[index]}, shard.rows) for index, shard in enumerate(shards)
     ]
-    stages = [Stage("spill", tasks, Spill(place, buckets, vocab_size), "documents")]
-    if count <= fan_in:
-        return stages, tuple(spills)
-    groups = [spills[first : first + fan_in] for first in range(0, count, fan_in)]
-    merged = [os.path.join(output, WORK, f"merge-{index:05d}.arrow") for index in range(len(groups))]
-    tasks = [
-        Task(f"merge-{index:05d}", {"spills": group, "merged": merged[index]}, len(group))
-        for index, group in enumerate(groups)
-    ]
-    return [*stages, Stage("merge", tasks, Merge(buckets, vocab_size), "files")], tuple(merged)
+    spilling = sharded_stage("spill", payloads, Spill(place, buckets, vocab_size), "documents")
+    if len(spills) <= fan_in:
+        return [spilling], spills
+    groups = [spills[first : first + fan_in] for first in range(0, len(spills), fan_in)]
+    merged = work_paths(output, "merge", len(groups), ".arrow")
+    to_merge = [({"spills": group, "merged": path}, len(group)) for group, path in zip(groups, merged, strict=True)]
+    return [spilling, sharded_stage("merge", to_merge, Merge(buckets, vocab_size), "files")], merged
 
 
 @dataclass(frozen=True)
 class Spill:
-    """Deal the documents of one shard out: record batch b of the file is what bucket b gets of it."""
+    """Partition the documents of one shard: record batch b of the spill file holds the pieces of bucket b."""
 
     place: Placement
     buckets: int
@@ -140,14 +130,11 @@ class Spill:
         spill = task.payload["spill"]
         batch = _whole(list(shard.batches()), documents_schema(self.vocab_size))
         pieces = self.place(task.payload["index"], batch)
-        with (
-            files.create(spill) as file,
-            pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)) as writer,
-        ):
-            order = np.argsort(pieces.buckets, kind="stable")
-            ends = np.searchsorted(pieces.buckets[order], np.arange(self.buckets), side="right")
-            for start, end in zip([0, *ends[:-1]], ends, strict=True):
-                write_batch(writer, _cut(batch, pieces, order[start:end], self.vocab_size))
+        write_batches(
+            spill,
+            spill_schema(self.vocab_size),
+            (_cut(batch, pieces, chosen, self.vocab_size) for chosen in partition(pieces.buckets, self.buckets)),
+        )
         sources = np.asarray(batch.column("source").to_pylist(), object)
         counts = {
             source: {
@@ -199,16 +186,15 @@ class Merge:
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         merged = task.payload["merged"]
-        with ExitStack() as stack:
-            readers: list[tuple[pa.RecordBatchFileReader, str]] = []
-            for index, spill in enumerate(task.payload["spills"]):
-                readers.append((map_shard(spill)[1], spill))
-                report(index)
-            file = stack.enter_context(files.create(merged))
-            writer = stack.enter_context(pa.ipc.new_file(pa.PythonFile(file, "w"), spill_schema(self.vocab_size)))
-            for bucket in range(self.buckets):
-                batches = [checked_batch(reader, bucket, spill) for reader, spill in readers]
-                write_batch(writer, _whole(batches, spill_schema(self.vocab_size)))
+        schema = spill_schema(self.vocab_size)
+        readers: list[tuple[pa.RecordBatchFileReader, str]] = []
+        for index, spill in enumerate(task.payload["spills"]):
+            readers.append((map_shard(spill)[1], spill))
+            report(index)
+        buckets = (
+            [checked_batch(reader, bucket, spill) for reader, spill in readers] for bucket in range(self.buckets)
+        )
+        write_batches(merged, schema, (_whole(batches, schema) for batches in buckets))
         return Receipt(task.name)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
+from pipelines.engine.derived import Parent
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, spill_stages
 from tests.artefacts import make_documents
 
@@ -44,8 +44,8 @@ class Halves:
 def dealt(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("spill")
     documents = make_documents(str(folder / "documents"), shards=3)
-    parent = read_manifest(documents)
-    stages, spills = spill_stages(str(folder / "out"), documents, parent, Halves(), BUCKETS, request.param)
+    parent = Parent.read(documents, "farspan.documents")
+    stages, spills = spill_stages(str(folder / "out"), parent, Halves(), BUCKETS, request.param)
     receipts = [stage.work(task, lambda done: None) for stage in stages for task in stage.tasks]
     assert len(spills) == (3 if request.param == 64 else 2)
     return documents, [read_bucket(spills, bucket) for bucket in range(BUCKETS)], receipts

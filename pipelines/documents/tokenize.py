@@ -1,0 +1,152 @@
+"""A task of `farspan documents`: read record ranges, tokenise their texts, write a shard and the rejects."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.readers import BLOCK_BYTES, RAW_BYTES, Range, ReadOptions, RecordBlock, Reject, read_records
+from corpora.schemas.documents import HeldOut, rows_with_special_tokens, tokenize_documents
+from corpora.storage import files
+from corpora.storage.manifest import Receipt
+from corpora.storage.ragged import Ragged
+from corpora.text.sentences import SentenceSplitter, load_splitter
+from pipelines.documents import unique_ids
+from pipelines.documents.shard import DocumentsShard, RejectsShard
+from pipelines.engine.artefacts import artefact_tokenizer
+from pipelines.engine.job import Report, Task
+
+_MOST_TEXTS = 4096  # tokenised at once
+
+
+@dataclass(frozen=True)
+class TokenizeRanges:
+    """Read the ranges of a task, tokenise them block by block, write one shard and the task's rejects."""
+
+    output: str
+    sentences: str
+    held_out: HeldOut
+    reads: Mapping[str, ReadOptions]
+    own_ids: bool
+    compression: str | None
+
+    def __call__(self, task: Task, report: Report) -> Receipt:
+        tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.sentences)
+        path = task.payload["shard"]
+        counts: dict[str, Counter[str]] = {}
+        damage: dict[str, Counter[str]] = {}
+        dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
+        with (
+            RejectsShard(dead) as rejects,
+            DocumentsShard(path, tokenizer.vocab_size, self.compression, self.own_ids) as shard,
+        ):
+            for block in _merged(self._blocks(task, counts, damage, rejects, report)):
+                batch = tokenize_documents(
+                    block.ids, block.texts, block.source, tokenizer, splitter, self.held_out, block.clusters
+                )
+                tokens = Ragged.from_arrow(batch.column("tokens"))
+                special = rows_with_special_tokens(tokens, tokenizer.owned_tokens)
+                rejects.write(block.source, "", _special_letters(block, special))
+                # only spaces, say: text that the tokenizer turns into nothing is left out too
+                short = tokens.lengths < max(1, self.reads[block.source].min_tokens)
+                keep = ~(short | special)
+                counts[block.source]["rejected"] += int(special.sum())
+                counts[block.source]["filtered"] += int((short & ~special).sum())
+                shard.write(batch if keep.all() else batch.filter(pa.array(keep)))
+        lost = _plain(damage)
+        if self.own_ids:
+            unique_ids.write_ids(path, shard.ids, shard.info[0].sha256)
+            return Receipt(task.name, counts=_plain(counts), rejects=dict(rejects.reasons), damage=lost)
+        for source, count in counts.items():
+            count.update(shard.counts[source])
+        return Receipt(task.name, shard.info, shard.totals, _plain(counts), dict(rejects.reasons), lost)
+
+    def _blocks(
+        self,
+        task: Task,
+        counts: dict[str, Counter[str]],
+        damage: dict[str, Counter[str]],
+        rejects: RejectsShard,
+        report: Report,
+    ) -> Iterator[_Texts]:
+        """The good texts of a task block by block; counts what was read, and writes dead letters."""
+        done = 0
+        for source, name, values in task.payload["ranges"]:
+            piece, read = Range(**values), self.reads[source]
+            count = counts.setdefault(source, Counter())
+            for block in read_records(piece, files, read):
+                count["read"] += block.read
+                count["rejected"] += len(block.rejects)
+                count["filtered"] += block.filtered
+                rejects.write(source, name, block.rejects)
+                if block.damaged:
+                    damage.setdefault(source, Counter())[name] += min(block.lost, piece.size or 0)
+                if block.texts:
+                    ids, clusters = _document_ids(source, name, block), _clusters(source, name, block, read)
+                    yield _Texts(source, ids, block.texts, clusters)
+                report(done + block.position >> 10)
+            done += piece.bytes
+
+
+def _special_letters(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
+    """Dead letters of the texts for which the tokenizer yields special tokens."""
+    for row in np.flatnonzero(special).tolist():
+        name = block.ids[row].removeprefix(f"{block.source}:")
+        detail = "the tokenizer takes a part of the text for a special token; use another kind of tokenizer"
+        yield Reject("", name, "special_token", block.texts[row].encode()[:RAW_BYTES], detail)
+
+
+class _Texts(NamedTuple):
+    """Texts of one source, with the id of each and the name of its cluster."""
+
+    source: str
+    ids: list[str]
+    texts: list[str]
+    clusters: list[str | None]
+
+
+def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
+    """The same texts in fewer blocks, since a block costs as much as many short texts; files may be tiny."""
+    held: _Texts | None = None
+    size = 0
+    for block in blocks:
+        if held and (held.source != block.source or size >= BLOCK_BYTES or len(held.texts) >= _MOST_TEXTS):
+            yield held
+            held = None
+        if held is None:
+            held, size = block, 0
+        else:
+            held.ids.extend(block.ids)
+            held.texts.extend(block.texts)
+            held.clusters.extend(block.clusters)
+        size += sum(map(len, block.texts))
+    if held:
+        yield held
+
+
+def _plain(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    return {source: dict(count) for source, count in counts.items()}
+
+
+def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
+    if block.ids is not None:
+        return [f"{source}:{own}" for own in block.ids]
+    return [f"{source}:{name}:{key}" for key in block.keys]
+
+
+def _clusters(source: str, name: str, block: RecordBlock, read: ReadOptions) -> list[str | None]:
+    """What names each document's cluster in the whole artefact, as its id does the document."""
+    place = f"{source}:" if read.cluster_field else f"{source}:{name}:"
+    return [None if own is None else place + own for own in block.clusters]
+
+
+@lru_cache(maxsize=2)
+def _splitter(name: str) -> SentenceSplitter:
+    return load_splitter(name)

@@ -1,0 +1,104 @@
+"""Jobs that make an artefact from another one, their parent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.storage.manifest import Manifest, manifest_sha256, read_manifest
+from corpora.storage.stored_shards import StoredShard, stored_shards
+from pipelines.engine.artefacts import absolute, inherit_tokenizer, lineage, parent_entry
+from pipelines.engine.job import Job, Stage
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A finished artefact that a job reads.
+
+    Attributes:
+        folder: absolute.
+        manifest: its manifest.
+    """
+
+    folder: str
+    manifest: Manifest
+
+    @classmethod
+    def read(cls, folder: str, format: str) -> Parent:
+        """Read and check the manifest of an artefact.
+
+        Raises:
+            FarspanError: no finished artefact of that format there.
+        """
+        folder = absolute(folder)
+        return cls(folder, read_manifest(folder, format))
+
+    @property
+    def shards(self) -> list[StoredShard]:
+        return stored_shards(self.folder, self.manifest)
+
+    @property
+    def vocab_size(self) -> int:
+        return int(self.manifest.tokenizer["vocab_size"])
+
+    @property
+    def bytes(self) -> int:
+        return sum(shard.bytes for shard in self.manifest.shards)
+
+    @property
+    def first_rows(self) -> tuple[int, ...]:
+        """``(shards + 1,)``: number of each shard's first row in the artefact; the last is the number of all rows."""
+        return tuple(accumulate((shard.rows for shard in self.manifest.shards), initial=0))
+
+
+def read_neighbours(folder: str, documents: Parent) -> Parent:
+    """Read neighbours that were found among the given documents.
+
+    Raises:
+        FarspanError: no finished neighbours there, or they are those of other documents.
+    """
+    neighbours = Parent.read(folder, "farspan.neighbours")
+    expected = manifest_sha256(documents.folder)
+    if lineage(neighbours.folder, "farspan.documents") not in (None, expected):
+        raise FarspanError(
+            f"{neighbours.folder}: its neighbours are those of other documents than {documents.folder}; "
+            "give --documents the artefact that the vectors were made from"
+        )
+    return neighbours
+
+
+def derived_job(
+    output: str,
+    parent: Parent,
+    stages: Sequence[Stage],
+    *,
+    format: str,
+    config: Mapping[str, Any],
+    seed: int,
+    rows_per_batch: int,
+    work_bytes: int,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Job:
+    """Declare the job that makes ``output``, an artefact with the parent's tokenizer.
+
+    Args:
+        format, config, seed, rows_per_batch, special_tokens: of the artefact's manifest.
+        work_bytes: size of the input, by which the number of workers is chosen.
+
+    Raises:
+        FarspanError: the output is the parent's folder.
+    """
+    head = Manifest(
+        format=format,
+        config=config,
+        seed=seed,
+        rows_per_batch=rows_per_batch,
+        tokenizer=parent.manifest.tokenizer,
+        special_tokens=special_tokens or {},
+        parent=parent_entry(output, parent.folder),
+    )
+    return Job(output, head, stages, partial(inherit_tokenizer, parent.folder, parent.manifest), work_bytes)

@@ -1,0 +1,71 @@
+"""The choice of workers, the check of flags, and pipelines that end or fail in this process."""
+
+from __future__ import annotations
+
+import os
+
+import apache_beam as beam
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines.engine.runner import Engine, check_flags, run_pipeline, worker_command
+
+SMALL, LARGE = 1 << 20, 1 << 30
+
+
+def test_a_small_job_stays_in_this_process():
+    assert Engine().worker_count(100, SMALL) == 1
+
+
+def test_a_large_job_has_a_worker_for_each_core_but_no_more_than_tasks():
+    cores = len(os.sched_getaffinity(0))
+    assert Engine().worker_count(1000, LARGE) == cores
+    assert Engine().worker_count(1, LARGE) == 1
+    assert Engine(workers=7).worker_count(1000, SMALL) == 7
+    assert Engine(workers=7).worker_count(3, SMALL) == 3
+    assert Engine(workers=7).worker_count(0, SMALL) == 1
+
+
+def test_workers_cannot_be_negative():
+    with pytest.raises(FarspanError, match="--workers -1: give 0"):
+        Engine(workers=-1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--direct_num_worker=2"], "did you mean --direct_num_workers"),
+        (["--sequence-lenght", "5"], "did you mean --sequence-length"),
+        (["--qqqqqq"], "--qqqqqq is a flag of neither farspan nor Beam; see --help"),
+        (["stray.jsonl"], "unexpected argument 'stray.jsonl'; quote globs"),
+    ],
+)
+def test_unknown_flags_are_refused(flags, message):
+    with pytest.raises(FarspanError, match=message):
+        check_flags(flags, ["--sequence-length"])
+
+
+def test_beams_own_flags_pass():
+    check_flags(["--direct_num_workers=2", "--job_name", "x"])
+
+
+def test_a_pipeline_runs_to_its_end_and_its_error_comes_back(tmp_path):
+    folder = str(tmp_path)
+
+    def build(pipeline):
+        _ = pipeline | beam.Create(["a", "b"]) | beam.Map(lambda name: os.mkdir(os.path.join(folder, name)))
+
+    run_pipeline(build, Engine(), 1)
+    assert sorted(os.listdir(folder)) == ["a", "b"]
+
+    def fail(pipeline):
+        _ = pipeline | beam.Create([0]) | beam.Map(lambda x: 1 // x)
+
+    with pytest.raises(ZeroDivisionError):
+        run_pipeline(fail, Engine(), 1)
+
+
+def test_workers_search_modules_where_this_process_does():
+    command = worker_command()
+    assert " -P -m pipelines.engine.worker " in command
+    assert command.endswith(str(os.getpid()))
