@@ -15,7 +15,8 @@ from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.inspect.options import Choice
-from pipelines.inspect.show import as_seen, show
+from pipelines.inspect.row_text import as_seen
+from pipelines.inspect.show import show
 from pipelines.mask_options import Masking
 from pipelines.masks import plan
 from tests.artefacts import make_corpus, small_tokenizer
@@ -152,7 +153,7 @@ def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
 
 
 def test_flags_have_the_meaning_that_the_legend_says():
-    from pipelines.inspect.show import _style
+    from pipelines.inspect.row_text import _style
 
     assert len({_style(flag) for flag in (0, IN_SOURCE | IN_TARGET, VISIBLE | IN_TARGET, 8 | IN_TARGET)}) == 4
     assert _style(IN_TARGET) == _style(IN_SOURCE | IN_TARGET)
