@@ -1,4 +1,4 @@
-"""Linking: from the neighbours of a cluster's documents to sequences of related documents.
+"""Linking policies: build sequences of related documents from the neighbours in a cluster.
 
 ``nearest`` and ``chain`` build one sequence at a time: documents that are in no sequence yet become seeds, in the order
 of their keys, and a sequence takes candidates from the neighbours of its *queries* while they fit. With ``nearest`` the
@@ -15,14 +15,13 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.keyed import philox_blocks
 from corpora.linking.graph import Graph
 from corpora.linking.greedy import Limits, document_groups
 from corpora.linking.options import Linking
+from corpora.linking.ordering import places_in_first_list, ranks, shuffle_draws, ties_by_rank
 from corpora.linking.path import document_path
 from corpora.packing.concatenate import greedy_parts
 from corpora.packing.options import Packing
@@ -31,7 +30,7 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class Linked:
-    """Sequences as pieces of documents, and what became of the rest.
+    """Sequences as pieces of documents, and the documents that are in none.
 
     Attributes:
         parts: a row a sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
@@ -84,7 +83,7 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     build = _walked if linking.policy == "path" else _grown
     pieces, refused = build(graph, families, lengths, order, packing, linking)
     if linking.order == "shuffle":
-        pieces = pieces.sorted_by(_draws(keys[pieces.documents.values], pieces.documents.offsets))
+        pieces = pieces.sorted_by(shuffle_draws(keys[pieces.documents.values], pieces.documents.offsets))
     uses = np.bincount(pieces.documents.values[pieces.offsets == 0], minlength=len(lengths))
     repeated = _repeated(families, uses, order)  # (r, 2)
     left = uses == 0
@@ -102,7 +101,7 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
 
 
 class _Pieces(NamedTuple):
-    """Sequences: a row of documents each; where, how long and how similar each piece is stands beside the values."""
+    """Sequences, one row of documents each, with the offset, size and similarity of every piece."""
 
     documents: Ragged
     offsets: np.ndarray
@@ -120,11 +119,11 @@ class _Pieces(NamedTuple):
 def _grown(
     graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
-    """Sequences of ``nearest`` and ``chain``, and the near-duplicates that met."""
+    """Build sequences by ``nearest`` or ``chain``; also returns the pairs of near-duplicates that were kept apart."""
     kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
-    whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; what is left is never empty
+    whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; the rest is never empty
     values, row_offsets = graph.neighbours.values, graph.neighbours.offsets
-    lists = Ragged(_ties_by_rank(values, row_offsets, graph.similarities, _ranks(order)), row_offsets)
+    lists = Ragged(ties_by_rank(values, row_offsets, graph.similarities, ranks(order)), row_offsets)
     limits = Limits(
         capacity=packing.capacity,
         room_per_document=packing.room_per_document,
@@ -142,11 +141,13 @@ def _grown(
         candidates=kept & (whole == 0),
         limits=limits,
     )
-    # a seed comes once for each of its pieces, and each begins a sequence: the group fills the last of them
+    # a seed occurs once per piece, and each piece begins a sequence; the group fills the last one
     is_seed = np.zeros(len(groups.similarities), bool)
     is_seed[groups.documents.offsets[:-1]] = True
     copies = 1 + is_seed * whole[groups.documents.values]
-    number = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)  # of the piece in its document
+    number = np.arange(copies.sum()) - np.repeat(
+        np.cumsum(copies) - copies, copies
+    )  # number of the piece in its document
     documents, begins = np.repeat(groups.documents.values, copies), np.repeat(is_seed, copies)
     pieces = _Pieces(
         documents=Ragged(documents, np.append(np.flatnonzero(begins), len(begins))),
@@ -156,7 +157,7 @@ def _grown(
     )
     if linking.policy == "chain" and linking.order == "seed":
         pieces = pieces.sorted_by(
-            _places(lists.values, lists.offsets, pieces.documents.values, pieces.documents.offsets)
+            places_in_first_list(lists.values, lists.offsets, pieces.documents.values, pieces.documents.offsets)
         )
     return pieces, groups.refused
 
@@ -164,81 +165,28 @@ def _grown(
 def _walked(
     graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
-    """Sequences of ``path``, and all near-duplicates."""
+    """Build sequences by ``path``; also returns all pairs of near-duplicates."""
     kept = packing.keeps(lengths)
-    path, steps = document_path(graph.neighbours, graph.similarities, families, kept, _ranks(order), linking.floor)
+    path, steps = document_path(graph.neighbours, graph.similarities, families, kept, ranks(order), linking.floor)
     rows, places, offsets, sizes = greedy_parts(
         lengths[path], packing.capacity, packing.room_per_document, packing.split_documents
     )
     documents = Ragged.from_lengths(path[places], np.bincount(rows))
     similarities = np.where(offsets == 0, steps[places], np.float32(np.nan))
-    similarities[documents.offsets[:-1]] = np.nan  # the one before is in another sequence
+    similarities[documents.offsets[:-1]] = np.nan  # the previous document is in another sequence
     return _Pieces(documents, offsets, sizes, similarities), graph.near_duplicate_pairs()
 
 
-def _ranks(order: np.ndarray) -> np.ndarray:
-    """``(n,)`` int32: the place of each document in the order."""
-    ranks = np.empty(len(order), np.int32)
-    ranks[order] = np.arange(len(order))
-    return ranks
-
-
 def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """``(r, 2)`` int64: unused documents that another of their family stands for, ascending, and that one.
+    """Unused documents, ascending, and the member of their family that represents each; ``(r, 2)`` int64.
 
-    It is the first used one by key or, where none is used, the first of all.
+    The representative is the first used member by key or, if none is used, the first member.
     """
-    ranks = _ranks(order).astype(np.int64) + len(order) * (uses == 0)
-    by = np.lexsort((ranks, families))
+    priority = ranks(order).astype(np.int64) + len(order) * (uses == 0)
+    by = np.lexsort((priority, families))
     heads = np.ones(len(by), bool)
     heads[1:] = families[by][1:] != families[by][:-1]
     stands = np.empty(len(by), np.int64)
     stands[by] = by[heads][np.cumsum(heads) - 1]
     unused = np.flatnonzero((uses == 0) & (stands != np.arange(len(by))))
     return np.stack([unused, stands[unused]], axis=1)
-
-
-@numba.njit(cache=True, nogil=True)
-def _ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """The neighbours, those of equal similarity in a row by their rank."""
-    ordered = values.copy()
-    for row in range(len(offsets) - 1):
-        for edge in range(offsets[row] + 1, offsets[row + 1]):
-            value, place = values[edge], edge
-            while (
-                place > offsets[row]
-                and similarities[place - 1] == similarities[edge]
-                and ranks[ordered[place - 1]] > ranks[value]
-            ):
-                ordered[place] = ordered[place - 1]
-                place -= 1
-            ordered[place] = value
-    return ordered
-
-
-@numba.njit(cache=True, nogil=True)
-def _places(lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
-    """Where each document of a sequence stands in the list of the first one: -1 for itself, last what is not in it."""
-    places = np.empty(len(documents), np.int64)
-    owner, position = np.full(len(offsets) - 1, -1, np.int64), np.empty(len(offsets) - 1, np.int64)
-    for row in range(len(row_offsets) - 1):
-        first = documents[row_offsets[row]]
-        for edge in range(offsets[first], offsets[first + 1]):
-            owner[lists[edge]], position[lists[edge]] = row, edge - offsets[first]
-        owner[first], position[first] = row, -1
-        for part in range(row_offsets[row], row_offsets[row + 1]):
-            document = documents[part]
-            places[part] = position[document] if owner[document] == row else len(lists)
-    return places
-
-
-@numba.njit(cache=True, nogil=True)
-def _draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
-    """``(parts,)`` uint64 from the key of the first part of each row."""
-    draws = np.empty(len(keys), np.uint64)
-    for row in range(len(row_offsets) - 1):
-        first, end = row_offsets[row], row_offsets[row + 1]
-        blocks = np.empty(((end - first + 3) // 4, 4), np.uint64)
-        philox_blocks(keys[first, 0], keys[first, 1], np.uint64(1), blocks)
-        draws[first:end] = blocks.reshape(-1)[: end - first]
-    return draws

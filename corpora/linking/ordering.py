@@ -1,0 +1,66 @@
+"""Orders of documents: by key, by place in a neighbour list, and shuffled."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from corpora.keyed import philox_blocks
+
+
+def ranks(order: np.ndarray) -> np.ndarray:
+    """Place of each document in the order, ``(n,)`` int32."""
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order))
+    return places
+
+
+@numba.njit(cache=True, nogil=True)
+def ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Sort the neighbours of equal similarity in each row by their rank; returns a copy of ``values``."""
+    ordered = values.copy()
+    for row in range(len(offsets) - 1):
+        for edge in range(offsets[row] + 1, offsets[row + 1]):
+            value, place = values[edge], edge
+            while (
+                place > offsets[row]
+                and similarities[place - 1] == similarities[edge]
+                and ranks[ordered[place - 1]] > ranks[value]
+            ):
+                ordered[place] = ordered[place - 1]
+                place -= 1
+            ordered[place] = value
+    return ordered
+
+
+@numba.njit(cache=True, nogil=True)
+def places_in_first_list(
+    lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray
+) -> np.ndarray:
+    """Place of each document of a row in the neighbour list of the row's first document, ``(parts,)`` int64.
+
+    The first document itself has place -1; documents that are not in its list come last.
+    """
+    places = np.empty(len(documents), np.int64)
+    owner, position = np.full(len(offsets) - 1, -1, np.int64), np.empty(len(offsets) - 1, np.int64)
+    for row in range(len(row_offsets) - 1):
+        first = documents[row_offsets[row]]
+        for edge in range(offsets[first], offsets[first + 1]):
+            owner[lists[edge]], position[lists[edge]] = row, edge - offsets[first]
+        owner[first], position[first] = row, -1
+        for part in range(row_offsets[row], row_offsets[row + 1]):
+            document = documents[part]
+            places[part] = position[document] if owner[document] == row else len(lists)
+    return places
+
+
+@numba.njit(cache=True, nogil=True)
+def shuffle_draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
+    """Random numbers for the parts of each row, ``(parts,)`` uint64, drawn with the key of the row's first part."""
+    draws = np.empty(len(keys), np.uint64)
+    for row in range(len(row_offsets) - 1):
+        first, end = row_offsets[row], row_offsets[row + 1]
+        blocks = np.empty(((end - first + 3) // 4, 4), np.uint64)
+        philox_blocks(keys[first, 0], keys[first, 1], np.uint64(1), blocks)
+        draws[first:end] = blocks.reshape(-1)[: end - first]
+    return draws
