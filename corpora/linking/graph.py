@@ -1,4 +1,4 @@
-"""The neighbours of a cluster's documents as a graph: what linking walks."""
+"""The graph of neighbours of a cluster's documents, from which sequences are built."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Graph:
     near_duplicates: np.ndarray
 
     def check(self) -> None:
-        """See that the columns belong together.
+        """Check that the columns fit each other.
 
         Raises:
             FarspanError: they differ in length, or a row is not of documents of the cluster, best first.
@@ -45,7 +45,7 @@ class Graph:
             )
 
     def near_duplicate_pairs(self) -> np.ndarray:
-        """``(pairs, 2)`` int64, distinct, the lower number first, ascending."""
+        """Distinct pairs of near-duplicates, ``(pairs, 2)`` int64, the lower number first, ascending."""
         offsets, n = self.neighbours.offsets, len(self.neighbours)
         edges = np.flatnonzero(self.near_duplicates[offsets[0] : offsets[-1]]) + offsets[0]
         rows = np.searchsorted(offsets, edges, side="right") - 1
@@ -77,7 +77,7 @@ def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarr
 
 @numba.njit(cache=True, nogil=True)
 def _family(families: np.ndarray, document: np.int64) -> np.int64:
-    """The name of a document's family so far; the way to it is halved."""
+    """The root of a document's family, with path halving."""
     while families[document] != document:
         families[document] = families[families[document]]
         document = families[document]
@@ -86,7 +86,7 @@ def _family(families: np.ndarray, document: np.int64) -> np.int64:
 
 @numba.njit(cache=True, nogil=True)
 def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
-    """The first row with a neighbour that is no document, or with similarities that rise or are not numbers; or -1."""
+    """The first row with an invalid neighbour, or with similarities that ascend or are nan; -1 if there is none."""
     n = len(offsets) - 1
     for row in range(n):
         before = np.float32(np.inf)

@@ -1,4 +1,4 @@
-"""Groups of neighbouring documents, each filling one sequence, grown from seeds one after the other."""
+"""Grow groups of neighbouring documents from seeds, one after the other; each fills one sequence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corpora.storage.ragged import Ragged
 
 
 class Limits(NamedTuple):
-    """How groups grow.
+    """Limits on the growth of groups.
 
     Attributes:
         capacity: positions of a sequence.
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Groups:
-    """What ``document_groups`` made of n documents.
+    """The result of ``document_groups`` on n documents.
 
     Attributes:
         documents: a row a group, int64, in the order of adding; the seed is first.

@@ -1,4 +1,4 @@
-"""Neighbour shards as clusters: the graph that linking walks, and the near-duplicates that it keeps apart."""
+"""Read the clusters of a neighbours shard, with their graphs and near-duplicates."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cluster:
 
 
 def clusters_of_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[Cluster]:
-    """The clusters of one shard of neighbours, one after the other; one at a time is in memory."""
+    """Iterate over the clusters of one shard of neighbours; only one is in memory at a time."""
     waiting: list[pa.RecordBatch] = []
     first = 0  # row in the shard of the cluster's first document
     for batch in batches:
@@ -68,7 +68,7 @@ def _flat(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def edge_graph(cluster: Cluster, linking: Linking) -> Graph:
-    """The neighbours of a cluster's documents, with what ``linking`` calls a near-duplicate."""
+    """The graph of a cluster's documents; ``linking`` defines which pairs are near-duplicates."""
     similarities = _flat(cluster.rows.column("similarities")).astype(np.float32)  # (edges,)
     jaccards = _flat(cluster.rows.column("jaccards"))
     norms = cluster.rows.column("norm").to_numpy()
@@ -87,7 +87,7 @@ def edge_graph(cluster: Cluster, linking: Linking) -> Graph:
 
 
 def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.RecordBatch:
-    """``(m, 2)`` pairs of documents as rows of ``NEAR_DUPLICATES``, with what the list of either says of them.
+    """Turn ``(m, 2)`` pairs of documents into rows of ``NEAR_DUPLICATES``, with their similarities.
 
     Null where neither lists the other: near-duplicates of near-duplicates.
     """

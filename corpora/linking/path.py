@@ -1,4 +1,4 @@
-"""One path through all documents of a neighbour graph, from neighbour to neighbour where it can, each visited once.
+"""A path that visits each document of a neighbour graph once, from neighbour to neighbour where possible.
 
 After the greedy maximum travelling salesman of in-context pretraining (arXiv 2310.10638, algorithm 1): begin at the
 document of the least degree, go on to the unvisited neighbour of the greatest similarity; where there is none, begin
@@ -57,7 +57,7 @@ def _links(
     kept: np.ndarray,
     min_similarity: float,
 ) -> np.ndarray:
-    """``(edges,)`` bool: where a step may be taken."""
+    """``(edges,)`` bool: True where a step is allowed."""
     links = np.zeros(len(values), np.bool_)
     for row in range(len(kept)):
         if not kept[row]:
@@ -89,9 +89,9 @@ def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tupl
             if links[edge]:
                 sources[ends[values[edge]]] = document
                 ends[values[edge]] += 1
-    # leave out the links that go both ways, and close the gaps
+    # remove the links that go both ways, and compact
     degrees = np.zeros(n, np.int64)
-    linked_from = np.full(n, -1, np.int32)  # stamps: the last document whose row has this one
+    linked_from = np.full(n, -1, np.int32)  # for each document, the last document whose row contains it
     end = 0
     for document in range(n):
         first, begins[document] = begins[document], end
@@ -169,7 +169,7 @@ def _walk(
                     path[count], steps[count], visited[best] = best, step, True
                     count += 1
                 document = best
-            if way == 0:  # turn round, so that the start is last
+            if way == 0:  # reverse, so that the start is last
                 path[first:count] = path[first:count][::-1].copy()
                 steps[first + 1 : count] = steps[first + 1 : count][::-1].copy()
     return path, steps

@@ -1,4 +1,4 @@
-"""Parts of documents to corpus rows: where parts and sentences begin in a row, and the row's id."""
+"""Assemble corpus rows from parts of documents: starts of parts and sentences, and the row's id."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def assemble(
     uses: np.ndarray | None = None,
     cluster_ids: np.ndarray | None = None,
 ) -> SequenceBatch:
-    """Put p parts together to n rows; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
+    """Assemble n rows from p parts; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
 
     Args:
         document_ids: p strings.

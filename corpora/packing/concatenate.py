@@ -1,7 +1,7 @@
-"""Concatenation: documents one after the other, cut into sequences of a fixed length.
+"""Concatenate documents and cut them into sequences of a fixed length.
 
 The order comes from a keyed hash of the ids (a global shuffle without a buffer); filling is greedy; nothing is dropped
-unless asked. BART-LS (arXiv 2209.10052, section 3.2) builds its best corpus from such sequences.
+unless an option says so. BART-LS (arXiv 2209.10052, section 3.2) builds its best corpus from such sequences.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The sequences of one shard, and what they are made of.
+    """The sequences of one shard, and the documents that they are made of.
 
     Attributes:
         sequences: the rows.

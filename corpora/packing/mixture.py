@@ -1,4 +1,4 @@
-"""Mixtures: how many tokens a corpus takes of each source.
+"""Mixtures: the number of tokens that a corpus takes from each source.
 
 All shares are exact fractions, so that every shard can do its part alone: it takes of each source the same number of
 passes over what it has of it (``corpora.packing.windows.take``).
@@ -19,7 +19,7 @@ WEIGHTS_SUM = 1e-6  # tolerated distance of the weights' sum from 1
 
 @dataclass(frozen=True)
 class Source:
-    """What is there of a source, and what is wanted of it.
+    """A source: the tokens that it has, and the share that is requested.
 
     Attributes:
         available: tokens of one pass over the source, as they are written: what windows share, in each of them.
@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Share:
-    """What a mixture takes of a source.
+    """The share that a mixture takes from a source.
 
     Attributes:
         available: tokens of one pass over the source.
@@ -56,7 +56,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The shares by source, sorted by name, and why they are not what was asked for; empty where they are."""
+    """The shares by source, sorted by name, and the reason why they differ from the request; empty if they do not."""
 
     shares: Mapping[str, Share]
     reason: str = ""
@@ -72,7 +72,7 @@ def mix(
     temperature: float | None = None,
     on_cap: str = "stop",
 ) -> Mixture:
-    """Share a budget of ``tokens`` out among ``sources``.
+    """Divide a budget of ``tokens`` among ``sources``.
 
     Args:
         tokens: budget; None takes as many as the caps allow at the weights asked for.
@@ -121,7 +121,7 @@ def check_request(
     temperature: float | None,
     on_cap: str,
 ) -> None:
-    """Check what can be checked of a mixture while nobody knows how large its sources are.
+    """Check a request for a mixture as far as that is possible without the sizes of the sources.
 
     Args:
         weights, epochs: by source, of the same sources.
@@ -182,14 +182,14 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
 
 
 def _decimal(number: float) -> Fraction:
-    """The number as it was written: 0.6 is three fifths."""
+    """The number as it was written in decimal: 0.6 is three fifths."""
     return Fraction(repr(number))
 
 
 def _redistribute(
     tokens: int, weights: Mapping[str, Fraction], caps: Mapping[str, Fraction]
 ) -> tuple[dict[str, Fraction], set[str]]:
-    """Tokens of each source where those beyond a cap go to the others by weight, and the sources at their caps."""
+    """Tokens of each source, where tokens beyond a cap go to the others by weight; and the sources at their caps."""
     exact = {name: tokens * weight for name, weight in weights.items()}
     capped: set[str] = set()
     while over := {name for name, wanted in exact.items() if wanted > caps[name]}:
@@ -203,7 +203,7 @@ def _redistribute(
 
 
 def _reason(sources: Mapping[str, Source], shares: Mapping[str, Share], tokens: int | None, on_cap: str) -> str:
-    """Why the mixture is not the one asked for; empty where it is."""
+    """The reason why the mixture differs from the request; empty if it does not."""
     capped = [name for name, share in shares.items() if share.capped]
     if tokens is None or not capped:
         return ""

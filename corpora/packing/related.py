@@ -1,4 +1,4 @@
-"""Rows of related documents: as much of each as there is room for, in whole sentences.
+"""Rows of related documents, each cut to its share of the row in whole sentences.
 
 Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every document of a cluster the same room; CDLM
 (Caciularu et al. 2021, arXiv 2101.00406), which shuffles a cluster's documents.
@@ -103,7 +103,7 @@ def _sizes(
     equal: bool,
     least: int,
 ) -> np.ndarray:
-    """``(parts,)`` int64: tokens of each candidate; 0 where it is left out."""
+    """Number of tokens of each candidate, ``(parts,)`` int64; 0 where it is left out."""
     sizes = np.zeros(len(documents), np.int64)
     for row in range(len(row_offsets) - 1):
         chosen = np.arange(row_offsets[row], row_offsets[row + 1])  # places in documents
@@ -134,7 +134,7 @@ def _sizes(
 def _whole_sentences(
     document: int, budget: int, lengths: np.ndarray, starts: np.ndarray, start_offsets: np.ndarray
 ) -> int:
-    """Tokens of the sentences that fit into the budget."""
+    """Number of tokens in the sentences that fit into the budget."""
     if lengths[document] <= budget:
         return lengths[document]
     own = starts[start_offsets[document] : start_offsets[document + 1]]

@@ -1,4 +1,4 @@
-"""Documents of a shard as windows: which of them a mixture takes, and in which rows they lie."""
+"""Cut the documents of a shard into windows, take a mixture's share of them, and arrange them in rows."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ class Windows:
         return self.size - self.stride
 
     def written(self, sizes: np.ndarray) -> np.ndarray:
-        """``(n,)`` int64: tokens of all windows together, of ``(n,)`` documents' tokens."""
+        """Tokens in all windows of documents of the given ``(n,)`` tokens; ``(n,)`` int64."""
         sizes = np.asarray(sizes, np.int64)
         return sizes + self.overlap * -(-np.maximum(sizes - self.size, 0) // self.stride)
 
     def beginning(self, written: np.ndarray) -> np.ndarray:
-        """``(n,)`` int64: tokens of the longest documents whose windows hold ``(n,)`` tokens at most."""
+        """Tokens of the longest documents whose windows hold at most the given ``(n,)`` tokens; ``(n,)`` int64."""
         written = np.asarray(written, np.int64)
         full = np.maximum(written - 1, 0) // self.size  # windows before the last
-        # of the last one only what lies behind the overlap is more of the document
+        # in the last window only the tokens after the overlap are new
         return full * self.stride + np.maximum(written - full * self.size, np.where(full > 0, self.overlap, 0))
 
     def cut(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -95,7 +95,7 @@ def take(
     pass_keys: Callable[[int], np.ndarray],
     windows: Windows,
 ) -> Taken:
-    """Take of n documents ``floor(epochs * tokens)`` of each source's tokens: whole passes, then part of one.
+    """Take ``floor(epochs * tokens)`` tokens of each source from n documents: whole passes, then part of one.
 
     Tokens count as they are written, in every window that holds them. Where the last window that is taken would hold
     nothing but what it shares with the one before, it is missing: by that, ``windows.overlap`` tokens at most, less of
@@ -145,7 +145,7 @@ def _one_pass(
 
 
 def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Windows, across: bool = False) -> Cuts:
-    """Rows of what a shard takes: a full window is a row, shorter pieces are concatenated in the order of ``taken``.
+    """Arrange taken documents in rows: full windows, and concatenations of shorter pieces in the order of ``taken``.
 
     Pieces of one pass share rows with each other only, so that no row holds a text twice.
 

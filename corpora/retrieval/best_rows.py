@@ -79,12 +79,12 @@ class Bounds:
 
     @property
     def exact(self) -> np.ndarray:
-        """``(m,)`` bool: whether products of the query may be summed in any order."""
+        """``(m,)`` bool: True for queries whose products may be summed in any order."""
         return self.lengths * self.longest < EXACT_BELOW
 
 
 def proposed(k: int) -> int:
-    """Candidates that are kept for k: with so many, hardly a query has to be looked at again."""
+    """Number of candidates to keep for k: enough that few queries need a second look."""
     return k + 8 + k // 8
 
 
@@ -171,7 +171,7 @@ class ExactBest:
         self._errors, self._exact = bounds.errors[open_queries], bounds.exact[open_queries]
 
     def wants(self, queries: np.ndarray) -> np.ndarray:
-        """``(m,)`` bool: which of ``queries`` are looked at again."""
+        """``(m,)`` bool: True for those of ``queries`` that need a second look."""
         return self._place[queries] >= 0
 
     def see(
@@ -189,7 +189,7 @@ class ExactBest:
             products: ``(m, c)`` float32, about ``rows @ columns.T``.
             rows, columns: ``(m, d)`` and ``(c, d)`` float32: the queries at ``places`` and the ``candidates``.
         """
-        # what equal candidates are to a query is worked out once: (c,), equal numbers for equal bits
+        # (c,), equal numbers for equal bits: the product with equal candidates is computed once
         kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]
         at = self._place[places]
         keep_exactly(
@@ -209,7 +209,7 @@ class ExactBest:
         )
 
     def finish(self) -> None:
-        """Sort what was found and put it into ``known``."""
+        """Sort the results and write them into ``known``."""
         sort_heaps(self._products, self._rows, self._counts)
         self._known.rows[self._queries] = self._rows
         self._known.products[self._queries] = self._products

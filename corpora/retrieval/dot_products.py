@@ -1,4 +1,4 @@
-"""Inner products that are the same on every processor, and how far those of a matrix product may be from them.
+"""Inner products that are equal on every processor, and a bound on the error of a matrix product.
 
 A product of two float16 numbers is a multiple of 2**-48 that float64 holds. Where the lengths of both vectors multiply
 to less than 32, so does every sum of such products on the way, in whatever order: the result is exact. Longer vectors

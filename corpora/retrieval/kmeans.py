@@ -32,12 +32,12 @@ class Vectors(Protocol):
 
 
 def centroid_count(wanted: int, points: int) -> int:
-    """The centroids that ``points`` vectors can carry: at most ``wanted``, at least 1."""
+    """Number of centroids that can be trained on ``points`` vectors: at most ``wanted``, at least 1."""
     return max(1, min(wanted, points // POINTS_PER_CENTROID))
 
 
 def kmeans_seed(seed: int, purpose: str) -> int:
-    """31 bits, as FAISS wants them, from a seed of any size."""
+    """A 31-bit seed, as FAISS needs it, from a seed of any size."""
     return int.from_bytes(make_key(seed, purpose)[:4], "little") >> 1
 
 
@@ -73,7 +73,7 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
 
 
 def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.ndarray:
-    """The nearest centroid of each vector, the first of those equally near; on every processor the same.
+    """Nearest centroid of each vector, the first of equally near ones; equal on every processor.
 
     A matrix product says which centroids may be the nearest. Where there are several, sums of a fixed order decide.
 
@@ -128,7 +128,7 @@ def _decide(
 
 
 def split(vectors: Vectors, cap: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:
-    """Cut a cluster into parts of at most ``cap`` vectors, by k-means again and again.
+    """Split a cluster into parts of at most ``cap`` vectors, by repeated k-means.
 
     What k-means cannot cut (equal vectors, for one) is cut by order.
 
@@ -167,7 +167,7 @@ def split(vectors: Vectors, cap: int, spherical: bool, iterations: int, seed: in
 
 
 def _draw(count: int, size: int, seed: int) -> np.ndarray:
-    """``(min(count, size),)`` of the numbers below ``count``, ascending."""
+    """Draw ``(min(count, size),)`` of the numbers below ``count``, ascending."""
     if size >= count:
         return np.arange(count)
     key = np.frombuffer(make_key(seed, "k-means sample", {"count": count}), np.uint64)

@@ -27,7 +27,7 @@ with from_extra("linked", "searching neighbours"):
     import faiss
 
 _QUERIES, _CANDIDATES = 2048, 4096  # a block of products: 32 MiB
-_OPEN = 1 << 22  # neighbours of queries that are looked at again together
+_OPEN = 1 << 22  # neighbours of queries that get their second look together
 _POINTS_PER_LIST = 64
 _ITERATIONS = 10
 _GPU_DEEPEST = 2047  # FAISS's limit on a GPU, less the vector itself
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 def on_gpu(options: Search) -> bool:
-    """Whether FAISS has a GPU here that goes as deep: it searches all clusters exactly."""
+    """True if FAISS has a GPU that can return as many neighbours; it searches all clusters exactly."""
     return faiss.get_num_gpus() > 0 and options.k <= _GPU_DEEPEST
 
 
@@ -89,7 +89,7 @@ def memory_needed(options: Search, count: int, dimension: int) -> int:
 
 
 def search(vectors: VectorRows, options: Search, progress: Callable[[float], None] = lambda share: None) -> Neighbours:
-    """The neighbours of every vector among the others, never itself.
+    """Search the neighbours of every vector among the others, itself excluded.
 
     An exact search finds the same on every processor, bit for bit: products are exact, and equal ones are in the order
     of rows. With lists that holds given the lists; these come from k-means, whose sums depend on the processor, so that
@@ -227,14 +227,14 @@ def _list_work(probed: np.ndarray, lists: int) -> float:
 
 
 def _by_list(probed: np.ndarray, lists: int) -> list[np.ndarray]:
-    """Which rows name each list: int32, ascending. ``probed``: ``(n, p)``."""
+    """Rows that visit each list, int32, ascending. ``probed``: ``(n, p)``."""
     flat = np.ascontiguousarray(probed).reshape(-1)
     rows = (np.argsort(flat, kind="stable") // probed.shape[1]).astype(np.int32)
     return np.split(rows, np.cumsum(np.bincount(flat, minlength=lists))[:-1])
 
 
 def _search_on_gpu(vectors: VectorRows, k: int, progress: Callable[[float], None]) -> Neighbours:
-    """Exact, with all vectors on every GPU in float16."""
+    """Search exactly, with all vectors on every GPU in float16."""
     options = faiss.GpuMultipleClonerOptions()
     options.useFloat16 = True
     index = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(vectors.dimension), co=options)

@@ -77,7 +77,7 @@ class VectorRows:
 
 
 def norms(vectors: VectorRows) -> np.ndarray:
-    """``(n,)`` float32, Euclidean, on every processor the same; not finite where a vector is not."""
+    """Euclidean lengths, ``(n,)`` float32, equal on every processor; not finite where a vector is not."""
     found = np.empty(len(vectors), np.float64)
     for first in range(0, len(vectors), _BLOCK):
         block = vectors.floats(np.arange(first, min(first + _BLOCK, len(vectors))))
@@ -102,7 +102,7 @@ def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndar
 
 
 def refuse_not_finite(finite: np.ndarray, document_ids: pa.Array, shard: str) -> None:
-    """Let nothing pass but ``(n,)`` True.
+    """Refuse vectors where ``(n,)`` bool is not True.
 
     Args:
         document_ids: of these n vectors and perhaps more.

@@ -28,13 +28,13 @@ _CHECKS: dict[str, Callable[[Manifest], Check]] = {
 
 
 def verify(folder: str) -> list[str]:
-    """Every problem of an artefact of this room on local disk; none when it is sound.
+    """List every problem of documents, a corpus, vectors, clusters or neighbours on local disk.
 
     Checked: manifest, tokenizer, checksums, schema, batch sizes, counts, and the meaning of every row; in a corpus also
     that the parts of each document add up.
 
     Raises:
-        FarspanError: no finished artefact there, or one of another room.
+        FarspanError: no finished artefact there, or one of another format.
     """
     manifest = read_manifest(folder)
     if manifest.format not in _CHECKS:
@@ -48,7 +48,7 @@ def verify(folder: str) -> list[str]:
 
 
 def others(folder: str, manifest: Manifest) -> Problems:
-    """All files but the shards: each as the manifest says and none too many; the tokenizer the one that it names.
+    """Compare all files but the shards with the manifest: contents, number, and the tokenizer's identity.
 
     Version 1 of the format lists no files: they are only read.
     """
@@ -72,7 +72,7 @@ def others(folder: str, manifest: Manifest) -> Problems:
 
 
 def _unreadable(folder: str, names: Iterable[str]) -> Problems:
-    """Names of the tables and arrays of an artefact, other than its shards, that cannot be read."""
+    """Report tables and arrays of an artefact, other than its shards, that cannot be read."""
     for name in sorted(names):
         path = os.path.join(folder, name)
         try:
@@ -89,7 +89,7 @@ def _unreadable(folder: str, names: Iterable[str]) -> Problems:
 def shards(
     folder: str, manifest: Manifest, schema: pa.Schema, check: Callable[[Manifest, str, list[pa.RecordBatch]], Problems]
 ) -> Problems:
-    """Structure and checksum of every shard, then ``check`` on the batches of those that are sound."""
+    """Check structure and checksum of every shard, then run ``check`` on the batches of the sound ones."""
     expected = {shard.name for shard in manifest.shards}
     present = {os.path.basename(path) for path in files.walk(os.path.join(folder, "shards"))}
     for name in sorted(present - expected):
@@ -117,7 +117,7 @@ def shards(
 
 
 def _file_counts(manifest: Manifest) -> Problems:
-    """The counts of raw files, where there are any: against each other, and against the list of inputs."""
+    """Compare the counts of raw files, if any, with each other and with the list of inputs."""
     inputs: dict[str, list[int]] = {}
     for entry in manifest.inputs:
         inputs.setdefault(entry["path"].partition(":")[0], []).append(entry["bytes"])
@@ -176,7 +176,7 @@ def _structure(folder: str, manifest: Manifest, shard: ShardInfo, schema: pa.Sch
 
 
 def _invalid(name: str, batches: list[pa.RecordBatch]) -> Problems:
-    """Columns whose offsets lead out of their values, or with nulls where none may be; nothing else is read of them."""
+    """Report columns whose offsets exceed their values, or with nulls where none is allowed."""
     for number, batch in enumerate(batches):
         try:
             batch.validate(full=True)
@@ -190,7 +190,7 @@ def _invalid(name: str, batches: list[pa.RecordBatch]) -> Problems:
 
 
 def _difference(found: pa.Schema, expected: pa.Schema) -> str:
-    """The first column that is not as it should be; of vectors the type tells the dimension, in brackets."""
+    """Describe the first column that differs from the expected schema."""
     for column in expected:
         if column.name not in found.names:
             return f"there is no column {column.name!r}"
@@ -210,7 +210,7 @@ def _tokenizer(folder: str, manifest: Manifest) -> Problems:
 
 
 def totals(manifest: Manifest, counted: Mapping[str, int]) -> Problems:
-    """Differences between the manifest's totals and the contents of the shards."""
+    """Report differences between the manifest's totals and the contents of the shards."""
     for name, value in counted.items():
         if manifest.totals.get(name) != value:
             yield f"manifest.json: totals say {manifest.totals.get(name)} {name}, the shards hold {value}"

@@ -1,4 +1,4 @@
-"""Whether the parts of documents that lie in a corpus add up to the documents."""
+"""Check that the parts of documents in a corpus add up to whole documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def gaps(
     overlap: int = 0,
     may_be_cut: bool = False,
 ) -> list[tuple[int, str]]:
-    """What is wrong with p parts; arguments are ``(p,)``.
+    """Find documents whose p parts do not add up; arguments are ``(p,)``.
 
     A document may lie in a corpus several times, in parts that differ from time to time. It is whole when at every
     place inside of it as many parts begin as end there.
@@ -22,12 +22,12 @@ def gaps(
         documents: number of each part's document.
         offsets, sizes: the part in its document.
         lengths: tokens of the whole document.
-        overlap: parts may also begin that many tokens before the end of the part before them; what is asked of a place
-            is then only that a part begins for one that ends, and the other way round.
+        overlap: parts may also begin that many tokens before the end of the part before them; a place is then sound
+            if a part begins there for each that ends, and the other way round.
         may_be_cut: the end of a document may be missing.
 
     Returns:
-        One (part, what is wrong) for each document with a fault, in order of documents.
+        One (part, fault) for each document with a fault, in order of documents.
     """
     found: dict[int, tuple[int, str]] = {}
 

@@ -1,4 +1,4 @@
-"""What every row of documents and of a corpus promises, checked block by block."""
+"""Checks of the rows of documents and of a corpus, batch by batch."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ Problems = Iterator[str]
 
 
 class Check(Protocol):
-    """Looks at an artefact shard by shard; made from its manifest.
+    """A check of an artefact, shard by shard; made from its manifest.
 
     Attributes:
-        schema: of every shard.
-        counted: what the manifest's totals have to say.
+        schema: expected schema of every shard.
+        counted: totals of the rows seen so far, to compare with those of the manifest.
     """
 
     schema: pa.Schema
     counted: dict[str, int]
 
     def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
-        """What is wrong with the rows of a shard."""
+        """Report problems of the rows of a shard."""
 
     def end(self) -> Problems:
-        """What is wrong with all shards together."""
+        """Report problems that show only when all shards have been seen."""
 
 
 class DocumentsCheck:
-    """Rows of documents; ``counted`` is what the manifest's totals have to say."""
+    """Check of rows of documents."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.schema = documents_schema(manifest.tokenizer["vocab_size"])
@@ -67,7 +67,7 @@ class DocumentsCheck:
 
 
 class CorpusCheck:
-    """Rows of a corpus; ``counted`` is what the manifest's totals have to say."""
+    """Check of rows of a corpus, and of the parts of each document together."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.schema = corpus_schema(manifest.tokenizer["vocab_size"])
@@ -181,7 +181,7 @@ def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
 
 
 def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> Problems:
-    """Strictly ascending in every row, the first 0, all inside the row's tokens."""
+    """Report rows where starts do not ascend strictly from 0 inside the row's tokens."""
     starts = starts.compact()
     rows = np.repeat(np.arange(len(starts)), starts.lengths)
     same_row = rows[1:] == rows[:-1]

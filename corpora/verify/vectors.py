@@ -1,4 +1,4 @@
-"""What every row of vectors, clusters and neighbours promises, checked block by block."""
+"""Checks of the rows of vectors, clusters and neighbours, batch by batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from corpora.verify.rows import Problems
 
 
 class VectorsCheck:
-    """Rows of vectors; ``counted`` is what the manifest's totals have to say."""
+    """Check of rows of vectors."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.schema = vectors_schema(manifest.config["dimension"])
@@ -36,14 +36,14 @@ class VectorsCheck:
             self.counted["tokens"] += int(batch.column("document_tokens").to_numpy().sum())
 
     def end(self) -> Problems:
-        """Whether a document occurs twice."""
+        """Report documents with two vectors."""
         rows = np.sort(np.concatenate([np.empty(0, np.int64), *self._rows]))
         for row in np.unique(rows[1:][rows[1:] == rows[:-1]]).tolist():
             yield f"row {row} of the documents has two vectors"
 
 
 class ClustersCheck(VectorsCheck):
-    """Rows of clusters: vectors in the order of their clusters."""
+    """Check of rows of clusters: vectors in the order of their clusters."""
 
     def __init__(self, manifest: Manifest) -> None:
         super().__init__(manifest)
@@ -55,7 +55,7 @@ class ClustersCheck(VectorsCheck):
 
 
 class NeighboursCheck:
-    """Rows of neighbours; ``counted`` is what the manifest's totals have to say."""
+    """Check of rows of neighbours."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.schema = neighbours_schema()
