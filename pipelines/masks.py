@@ -1,4 +1,4 @@
-"""``farspan mask OBJECTIVE``: what an objective hides in each row of a corpus, shard by shard."""
+"""``farspan mask OBJECTIVE``: store the masks of an objective for each row of a corpus."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from pipelines.engine.job import Job, Report, Task
 from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.mask_options import Masking
 
-# A model reads a megabyte in the time in which other objectives read a hundred.
+# an objective with a model is about that many times slower
 _MODEL_COST = 100
 
 
 def equipped_objective(
     corpus: str, name: str, preset: str | None, options: Mapping[str, Any], scorer: str | None = None
 ) -> Objective:
-    """An objective with the tools it needs to mask ``corpus``; tokenizer and models are loaded once a process.
+    """Load an objective with the tools that it needs to mask ``corpus``; models are loaded once per process.
 
     Raises:
         FarspanError: no such objective, preset, option or scorer, or a scorer that the objective has no use for.
@@ -43,7 +43,7 @@ def equipped_objective(
         if scorer is not None:
             from trainer.scorer.scorers import load_scorer  # brings torch, which no other objective needs
 
-            # One thread a process: the order of float additions must not depend on the machine's cores.
+            # one thread: the order of float additions must not depend on the number of cores
             model = load_scorer(scorer, threads=1)
         objective = equip(objective, Tools(artefact_tokenizer(corpus), model))
     if scorer is not None and "scorer" not in getattr(objective, "tools", {}):
@@ -52,7 +52,7 @@ def equipped_objective(
 
 
 def plan(options: Masking) -> Job:
-    """Check the objective against the corpus and lay out one task for each shard and draw.
+    """Check the objective against the corpus and declare one task per shard and draw.
 
     Raises:
         FarspanError: no finished corpus, an objective that cannot work on it, or no draws.
@@ -108,7 +108,7 @@ class MaskShard:
     """Mask one corpus shard, record batch by record batch.
 
     Attributes:
-        tools: that the manifest names; a worker with others would mix their masks with these.
+        tools: of the manifest; a worker with other tools is refused.
     """
 
     corpus: str

@@ -68,22 +68,22 @@ def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged,
 
 
 @numba.njit(cache=True)
-def greedy_parts(lengths: np.ndarray, capacity: int, room: int, split: bool) -> np.ndarray:
+def greedy_parts(lengths: np.ndarray, capacity: int, reserved: int, split: bool) -> np.ndarray:
     """Greedy filling: row, document, offset in the document and size of every part, ``(4, parts)`` int64."""
     most = len(lengths) + 1
     for length in lengths:
-        most += length // (capacity - room) + 1
+        most += length // (capacity - reserved) + 1
     parts = np.empty((4, most), np.int64)
     row, free, part = 0, capacity, 0
     for document in range(len(lengths)):
         left = lengths[document]
         while left > 0:
-            if free <= room or (not split and free < left + room and free < capacity):
+            if free <= reserved or (not split and free < left + reserved and free < capacity):
                 row, free = row + 1, capacity
-            size = min(left, free - room)
+            size = min(left, free - reserved)
             parts[0, part], parts[1, part] = row, document
             parts[2, part], parts[3, part] = lengths[document] - left, size
             left -= size
-            free -= size + room
+            free -= size + reserved
             part += 1
     return parts[:, :part]

@@ -120,9 +120,10 @@ class CorpusCheck:
         yield from token_range(place, batch.tokens, self._manifest)
         yield from ascending(place, "document_starts", batch.document_starts, lengths)
         yield from ascending(place, "sentence_starts", batch.sentence_starts, lengths)
-        room = self._manifest.config["room_per_sequence"] + self._manifest.config["room_per_document"] * parts
-        for row in np.flatnonzero(lengths + room > self._manifest.config["sequence_length"]).tolist():
-            yield f"{place} row {row}: {lengths[row]} tokens and {room[row]} added exceed the sequence length"
+        reserved = self._manifest.config["room_per_sequence"] + self._manifest.config["room_per_document"] * parts
+        for row in np.flatnonzero(lengths + reserved > self._manifest.config["sequence_length"]).tolist():
+            added = reserved[row]
+            yield f"{place} row {row}: {lengths[row]} tokens and {added} reserved positions exceed the sequence length"
         for row in range(len(batch)):
             if len(np.setdiff1d(batch.document_starts[row], batch.sentence_starts[row])):
                 yield f"{place} row {row}: a part begins where no sentence does"

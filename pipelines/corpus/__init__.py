@@ -1,1 +1,1 @@
-"""``farspan corpus``: documents to sequences, a file per kind of corpus."""
+"""``farspan corpus``: build sequences from documents; one file per kind of corpus."""

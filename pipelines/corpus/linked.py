@@ -1,7 +1,7 @@
 """``farspan corpus linked``: sequences of related documents, from the neighbours of each cluster's documents.
 
-Stage *link* plans the sequences of one shard of neighbours and writes where each document goes; *spill* and *pack*
-bring the tokens there. Sequences keep their borders; a bucket of them, in keyed order, is a shard.
+Stage *link* plans the sequences of one shard of neighbours and writes the placement of each document; *spill* and
+*pack* move the tokens. Sequences are kept whole; a bucket of them, in keyed order, is a shard.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pipelines.shuffle.spill import Bucket, first_of_key, read_bucket, spill_sta
 
 
 def plan(options: LinkedCorpus) -> Job:
-    """Check the options and lay out the tasks.
+    """Check the options and declare the tasks.
 
     Raises:
         FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
@@ -126,7 +126,7 @@ class LinkShard:
 def _place(
     linked: Linked, lengths: np.ndarray, rows: np.ndarray, ids: list[str], key: bytes, cluster: int, leftovers: str
 ) -> Placed:
-    """The pieces of a cluster's sequences, and its leftovers, each with the key of where it goes."""
+    """Placements of the pieces of a cluster's sequences and of its leftovers, keyed by sequence or document."""
     parts = linked.parts.compact()
     uses = use_numbers(parts, linked.offsets)
     heads = parts.offsets[:-1]
@@ -156,7 +156,7 @@ def _place(
 
 @dataclass(frozen=True)
 class PackLinked:
-    """Read one bucket back: its sequences as they were planned, then its leftovers concatenated."""
+    """Read one bucket and write its planned sequences, then its leftovers, concatenated."""
 
     spills: tuple[str, ...]
     packing: Packing
@@ -185,7 +185,7 @@ class PackLinked:
 
 
 def linked_rows(bucket: Bucket, chosen: np.ndarray) -> SequenceBatch:
-    """The ``(c,)`` chosen pieces, those of one key being one row."""
+    """Assemble the ``(c,)`` chosen pieces; those with the same key are one row."""
     first = first_of_key(bucket.keys[chosen])
     tokens, sentences = bucket.tokens.take(chosen), bucket.sentence_starts.take(chosen)
     return assemble(

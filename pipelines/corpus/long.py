@@ -1,8 +1,8 @@
-"""``farspan corpus long``: sources mixed by weight, long documents cut into sequences, short ones concatenated.
+"""``farspan corpus long``: mix sources by weight, cut long documents into sequences, concatenate short ones.
 
-Stage *spill* deals documents out to buckets by keyed hash; stage *pack* takes of each source what is the bucket's part
-of its share, pass by pass, and writes one shard. The shares are settled before work starts, from the counts of the
-documents artefact; where windows overlap, from the documents' lengths, since long ones are then written more often.
+Stage *spill* partitions documents into buckets by keyed hash; stage *pack* takes the bucket's part of each source's
+share, pass by pass, and writes one shard. The shares are computed before work starts, from the counts of the documents
+artefact; if windows overlap, from the documents' lengths, since long ones are then written more often.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
-DEALT_OUT = 4  # times a shard's tokens at most lie in its bucket, however little of them it takes
+BUCKET_TOKENS = 4  # upper bound of a bucket's tokens, as a multiple of a shard's; a shard may take few of them
 
 
 def plan_documents(options: LongCorpus) -> Job | None:
-    """The job that makes the documents from the recipe's inputs, to be run before ``plan``; None where it has none.
+    """Declare the job that makes the documents from the recipe's inputs, to run before ``plan``; None without inputs.
 
     Documents are the same for every seed and compression of the corpus.
 
@@ -78,7 +78,7 @@ def _documents_folder(options: LongCorpus, recipe: MixtureRecipe) -> str:
 
 
 def plan(options: LongCorpus) -> Job:
-    """Check recipe and options, settle the shares and lay out the tasks; the documents are there.
+    """Check recipe and options, compute the shares and declare the tasks; the documents exist already.
 
     Raises:
         FarspanError: the recipe is wrong, its documents are not finished or lack a source, weights, budget or caps
@@ -90,7 +90,7 @@ def plan(options: LongCorpus) -> Job:
     read = {name: _tokens(options, documents, name) for name in recipe.sources}
     mixture = _mixture(options, recipe, documents, read)
     packing, windows = recipe.packing, recipe.windows
-    shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // DEALT_OUT))
+    shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
     config = {
         "builder": "long",
         **asdict(packing),
@@ -180,10 +180,10 @@ def _written(documents: Parent, held_out: bool, recipe: MixtureRecipe) -> dict[s
 
 
 def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
-    """What was asked for and what is taken; ``reason`` says why they differ, if they do."""
+    """The ``mixture`` entry of the configuration: request and shares; ``reason`` is why they differ, if they do."""
     return {
         "tokens": recipe.tokens,
-        "temperature": "inf" if recipe.temperature == math.inf else recipe.temperature,  # which JSON cannot say
+        "temperature": "inf" if recipe.temperature == math.inf else recipe.temperature,  # JSON has no infinity
         "on_cap": recipe.on_cap,
         "sources": {
             name: {
@@ -218,13 +218,13 @@ class PlaceSources:
 
 @dataclass(frozen=True)
 class PackLong:
-    """Read one bucket back, take its part of every source's share, write its sequences in keyed order.
+    """Read one bucket, take its part of every source's share, write its sequences in keyed order.
 
     Attributes:
         epochs: passes over each source.
-        windows: how long documents are cut.
-        across: concatenate short pieces across sources.
-        key: of the corpus; passes and the order of rows have keys of their own.
+        windows: cutting of long documents.
+        across: True if short pieces are concatenated across sources.
+        key: of the corpus; the keys of passes and of the order of rows derive from it.
     """
 
     spills: tuple[str, ...]
@@ -255,7 +255,7 @@ class PackLong:
         return write_corpus_shard(task, rows, bucket, cuts.documents, self.packing, self.vocab_size, self.compression)
 
     def _order(self, cuts: Cuts, ids: list[str]) -> np.ndarray:
-        """``(rows,)``: rows by a keyed hash of their first parts, which no two have in common."""
+        """Order of the rows by a keyed hash of their first parts, which are distinct; ``(rows,)``."""
         heads = cuts.row_offsets[:-1]
         columns = (cuts.documents[heads], cuts.offsets[heads], cuts.uses[heads])
         keys = id_keys(

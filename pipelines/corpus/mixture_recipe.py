@@ -1,4 +1,4 @@
-"""The recipe of ``farspan corpus long``: sources, their shares and how sequences are cut, in one TOML file."""
+"""The TOML recipe of ``farspan corpus long``: sources, their shares, and the cutting of sequences."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from corpora.readers import ReadOptions
 from corpora.settings import parse
 from pipelines.documents.inputs import Input
 
-SHARES = ("weight", "epochs")  # what a source says of the mixture; the rest is how its input is read
-MAKING = ("tokenizer", "sentences", "held_out")  # what the recipe says of documents that are to be made
+SHARES = ("weight", "epochs")  # a source's keys about the mixture; all others are read options of its input
+MAKING = ("tokenizer", "sentences", "held_out")  # keys about the documents that are to be made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class MixtureSource:
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureRecipe:
-    """The whole file; paths are those of the command, not relative to the file.
+    """A recipe file; paths are relative to the current folder, not to the file.
 
     Attributes:
         sequence_length: encoder positions of a sequence.
@@ -87,7 +87,7 @@ class MixtureRecipe:
     room_per_document: int = 1
 
     def __post_init__(self) -> None:
-        Windows.of(self.packing, self.stride)  # refuses what leaves gaps
+        Windows.of(self.packing, self.stride)  # refuses a stride that leaves gaps
 
     @property
     def packing(self) -> Packing:
@@ -102,7 +102,7 @@ class MixtureRecipe:
         return Windows.of(self.packing, self.stride)
 
     def inputs(self, file: str) -> tuple[Input, ...]:
-        """The raw files of all sources; none where the documents are there already.
+        """The raw files of all sources; none if the recipe takes finished documents.
 
         Raises:
             FarspanError: files are missing, some sources have inputs and others have not, or no tokenizer.
@@ -160,7 +160,7 @@ def read_recipe(file: str) -> MixtureRecipe:
 
 
 def _refuse_idle(recipe: MixtureRecipe, file: str) -> None:
-    """Raise a ``FarspanError`` for what says how to make documents, where a recipe takes finished ones."""
+    """Refuse keys that say how to make documents in a recipe that takes finished ones."""
     if recipe.documents is None or any(source.input is not None for source in recipe.sources.values()):
         return
     cure = "drop it, or give every source an input to make the documents from"

@@ -1,7 +1,7 @@
-"""``farspan corpus random``: documents in one global shuffle, concatenated into sequences.
+"""``farspan corpus random``: shuffle all documents and concatenate them into sequences.
 
-Stage *spill* deals each documents shard out to buckets; stage *pack* reads one bucket back from all spills, sorts it by
-(hash, id) and fills sequences. One bucket becomes one shard, so memory is a shard's size, whatever the corpus's.
+Stage *spill* partitions each documents shard into buckets; stage *pack* reads one bucket from all spill files, sorts it
+by keyed hash and fills sequences. One bucket becomes one shard, so a worker needs memory for one shard.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repea
 
 
 def plan(options: RandomCorpus) -> Job:
-    """Check the options and lay out the tasks.
+    """Check the options and declare the tasks.
 
     Raises:
         FarspanError: no finished documents there, nothing in the split, or a number out of range.
@@ -76,7 +76,7 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Pack:
-    """Read one bucket back, concatenate it, write it as one shard."""
+    """Read one bucket, concatenate its documents, write one shard."""
 
     spills: tuple[str, ...]
     packing: Packing

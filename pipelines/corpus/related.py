@@ -1,8 +1,8 @@
 """``farspan corpus clusters``: rows of related documents, each cut to its share of the row in whole sentences.
 
 Clusters are those of the documents (their ``cluster`` column), or seeds with their nearest neighbours. Stage *group*
-makes the latter and writes where each document goes; *spill* brings the documents of a cluster together in one bucket;
-*pack* shares out the room and writes one shard.
+makes the latter and writes the placement of each document; *spill* collects the documents of a cluster in one bucket;
+*pack* divides each row among its documents and writes one shard.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, 
 
 
 def plan(options: ClusterCorpus) -> Job:
-    """Check the options and lay out the tasks.
+    """Check the options and declare the tasks.
 
     Raises:
         FarspanError: an artefact is missing, the neighbours are of other documents or of another split, no document or
@@ -85,7 +85,7 @@ def _neighbours(options: ClusterCorpus, documents: Parent) -> Parent | None:
 
 
 def _split(options: ClusterCorpus, documents: Parent, neighbours: Parent | None) -> str:
-    """``train`` or ``held-out``; the split of the neighbours, where there are any."""
+    """``train`` or ``held-out``: the split of the neighbours, if there are any."""
     split = options.split or "train"
     if neighbours is None:
         if not _clustered(documents.manifest, split):
@@ -165,7 +165,7 @@ class GroupShard:
 
     def _place(self, cluster: Cluster) -> Placed:
         graph = edge_graph(cluster, self.linking)
-        near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is not above any floor
+        near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is above no floor
         ids = cluster.rows.column("document_id").to_pylist()
         keys = id_keys(self.key, ids)
         made = groups(
@@ -188,7 +188,7 @@ class GroupShard:
 
 @dataclass(frozen=True)
 class PackClusters:
-    """Read one bucket back, whose clusters are runs of one key, and write their rows."""
+    """Read one bucket, whose clusters are runs of equal keys, and write their rows."""
 
     spills: tuple[str, ...]
     packing: Packing

@@ -1,4 +1,4 @@
-"""Raw files under source names, and how each source is read."""
+"""Inputs: raw files under source names, with their read options."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Input:
         source: first part of every document id.
         root: folder that paths in ids are relative to, so that ids survive a move.
         paths: the files, sorted.
-        read: how their records are read, the same for all inputs of one source.
-        repeated: links to folders that were not followed, because the folder is read under another name.
+        read: read options, the same for all inputs of one source.
+        repeated: number of links that were not followed, because their folder is read under another name.
     """
 
     source: str
@@ -35,7 +35,7 @@ class Input:
 
     @classmethod
     def parse(cls, text: str, read: ReadOptions = ReadOptions()) -> Input:  # noqa: B008 (frozen)
-        """``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
+        """Find the files of ``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
 
         Raises:
             FarspanError: nothing matches, or a saved dataset is incomplete.
@@ -59,7 +59,7 @@ class Input:
         stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
         item = cls(utf8(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)
         for path in paths:
-            item.relative(path)  # refuses names that no id can hold
+            item.relative(path)  # refuses names that cannot be part of an id
         return item
 
     def relative(self, path: str) -> str:
@@ -70,15 +70,15 @@ class Input:
         """
         name = path[len(self.root) :].lstrip("/")
         try:
-            # names are bytes, which Python decodes as the locale says; ids are UTF-8 everywhere
+            # names are bytes, which Python decodes by the locale; ids are always UTF-8
             return os.fsencode(name).decode() if files.is_local(self.root) else name.encode().decode()
         except UnicodeError as error:
             raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file") from error
 
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:
-    """The root of a file, folder or glob, and what it stands for."""
-    if os.path.lexists(pattern):  # as it stands, whatever glob signs its name has
+    """The root of a file, folder or glob, and the files that it stands for."""
+    if os.path.lexists(pattern):  # an existing path is no glob, whatever characters it has
         if os.path.isdir(pattern):
             return pattern, files_below(pattern)
         try:
@@ -95,7 +95,7 @@ def _search(pattern: str) -> tuple[str, FoundFiles]:
 
 
 def _hidden(path: str) -> bool:
-    """Whether the file or a folder on the way to it from the root is hidden, as caches and logs are."""
+    """True if the file or a folder between it and the root is hidden, as caches and logs are."""
     return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
@@ -110,7 +110,7 @@ def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
 
 
 def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
-    """How each source is read, sorted by source."""
+    """Read options of each source, sorted by source."""
     reads: dict[str, ReadOptions] = {}
     for item in sorted(inputs, key=lambda item: item.source):
         if reads.setdefault(item.source, item.read) != item.read:

@@ -1,7 +1,7 @@
-"""``farspan documents``: raw text to tokenised documents, in record ranges.
+"""``farspan documents``: tokenise raw text, in record ranges.
 
-A task is a list of ranges of about ``task_bytes`` together, of ``task_files`` files at most, and becomes one shard; how
-ranges were cut shows in no id and no byte of a row. Bad records go to ``rejects/``, their neighbours stay.
+A task is a list of ranges of about ``task_bytes`` together, from at most ``task_files`` files, and becomes one shard.
+Ids and rows do not depend on the cuts. Bad records go to ``rejects/``, all others are kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILE_COST = 4 << 10  # bytes that are tokenised in the time that opening a file
 
 
 def plan(options: Documents) -> Job:
-    """Check the options, look at every input's size and lay out the tasks.
+    """Check the options, look up the size of every input and declare the tasks.
 
     Raises:
         FarspanError: two inputs would give equal ids, one source is to be read in two ways, or an option is out of
@@ -142,12 +142,12 @@ def _repeated_links(inputs: Sequence[Input]) -> dict[str, int]:
 
 
 def _check_first(item: Input) -> None:
-    """Look at the fields of an input's first file, unless it is none that can be read."""
+    """Check the fields of an input's first readable file."""
     for path in item.paths:
         try:
             files.size(path)
         except OSError:
-            continue  # becomes a dead letter
+            continue  # rejected by its task
         check_fields(path, files, item.read)
         return
 

@@ -1,4 +1,4 @@
-"""One shard of documents while it is written, with the numbers that its receipt needs, and its dead letters."""
+"""Writers of one shard of documents and of its rejects, with the counts for the receipt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REJECTS_SCHEMA = pa.schema(
 
 
 class DocumentsShard:
-    """Counts what it writes.
+    """Writes a shard of documents and counts its rows.
 
     Attributes:
         totals: ``corpora.schemas.documents.DOCUMENT_TOTALS``.
@@ -59,7 +59,7 @@ class DocumentsShard:
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write(batch)
         add_document_totals(self.totals, batch)
-        # (documents,) tokens of each, and whether it is held out
+        # (documents,) tokens, and True for held-out documents
         lengths = np.diff(batch.column("tokens").offsets.to_numpy())
         held = batch.column("held_out").to_numpy(zero_copy_only=False)
         sources = np.asarray(batch.column("source").to_pylist(), object)
@@ -72,12 +72,12 @@ class DocumentsShard:
 
 
 class RejectsShard:
-    """Dead letters, written as they occur: at most ``ROWS`` rows or ``BYTES`` bytes of them wait in memory.
+    """Writes rejected records as they occur; at most ``ROWS`` rows or ``BYTES`` bytes wait in memory.
 
-    The file appears when the ``with`` block ends well, and only if there is a dead letter.
+    The file appears when the ``with`` block ends without an error, and only if a record was rejected.
 
     Attributes:
-        reasons: reason -> dead letters so far.
+        reasons: reason -> rejected records so far.
     """
 
     ROWS = 1024
@@ -108,7 +108,7 @@ class RejectsShard:
         return self._stack.__exit__(kind, error, trace)
 
     def write(self, source: str, name: str, rejects: Iterable[Reject]) -> None:
-        """Add dead letters of the file ``name`` (a relative path) of a source."""
+        """Add rejected records of the file ``name`` (a relative path) of a source."""
         for reject in rejects:
             self.reasons[reject.reason] += 1
             self._rows.append((source, name, reject.key, reject.reason, reject.detail, reject.raw))

@@ -53,8 +53,8 @@ class TokenizeRanges:
                 )
                 tokens = Ragged.from_arrow(batch.column("tokens"))
                 special = rows_with_special_tokens(tokens, tokenizer.owned_tokens)
-                rejects.write(block.source, "", _special_letters(block, special))
-                # only spaces, say: text that the tokenizer turns into nothing is left out too
+                rejects.write(block.source, "", _special_rejects(block, special))
+                # text without any token, such as spaces, is left out too
                 short = tokens.lengths < max(1, self.reads[block.source].min_tokens)
                 keep = ~(short | special)
                 counts[block.source]["rejected"] += int(special.sum())
@@ -76,7 +76,7 @@ class TokenizeRanges:
         rejects: RejectsShard,
         report: Report,
     ) -> Iterator[_Texts]:
-        """The good texts of a task block by block; counts what was read, and writes dead letters."""
+        """Iterate over the good texts of a task in blocks; counts records and writes rejects."""
         done = 0
         for source, name, values in task.payload["ranges"]:
             piece, read = Range(**values), self.reads[source]
@@ -95,8 +95,8 @@ class TokenizeRanges:
             done += piece.bytes
 
 
-def _special_letters(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
-    """Dead letters of the texts for which the tokenizer yields special tokens."""
+def _special_rejects(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
+    """Rejects for the texts in which the tokenizer finds special tokens."""
     for row in np.flatnonzero(special).tolist():
         name = block.ids[row].removeprefix(f"{block.source}:")
         detail = "the tokenizer takes a part of the text for a special token; use another kind of tokenizer"
@@ -113,7 +113,7 @@ class _Texts(NamedTuple):
 
 
 def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
-    """The same texts in fewer blocks, since a block costs as much as many short texts; files may be tiny."""
+    """Merge blocks of few texts, since each block has a fixed cost and files may be tiny."""
     held: _Texts | None = None
     size = 0
     for block in blocks:
@@ -142,7 +142,7 @@ def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
 
 
 def _clusters(source: str, name: str, block: RecordBlock, read: ReadOptions) -> list[str | None]:
-    """What names each document's cluster in the whole artefact, as its id does the document."""
+    """Name of each document's cluster, unique in the artefact."""
     place = f"{source}:" if read.cluster_field else f"{source}:{name}:"
     return [None if own is None else place + own for own in block.clusters]
 

@@ -1,4 +1,4 @@
-"""``farspan tokenizer train``: raw text, read as the other jobs read it, to a tokenizer folder."""
+"""``farspan tokenizer train``: train a tokenizer on raw text, which is read as for ``farspan documents``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipelines.documents.inputs import Input, every_file, read_options
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
-    """Train and save a tokenizer; return one line on it.
+    """Train and save a tokenizer; return a line that describes it.
 
     Raises:
         FarspanError: no input, no text, or a size that does not fit.

@@ -1,4 +1,4 @@
-"""Document ids that a user brings may repeat: keep the first in input order, send the others to ``rejects/``.
+"""Unique document ids, where a field gives them: keep the first of equal ones in input order, reject the others.
 
 Stage *duplicates* compares the ids of all tasks, one range of hashes a task; stage *unique* writes the final shards.
 """
@@ -31,7 +31,7 @@ def ids_path(shard: str) -> str:
 
 
 def write_ids(shard: str, ids: Sequence[str], sha256: str) -> None:
-    """The 128-bit hashes of a shard's ids and their rows as sorted ``(n, 3)`` uint64, beside it; and its checksum."""
+    """Write the 128-bit hashes of a shard's ids with their rows, sorted ``(n, 3)`` uint64, and the shard's checksum."""
     keys = id_keys(_KEY, ids)
     order = np.lexsort((keys[:, 1], keys[:, 0]))
     write_array(ids_path(shard), np.column_stack([keys[order], order.astype(np.uint64)]))
@@ -61,7 +61,7 @@ def stages(
 
 
 def repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
-    """Which records have an id that came before, in the order of tasks and rows.
+    """Find records whose id occurred before, in the order of tasks and rows.
 
     Args:
         keys: one ``(n, 3)`` uint64 array a task: 128-bit key and row.
@@ -80,7 +80,7 @@ def repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FindDuplicates:
-    """Compare the ids whose hashes lie in one of ``ranges`` equal ranges."""
+    """Find duplicates among the ids whose hashes lie in one of ``ranges`` equal ranges."""
 
     waiting: tuple[str, ...]
     ranges: int
@@ -101,7 +101,7 @@ class FindDuplicates:
 
 @dataclass(frozen=True)
 class WriteUnique:
-    """Write a waiting shard to its place without the ids that an earlier one has."""
+    """Write a final shard: a waiting one without the ids that occurred before."""
 
     found: tuple[str, ...]
     vocab_size: int

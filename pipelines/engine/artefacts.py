@@ -1,4 +1,4 @@
-"""What every job does with artefacts: copy a tokenizer along, bring a folder to local disk, name a parent."""
+"""Operations on artefacts that jobs share: copying tokenizers, naming parents, following lineage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it 
 
 
 def absolute(path: str) -> str:
-    """Workers may stand in another folder than the command; no slash at the end, so that equal folders are equal."""
+    """Absolute path without a slash at the end, for workers whose current folder is another one."""
     return os.path.abspath(path) if files.is_local(path) else path.rstrip("/")
 
 
@@ -29,13 +29,13 @@ def tokenizer_folder(artefact: str) -> str:
 
 
 def copy_tokenizer(source: str, target: str) -> None:
-    """Copy the files of a saved tokenizer from one folder, anywhere, to another."""
+    """Copy the files of a saved tokenizer from one folder to another, on any file systems."""
     for path in files.walk(source):
         write_bytes(os.path.join(target, os.path.basename(path)), read_bytes(path))
 
 
 def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
-    """Copy the tokenizer of the artefact ``parent`` into ``target``, if it is the one that its ``manifest`` says.
+    """Copy the tokenizer of the artefact ``parent`` into ``target``, if it matches the ``manifest``.
 
     Raises:
         FarspanError: a file of it is missing or another, or one too many.
@@ -53,13 +53,13 @@ def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
 
 
 def save_tokenizer(tokenizer: Tokenizer, target: str) -> None:
-    """Save a loaded tokenizer into a folder anywhere."""
+    """Save a loaded tokenizer into a folder on any file system."""
     for name, data in tokenizer.serialized().items():
         write_bytes(os.path.join(target, name), data)
 
 
 def tokenizer_at(path: str) -> Tokenizer:
-    """``load_tokenizer``, from a file or folder on any file system.
+    """Load a tokenizer from a file or folder on any file system.
 
     Raises:
         FarspanError: there is none.
@@ -80,14 +80,14 @@ def tokenizer_at(path: str) -> Tokenizer:
 
 @lru_cache(maxsize=4)
 def artefact_tokenizer(artefact: str) -> Tokenizer:
-    """The tokenizer that lies in an artefact; once a process."""
+    """The tokenizer of an artefact, loaded once per process."""
     return tokenizer_at(tokenizer_folder(artefact))
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:
-    """``parent`` of a manifest: where the parent lies, and the sha256 of its manifest.
+    """The ``parent`` entry of a manifest: path of the parent and sha256 of its manifest.
 
-    The way is relative on local disk and inside one bucket, so that it holds for artefacts that are copied together.
+    The path is relative on local disk and inside one bucket, so that it holds for artefacts that are copied together.
 
     Raises:
         FarspanError: parent and output are one folder.
@@ -101,7 +101,7 @@ def parent_entry(output: str, parent: str) -> Mapping[str, str]:
 
 
 def parent_folder(folder: str, path: str) -> str:
-    """Where the parent of the artefact in ``folder`` lies, ``path`` being what its manifest says."""
+    """Folder of the parent of the artefact in ``folder``, whose manifest gives ``path``."""
     if not files.is_local(path) or os.path.isabs(path):
         return path
     start = len(_store(folder))
@@ -115,7 +115,7 @@ def _store(path: str) -> str:
 
 
 def lineage(folder: str, format: str) -> str | None:
-    """sha256 of the manifest of the ancestor with ``format``; None where the way to it is gone or moved."""
+    """sha256 of the manifest of the ancestor with ``format``; None if one on the way is missing or changed."""
     while True:
         if not files.exists(os.path.join(folder, NAME)):
             return None

@@ -1,4 +1,4 @@
-"""The end of a job: receipts of finished tasks become the manifest."""
+"""Fold the receipts of a finished job into the manifest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from corpora.storage.strict_json import Natural, StructureError, decode, parse_j
 from pipelines.engine.lock import locked
 
 WORK = "_work"
-"""Folder of what an unfinished job goes by, inside its output."""
+"""Folder of an unfinished job's receipts and intermediate files, inside its output."""
 
 _ANEW = "delete the folder and run the job's command again"
 _LINKS: Any = Mapping[str, Natural]
@@ -55,13 +55,13 @@ def _finalize_locked(output: str, error_budget: float) -> Manifest:
         raise FarspanError(f"{output}: no job was started here; give the --output of an unfinished job")
     started = read_start(opened)
     paths = {name: os.path.join(work, f"{name}.json") for name in started.tasks}
-    present = set(files.walk(output))  # one listing, where a question for each would take an object store minutes
+    present = set(files.walk(output))  # one listing: a request per file would take minutes in an object store
     missing = [name for name, path in paths.items() if path not in present]
     if missing:
         raise FarspanError(
             f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
         )
-    with ThreadPoolExecutor(8) as pool:  # for object stores, where each read is a wait
+    with ThreadPoolExecutor(8) as pool:  # hides the latency of object stores
         folded = fold(pool.map(_read_receipt, paths.values()))
         _check_shards(output, folded, present)
         _count_files(folded["counts"], started.head.inputs, started.repeated_links)
@@ -118,7 +118,7 @@ def _read_receipt(path: str) -> Receipt:
 
 
 def _check_shards(output: str, folded: Mapping[str, Any], present: set[str]) -> None:
-    """See that the shards are there that the receipts speak of."""
+    """Check that all shards that receipts list exist."""
     for shard in folded["shards"]:
         path = os.path.join(output, "shards", shard.name)
         if path not in present or (files.is_local(path) and files.size(path) != shard.bytes):

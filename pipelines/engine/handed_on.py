@@ -21,11 +21,11 @@ from corpora.storage.files import is_local, read_bytes, write_bytes
 from corpora.storage.shards import open_shard
 
 _KEY = b"crc32"
-_seen: set[tuple[str, int, int, int]] = set()  # local arrays that this process has compared already
+_seen: set[tuple[str, int, int, int]] = set()  # local arrays whose checksum this process has compared
 
 
 def partition(labels: np.ndarray, count: int) -> Iterator[np.ndarray]:
-    """Indices of the ``(n,)`` labels that are 0, then of those that are 1, up to ``count - 1``; ascending each."""
+    """Indices of the ``(n,)`` labels equal to 0, then to 1, up to ``count - 1``; each ascending."""
     order = np.argsort(labels, kind="stable")
     edges = np.searchsorted(labels[order], np.arange(count + 1))
     for first, last in pairwise(edges):
@@ -62,7 +62,7 @@ def checked_batch(reader: pa.RecordBatchFileReader, index: int, path: str) -> pa
 
 
 def checksum(batch: pa.RecordBatch) -> int:
-    """CRC-32 of the values of a batch without nulls, however they are cut out of larger buffers."""
+    """CRC-32 of the values of a batch without nulls; independent of the buffers that hold them."""
     total = zlib.crc32(str(len(batch)).encode())
     for column in batch.columns:
         total = _add(column, total)
@@ -90,13 +90,13 @@ def _add(array: pa.Array, total: int) -> int:
 
 
 def write_array(path: str, values: np.ndarray) -> None:
-    """Write an array, and behind it the sha256 of what ``numpy.save`` writes."""
+    """Write an array as ``numpy.save`` does, followed by the sha256 of these bytes."""
     data = npy_bytes(values)
     write_bytes(path, data + hashlib.sha256(data).digest())
 
 
 def read_array(path: str, mapped: bool = False) -> np.ndarray:
-    """The array of ``write_array``, compared once a process where it is local.
+    """Read an array of ``write_array``; the checksum of a local one is compared once per process.
 
     Args:
         mapped: a view of a local file.

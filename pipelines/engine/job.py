@@ -1,8 +1,7 @@
 """A job: stages of independent file-level tasks that end in one artefact.
 
-Payload stays in files. A task writes its output under a temporary name, renames it, then leaves a receipt in
-``_work/``; the manifest is a fold over the receipts. So a killed job resumes where it stood, and a task that runs twice
-does no harm.
+Data stays in files. A task writes its output under a temporary name, renames it, then writes a receipt to ``_work/``;
+the manifest is a fold over the receipts. So a killed job can be resumed, and a task may run twice.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from pipelines.engine.runner import Engine, WorkerDied, run_pipeline
 from pipelines.engine.stores import use_flags_of_pipeline
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
-_TOLD = "farspan says: "  # before what a task tells the driver by its exception
+_TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
 _REPEAT = "finished tasks are kept: run the same command again to resume"
 Report = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A unit of work: what a worker receives. ``units`` is its size in the stage's unit."""
+    """A unit of work, sent to a worker. ``units`` is its size in the stage's unit."""
 
     name: str
     payload: Mapping[str, Any]
@@ -52,11 +51,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Stage:
-    """Tasks that need nothing of each other.
+    """Tasks that are independent of each other.
 
     Attributes:
-        work: picklable; called with a task and a function that takes the units done so far.
-        unit: what ``Task.units`` counts.
+        work: picklable; called with a task and a function that reports the units done so far.
+        unit: unit of ``Task.units``.
     """
 
     name: str
@@ -67,16 +66,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Job:
-    """An artefact in the making.
+    """Declaration of the job that makes an artefact.
 
     Attributes:
         output: its folder.
-        head: its manifest without what the receipts will say.
-        stages: run one after the other.
-        tokenizer: copies the tokenizer into the folder it is given.
+        head: its manifest, without the entries that come from receipts.
+        stages: executed one after the other.
+        tokenizer: copies the tokenizer into a given folder.
         work_bytes: size of the input, for the choice of workers.
-        error_budget: largest tolerated share of rejected records, damaged files and lost bytes, each for itself.
-        repeated_links: source -> links to folders that were read under another name.
+        error_budget: tolerated share of rejected records, of damaged files and of lost bytes, each on its own.
+        repeated_links: source -> number of links that were not followed, as their folder is read under another name.
     """
 
     output: str
@@ -89,7 +88,7 @@ class Job:
 
 
 def run_job(job: Job, engine: Engine) -> Manifest:
-    """Run or resume a job; return the manifest, at once when the artefact is finished already.
+    """Run or resume a job and return the manifest; a finished artefact is left as it is.
 
     Raises:
         FarspanError: the folder holds something else, another process works on it, a task failed, or the error budget
@@ -107,7 +106,7 @@ def run_job(job: Job, engine: Engine) -> Manifest:
 
 
 def check_output(output: str) -> None:
-    """See that a job may work in a folder: it is empty, or holds an artefact, finished or not.
+    """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not.
 
     Raises:
         FarspanError: it holds something else.
@@ -160,7 +159,7 @@ def _run_locked(job: Job, engine: Engine) -> Manifest:
 
 @dataclass(frozen=True)
 class RunTask:
-    """Does one task unless its receipt is there, and leaves the receipt."""
+    """Does one task and writes its receipt, unless the receipt exists."""
 
     stage: str
     work: Callable[[Task, Report], Receipt]
@@ -177,18 +176,18 @@ class RunTask:
                 write_bytes(f"{place}.json", receipt.to_json())
             except Exception as error:
                 text = _told(error, self.output)
-                with suppress(OSError, FarspanError):  # a full disk takes no word, a deleted folder stays deleted
+                with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
                     _require_begun(self.output)
                     write_bytes(f"{place}.failed", text.encode())
                 raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
             finally:
-                pa.default_memory_pool().release_unused()  # a long job needs no more than its largest task
+                pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
         self.reporter(self.stage, task.name, task.units)
         return task.name
 
 
 def _require_begun(output: str) -> None:
-    """Do nothing in a folder that is gone or finished: it would come back as part of an artefact.
+    """Refuse to write to a folder that was deleted or finished meanwhile.
 
     Raises:
         FarspanError: it is gone, or another job finished it, as one may in an object store.

@@ -1,4 +1,4 @@
-"""One job at a time in a folder: two would sweep away each other's temporary files."""
+"""A lock on an output folder: two jobs there would delete each other's temporary files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _held: set[tuple[int, str]] = set()  # (thread, folder) of the locks of this pro
 
 @contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Hold ``folder``, which is made when missing, for this thread; the lock goes with the process, however that ends.
+    """Lock ``folder`` for this thread, creating it if necessary; the lock ends with the process at the latest.
 
     A thread may lock a folder that it holds already: a command does before it plans a job, and the job again. A folder
     that was made for the lock and is empty at the end is removed, as are folders above it. A folder on another file
@@ -46,7 +46,7 @@ def locked(folder: str) -> Iterator[None]:
 
 
 def _missing(folder: str) -> Iterator[str]:
-    """``folder`` and those above it that are not there, the lowest first."""
+    """``folder`` and the folders above it that do not exist, the lowest first."""
     while not os.path.lexists(folder):
         yield folder
         folder = os.path.dirname(folder)

@@ -25,7 +25,7 @@ _LINE_SECONDS = 30.0  # between two lines in a log
 
 @dataclass(frozen=True)
 class Reporter:
-    """What a worker holds: where to send how much of a task is done."""
+    """Sends the progress of a task from a worker to the driver."""
 
     port: int
 

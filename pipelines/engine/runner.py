@@ -1,4 +1,4 @@
-"""Which engine runs a pipeline, and what happens when a worker dies.
+"""The engine that runs a pipeline, and the detection of dead workers.
 
 The default is Beam's embedded runner: in process, or with worker processes. ``--runner`` hands the same pipeline to any
 other runner, with Beam's own flags.
@@ -24,7 +24,7 @@ EMBEDDED = "embedded"
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """How to run.
+    """The runner of a pipeline, and its workers.
 
     Attributes:
         runner: ``embedded``, or the name of a Beam runner.
@@ -41,7 +41,7 @@ class Engine:
             raise FarspanError(f"--workers {self.workers}: give 0 (by the size of the job) or a positive number")
 
     def worker_count(self, tasks: int, work_bytes: int) -> int:
-        """Processes worth starting: one for a job that is over before a second has started."""
+        """Number of processes to start: one for a job that ends before a second one is up."""
         if self.workers:
             return max(1, min(self.workers, tasks))
         if work_bytes < 16 << 20:
@@ -50,11 +50,11 @@ class Engine:
 
 
 class WorkerDied(FarspanError):
-    """A worker process ended by itself; the runner would wait for it for ever."""
+    """A worker process was killed or crashed; the runner alone would wait for it forever."""
 
 
 def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
-    """Refuse flags that neither farspan nor Beam knows; Beam alone would drop them without a word.
+    """Refuse flags that neither farspan nor Beam knows; Beam alone would ignore them silently.
 
     Args:
         own: farspan's flags, to suggest from.
@@ -83,10 +83,10 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
 
 
 def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:
-    """Run the pipeline that ``build`` puts together, to its end.
+    """Run a pipeline to its end.
 
     Args:
-        build: receives an empty ``beam.Pipeline``.
+        build: adds the transforms to an empty ``beam.Pipeline``.
         workers: processes for the embedded runner; 1 stays in this process.
 
     Raises:
@@ -135,7 +135,7 @@ def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> N
         else:
             previous(arguments)
 
-    # Beam waits for ever for a worker process that was killed; only this hook hears of it.
+    # Beam waits forever for a worker process that was killed; only this hook notices.
     previous, threading.excepthook = threading.excepthook, watch
     try:
         threading.Thread(target=run, name="farspan-pipeline", daemon=True).start()
@@ -153,9 +153,9 @@ def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> N
 
 
 def worker_command() -> str:
-    """The shell command of a worker process, which finds modules where this process does.
+    """The shell command of a worker process, with the module search path of this process.
 
-    Never in the current folder by itself (``-P``): a ``secrets.py`` that lies there is none of ours.
+    The current folder is not searched (``-P``), as it may hold a ``secrets.py`` or the like.
     """
     search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     return shlex.join(
@@ -166,7 +166,7 @@ def worker_command() -> str:
 def _embedded_runner(options: Any, workers: int) -> Any:
     """FnApiRunner in this process, or over ``pipelines.engine.worker`` processes.
 
-    The processes receive the pipeline's options (file-system settings, for one), which the runner by itself forgets.
+    The processes receive the pipeline's options, such as file-system settings, which the runner alone does not pass on.
     """
     from apache_beam.portability.api import beam_provision_api_pb2
     from apache_beam.runners.portability.fn_api_runner import fn_runner

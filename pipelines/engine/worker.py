@@ -1,6 +1,6 @@
-"""A worker process of the embedded runner: Beam's own, silent, and never left behind by its driver.
+"""A worker process of the embedded runner: Beam's own, without its log, and ended with its driver.
 
-What a task has to say of a failure is in its file; Beam's log would bury the command's one clear line.
+A failed task reports in a file; Beam's log would bury that one line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 
 def main() -> None:
     """``python -m pipelines.engine.worker PID``, with the driver's PID; Beam sets the environment variables."""
-    logging.disable(logging.CRITICAL)  # before Beam's import has anything to say
+    logging.disable(logging.CRITICAL)  # before Beam's import logs anything
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     from apache_beam.runners.worker import sdk_worker_main
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def _end_with(driver: int) -> None:
-    """A worker without a driver would go on with its task, beside the one that resumes the job."""
+    """Exit when the driver has ended: a resumed job would otherwise run beside this worker."""
     while True:
         try:
             os.kill(driver, 0)

@@ -1,4 +1,4 @@
-"""``farspan check-objective NAME``: whether an objective, ours or anyone's, obeys the laws, tried on a corpus."""
+"""``farspan check-objective NAME``: test the laws of objectives on a corpus, for any objective."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trial(check: Check) -> Trial:
 
 
 def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
-    """Each law, in a sentence, and what breaks it.
+    """Each law, in a sentence, with its violations.
 
     Raises:
         FarspanError: as ``trial``.
@@ -57,7 +57,7 @@ def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
 
 
 def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
-    """Mask the same rows in another process."""
+    """Compare with the masks of the same rows in another process."""
     command = [sys.executable, "-P", "-m", "pipelines", "check-objective", check.objective, "--digest"]
     command += ["--corpus", check.corpus, "--seed", str(check.seed), "--rows", str(check.rows)]
     command += [part for item in check.options.items() for part in ("--set", assigned(*item))]

@@ -1,4 +1,4 @@
-"""How related the documents of a sequence are: by their words, and by their vectors where there are some."""
+"""Relatedness of the documents in a sequence, by their words and by their vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corpora.tokenizers import Tokenizer, load_tokenizer_of
 
 
 def sample_rows(count: int, sample: int, seed: int = 0) -> np.ndarray:
-    """``(min(count, sample),)`` row numbers, ascending; all where there are no more than ``sample``."""
+    """Draw ``(min(count, sample),)`` row numbers, ascending."""
     if count <= sample:
         return np.arange(count)
     keys = id_keys(make_key(seed, "sample"), [str(row) for row in range(count)])[:, 0]

@@ -1,4 +1,4 @@
-"""What an artefact's numbers are distributed like: lengths, sizes of clusters, relatedness; and as a picture."""
+"""Distributions of an artefact's lengths, cluster sizes and relatedness, and their histograms."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Distribution:
 
 
 def distributions(folder: str, sample: int = 256, vectors: str | None = None) -> Iterator[Distribution]:
-    """What there is to see in an artefact on local disk.
+    """Compute the distributions of an artefact on local disk.
 
     Args:
-        sample: sequences of a corpus that are looked at for how related their documents are.
+        sample: number of sequences of a corpus for which relatedness is computed.
         vectors: folder of ``farspan.vectors``, for the similarity of a corpus's documents.
 
     Raises:
@@ -70,7 +70,7 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
 
 
 def _by_source(name: str, values: np.ndarray, sources: Sequence[str]) -> Iterator[Distribution]:
-    """All ``(n,)`` values, or those of each source where there are several."""
+    """One distribution of all ``(n,)`` values, or one per source if there are several."""
     names = sorted(set(sources))
     if len(names) < 2:
         yield Distribution(name, values, "tokens")
@@ -107,7 +107,7 @@ def _values(rows: ShardedRows, name: str) -> np.ndarray:
 
 
 def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:
-    """``(parts,)`` tokens of each part: from one part's beginning to the next one's, in the flat tokens."""
+    """Tokens of each part, ``(parts,)``: from one start to the next in the flat tokens."""
     tokens = Ragged.from_arrow(batch.column("tokens")).compact()
     starts = Ragged.from_arrow(batch.column("document_starts")).compact()
     flat = starts.values + np.repeat(tokens.offsets[:-1], starts.lengths)
@@ -115,7 +115,7 @@ def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
-    """Draw (artefact, distribution) pairs as histograms: a panel for each name, the artefacts in it over each other.
+    """Draw (artefact, distribution) pairs as histograms: one panel per name, with the artefacts overlaid.
 
     Raises:
         FarspanError: all are empty.
@@ -158,7 +158,7 @@ def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
 
 
 def _edges(values: np.ndarray, wide: bool) -> np.ndarray:
-    """Edges of the bins, of equal ratio where the values are spread wide."""
+    """Edges of the bins; in equal ratios if the values are spread widely."""
     low, high = float(values.min()), float(values.max())
     if wide:
         return np.geomspace(max(low, 1) * 0.9, high * 1.1, 50)

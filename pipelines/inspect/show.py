@@ -1,4 +1,4 @@
-"""``farspan show``: one row as a person reads it and as the model sees it."""
+"""``farspan show``: print a row as text and as the model sees it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pipelines.masks import equipped_objective
 
 @dataclass(frozen=True)
 class Masked:
-    """One masked row and how it is shown."""
+    """The masks of one row, with their objective."""
 
     objective: Objective
     special: SpecialTokens
@@ -86,7 +86,7 @@ def show(
 
 
 def _stored(folder: str, choice: Choice, corpus_folder: str | None) -> MaskSet | None:
-    """The mask set in ``folder``, None for a corpus; refuses the flags of the other."""
+    """Open the mask set in ``folder``, None for a corpus; refuses flags that do not apply."""
     require_local(folder)
     if read_manifest(folder).format == "farspan.masks":
         if choice.objective:
@@ -111,7 +111,7 @@ def _given(choice: Choice, *names: str) -> str:
 
 
 def _draw(corpus: Corpus, batch: SequenceBatch, choice: Choice) -> Masked:
-    """The masks that ``farspan mask`` would store for these rows."""
+    """Draw the masks that ``farspan mask`` would store for these rows."""
     assert choice.objective
     objective = equipped_objective(corpus.folder, choice.objective, choice.preset, choice.options, choice.scorer)
     special = objective.validate(CorpusFacts.of(corpus.manifest))

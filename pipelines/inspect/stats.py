@@ -1,4 +1,4 @@
-"""``farspan stats``: what an artefact holds, in numbers and as a picture."""
+"""``farspan stats``: numbers that describe artefacts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.inspect.distributions import Distribution
 
 
 def summary(manifest: Manifest) -> str:
-    """One line on a finished job: what it holds, and what was left out."""
+    """One line on a finished artefact: its totals, and the documents that were left out."""
     if not any(shard.rows for shard in manifest.shards):
         totals = "EMPTY, no row was written"
     else:
@@ -79,7 +79,7 @@ def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
 
 
 def shares(manifest: Manifest) -> dict[str, float]:
-    """Skew of clusters (the largest against the mean), and what a neighbour search found of the true neighbours."""
+    """Skew of clusters (the largest against the mean), and recall of a neighbour search."""
     totals = manifest.totals
     found: dict[str, float] = {}
     if totals.get("clusters") and "max_documents" in totals:
@@ -92,7 +92,7 @@ def shares(manifest: Manifest) -> dict[str, float]:
 
 
 def print_stats(found: Sequence[Mapping[str, Any]]) -> None:
-    """One table, a column an artefact."""
+    """Print a table with one column per artefact."""
     table = Table()
     table.add_column("")
     names = [

@@ -1,4 +1,4 @@
-"""``farspan verify``: the check that fits an artefact's format, or a run's checkpoints."""
+"""``farspan verify``: check an artefact by its format, or the checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainer.checkpoint.files import checkpoints_in, find_fault
 
 
 def verify_artefact(folder: str, corpus: str | None = None) -> list[str]:
-    """Every problem of an artefact on local disk, or of the checkpoints of a run.
+    """List every problem of an artefact on local disk, or of the checkpoints of a run.
 
     Args:
         folder: of the artefact, of a run, or of a checkpoint.

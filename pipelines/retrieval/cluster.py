@@ -1,4 +1,4 @@
-"""``farspan cluster``: vectors to clusters, so that neighbours are sought among those that can be near.
+"""``farspan cluster``: divide vectors into clusters, within which neighbours are searched.
 
 Stages *sample* and *train* find centroids; *assign* partitions vectors into first-level clusters; *gather* reads one
 cluster from all spill files, splits it if it is too large and writes it as a shard. A cluster's vectors stay in mapped
@@ -39,10 +39,10 @@ _SAMPLE_PER_CENTROID = 1024
 
 
 def first_level(options: Clustering, documents: int) -> int:
-    """First-level clusters of so many vectors.
+    """Number of first-level clusters for a number of vectors.
 
     Raises:
-        FarspanError: these cannot carry as many as asked for.
+        FarspanError: too few vectors for the clusters that the options ask for.
     """
     points = min(documents, options.sample)
     clusters = centroid_count(options.centroids or max(1, min(_CLUSTERS, documents // _DOCUMENTS)), points)
@@ -55,7 +55,7 @@ def first_level(options: Clustering, documents: int) -> int:
 
 
 def plan(options: Clustering) -> Job:
-    """Check the options and lay out the tasks.
+    """Check the options and declare the tasks.
 
     Raises:
         FarspanError: no finished vectors there, none in them, or too few for the clusters asked for.
@@ -127,7 +127,7 @@ def _stages(options: Clustering, vectors: Parent, output: str, config: Mapping[s
 
 
 def _groups(shards: Sequence[StoredShard], most: int) -> list[list[StoredShard]]:
-    """Consecutive shards, together of at most ``most`` rows, or one that has more."""
+    """Group consecutive shards up to ``most`` rows; a shard with more is a group of its own."""
     groups: list[list[StoredShard]] = []
     size = 0
     for shard in shards:
@@ -162,7 +162,7 @@ class Assign:
 
 @dataclass(frozen=True)
 class Gather:
-    """Read one first-level cluster from all spills, split it if need be, and write it in the order of its parts."""
+    """Read one first-level cluster from all spill files, split it if it is too large, and write it part by part."""
 
     spills: tuple[str, ...]
     config: Mapping[str, Any]

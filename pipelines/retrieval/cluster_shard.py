@@ -1,4 +1,4 @@
-"""One shard of ``farspan.clusters``, as the search for neighbours reads it."""
+"""A shard of ``farspan.clusters`` in memory, for the search for neighbours."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = float(np.finfo(np.float16).max)
 
 
 class ClusterShard:
-    """A shard of clusters: its vectors where they lie, its small columns in memory.
+    """A shard of clusters: vectors memory-mapped, small columns copied.
 
     Attributes:
         vectors: n rows.
@@ -68,7 +68,7 @@ class ClusterShard:
         return Ragged.concatenate(parts)
 
     def norms(self, first: int, last: int) -> np.ndarray:
-        """``(last - first,)`` float32: lengths of vectors.
+        """Lengths of the vectors in rows ``first:last``; ``(last - first,)`` float32.
 
         Raises:
             FarspanError: one is not finite, or so long that products do not fit float16.

@@ -1,4 +1,4 @@
-"""Documents longer than an encoder can see: the part of them that it is shown."""
+"""Shorten documents that exceed an encoder's limit."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from objectives.rouge import sentence_scores, split_words
 
 
 def condense(
-    texts: Sequence[str], sentence_starts: Ragged, tokenizer: Tokenizer, room: int, long_documents: str
+    texts: Sequence[str], sentence_starts: Ragged, tokenizer: Tokenizer, max_tokens: int, long_documents: str
 ) -> tuple[Ragged, np.ndarray]:
-    """The ids of n texts, with no more than ``room`` of each.
+    """Encode n texts, with at most ``max_tokens`` ids of each.
 
-    ``first`` cuts a longer text behind its first ``room`` tokens. ``principal`` keeps its principal sentences, in the
-    order of the text: best score first, the earlier of equals, each that still fits. Where not even one fits, the best
-    is cut.
+    ``first`` keeps the first ``max_tokens`` tokens of a longer text. ``principal`` keeps its principal sentences, in
+    the order of the text: they are chosen by descending score, the earlier of equal ones first, as long as they fit. If
+    not even one fits, the best is cut.
 
     Args:
         sentence_starts: n rows, the characters at which sentences begin, ascending from 0.
         tokenizer: the encoder's; tokens are counted, and sentences cut out, in the ids of the whole text.
-        room: at least 1.
+        max_tokens: at least 1.
         long_documents: ``principal`` or ``first``.
 
     Returns:
         n rows of int32, and ``(n,)`` bool: the texts that were longer.
     """
     ids = tokenizer.encode(texts)
-    longer = ids.lengths > room
-    rows = [ids[row][:room] for row in range(len(ids))]
+    longer = ids.lengths > max_tokens
+    rows = [ids[row][:max_tokens] for row in range(len(ids))]
     chosen = np.flatnonzero(longer).tolist() if long_documents == "principal" else []
     if chosen:
         long_texts = [texts[row] for row in chosen]
@@ -43,21 +43,21 @@ def condense(
             sentences = byte_offsets(long_texts[i], sentence_starts[row])
             # edges: (sentences + 1,) tokens; a token belongs to the sentence in which it begins
             edges = np.append(np.searchsorted(starts[i], sentences), len(whole[i]))
-            kept = _choose(np.argsort(-scores[i], kind="stable"), np.diff(edges), room)
-            rows[row] = whole[i][np.repeat(kept, np.diff(edges))][:room]
+            kept = _choose(np.argsort(-scores[i], kind="stable"), np.diff(edges), max_tokens)
+            rows[row] = whole[i][np.repeat(kept, np.diff(edges))][:max_tokens]
     return Ragged.from_rows(rows, np.int32), longer
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose(order: np.ndarray, sizes: np.ndarray, room: int) -> np.ndarray:
-    """``(sentences,)`` bool: those that fit into ``room``, taken in ``order``; else the first that has tokens."""
+def _choose(order: np.ndarray, sizes: np.ndarray, max_tokens: int) -> np.ndarray:
+    """``(sentences,)`` bool: sentences that fit into ``max_tokens``, taken in ``order``; else the first with tokens."""
     kept = np.zeros(len(sizes), np.bool_)
-    left = room
+    left = max_tokens
     for sentence in order:
         if sizes[sentence] <= left:
             kept[sentence] = True
             left -= sizes[sentence]
-    if left == room:
+    if left == max_tokens:
         for sentence in order:
             if sizes[sentence]:
                 kept[sentence] = True

@@ -1,7 +1,7 @@
-"""``farspan embed``: a vector for every document, the first stage of retrieval-linked corpora.
+"""``farspan embed``: compute a vector for every document, for retrieval-linked corpora.
 
-A task is a block of consecutive rows of one documents shard and becomes one shard of vectors. So the texts that share a
-batch of the model are always the same, and so are the bytes on one machine, however many workers there are.
+A task is a block of consecutive rows of one documents shard and becomes one shard of vectors. The composition of the
+model's batches, and so the bytes on one machine, do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from pipelines.retrieval.options import Embed, EncoderOptions
 from trainer.scorer.encoder_files import find_encoder
 
 ROWS_PER_BATCH = 1024
-# tokens whose text is in memory at once, save for a longer document
+# tokens whose text is in memory at once; a longer document is taken alone
 _CHUNK_TOKENS = 1 << 20
-# what a token costs the encoder, told as bytes to read: the choice of workers is by bytes
+# cost of a token for the encoder, as bytes to read: the number of workers is chosen by bytes
 _BYTES_A_TOKEN = 1 << 10
 
 
 def plan(options: Embed) -> Job:
-    """Check the options and lay out the tasks; the encoder's files are found and hashed, its weights not yet loaded.
+    """Check the options and declare the tasks; the encoder's files are hashed, its weights are not loaded yet.
 
     Raises:
         FarspanError: no finished documents there, none of the split or as long as asked, a corpus tokenizer that cannot
@@ -139,8 +139,8 @@ class EmbedBlock:
         target = task.payload["shard"]
         schema = vectors_schema(encoder.files.dimension)
         counts: dict[str, dict[str, int]] = {}
-        blocks: list[pa.RecordBatch] = []  # the columns of the schema but the vector
-        ids: list[Ragged] = []  # what the encoder sees
+        blocks: list[pa.RecordBatch] = []  # all columns but the vector
+        ids: list[Ragged] = []  # input of the encoder
         long_documents = 0
         first_row = task.payload["first_row"]
         record_batches = source.batches(task.payload["first_batch"])
@@ -187,7 +187,7 @@ class EmbedBlock:
     def _prepare(
         self, batch: pa.RecordBatch, rows: np.ndarray, first_row: int, encoder: Encoder
     ) -> tuple[pa.RecordBatch, Ragged, np.ndarray]:
-        """Columns of the given rows without their vectors, the encoder's ids, and which documents were too long."""
+        """All columns of the rows but the vectors, the encoder's ids, and ``(rows,)`` bool: shortened documents."""
         tokens = Ragged.from_arrow(batch.column("tokens"))
         sentences = Ragged.from_arrow(batch.column("sentence_starts"))
         tokenizer = artefact_tokenizer(self.documents)
@@ -196,7 +196,7 @@ class EmbedBlock:
         # rows of characters at which sentences begin
         starts = [characters[sentences[row]] for row, (_, characters) in zip(rows, decoded, strict=True)]
         ids, longer = condense(
-            texts, Ragged.from_rows(starts, np.int64), encoder.tokenizer, encoder.room, self.long_documents
+            texts, Ragged.from_rows(starts, np.int64), encoder.tokenizer, encoder.max_text_tokens, self.long_documents
         )
         columns = {
             "document_id": batch.column("document_id").take(pa.array(rows)),
@@ -214,7 +214,7 @@ def _chunks(rows: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
 
 
 def _half(vectors: np.ndarray, document_ids: pa.Array, encoder: Encoder) -> np.ndarray:
-    """``(n, d)`` float16.
+    """Convert ``(n, d)`` vectors to float16.
 
     Raises:
         FarspanError: a vector that is not finite, or not in float16; names the document.

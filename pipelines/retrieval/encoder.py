@@ -1,4 +1,4 @@
-"""Texts as vectors: any BERT-like encoder of Hugging Face, Contriever by default.
+"""Encoders of texts to vectors: any BERT-like model of Hugging Face, Contriever by default.
 
 A text's vector depends on the other texts of a call only through the order of float additions, since its batch decides
 how far it is padded: components agree to 1e-5 of the largest in float32, and vectors to a cosine of 0.999 in the two
@@ -27,7 +27,7 @@ from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_t
 
 @lru_cache(maxsize=1)
 def load_encoder(options: EncoderOptions) -> Encoder:
-    """Load an encoder, once a process. No code of the model's repository runs and nothing is unpickled.
+    """Load an encoder once per process. No code of the model's repository runs and nothing is unpickled.
 
     Raises:
         FarspanError: no such encoder, weights that cannot be read or do not fit its configuration.
@@ -36,7 +36,7 @@ def load_encoder(options: EncoderOptions) -> Encoder:
 
 
 def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
-    """What the options come to: the encoder's own limit, where that is smaller, and this machine's precision.
+    """Resolve the options: the encoder's own limit, if that is smaller, and this machine's precision.
 
     No weight is loaded.
 
@@ -48,19 +48,19 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
 
     described = described_model(files, AutoModel, "model that can be built", "give another")
     most = min(options.max_length, position_count(described))
-    _room(files, most, load_framing(files))
+    _text_tokens(files, most, load_framing(files))
     return replace(options, max_length=most, precision=_resolved_precision(options.precision))
 
 
 def _resolved_precision(precision: Precision) -> Precision:
-    """What ``auto`` means on this machine."""
+    """The precision on this machine, where it is ``auto``."""
     if precision != "auto":
         return precision
     return "float16" if torch.cuda.is_available() else "float32"
 
 
-def _room(files: EncoderFiles, most: int, framing: Framing) -> int:
-    """Text tokens among ``most``, the others being the special ones around a text."""
+def _text_tokens(files: EncoderFiles, most: int, framing: Framing) -> int:
+    """Number of text tokens among ``most``; the others are the special tokens around a text."""
     special = len(framing.before) + len(framing.after)
     if most <= special:
         raise FarspanError(
@@ -76,7 +76,7 @@ class Encoder:
     Attributes:
         files: where it came from.
         tokenizer: text -> ids, without special tokens.
-        room: text tokens it can see at once.
+        max_text_tokens: maximum number of text tokens per text.
     """
 
     def __init__(self, files: EncoderFiles, options: EncoderOptions) -> None:
@@ -96,14 +96,14 @@ class Encoder:
         self._model = model.to(self._device)
         self._framing = load_framing(files)
         self.tokenizer = self._framing.tokenizer
-        self.room = _room(files, most, self._framing)
+        self.max_text_tokens = _text_tokens(files, most, self._framing)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
-        """``(n, d)`` float32 vectors of n texts, each cut to its first ``room`` tokens."""
+        """``(n, d)`` float32 vectors of n texts, each cut to its first ``max_text_tokens`` tokens."""
         return self.encode_ids(self.tokenizer.encode(texts))
 
     def encode_ids(self, ids: Ragged, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
-        """``(n, d)`` float32 vectors of n texts given as ids, without special tokens, each cut to ``room``.
+        """``(n, d)`` float32 vectors of n texts given as ids, without special tokens, each cut to ``max_text_tokens``.
 
         A text without any token has the vector of the special tokens alone, or zeros if the encoder has none of those.
 
@@ -111,7 +111,7 @@ class Encoder:
             report: called with the number of texts done so far.
         """
         vectors = np.zeros((len(ids), self.files.dimension), np.float32)
-        lengths = np.minimum(ids.lengths, self.room) + len(self._framing.before) + len(self._framing.after)
+        lengths = np.minimum(ids.lengths, self.max_text_tokens) + len(self._framing.before) + len(self._framing.after)
         done = int((lengths == 0).sum())
         with pinned_threads(self._options.threads), torch.inference_mode():
             for rows in batches(lengths, self._batch_tokens):
@@ -122,7 +122,7 @@ class Encoder:
         return vectors
 
     def _padded(self, ids: Ragged, rows: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens with special ones and padding, and the mask of what is no padding: ``(rows, longest)`` int64."""
+        """Tokens with special tokens and padding, and the attention mask: ``(rows, longest)`` int64."""
         before, after = self._framing.before, self._framing.after
         tokens = np.full((len(rows), lengths.max()), self._framing.pad, np.int64)
         mask = np.zeros_like(tokens)

@@ -1,7 +1,7 @@
-"""``farspan neighbours``: the nearest others of each document in its cluster.
+"""``farspan neighbours``: find the nearest neighbours of each document in its cluster.
 
-Stage *search* takes one shard of clusters, cluster by cluster; *sample* and *recall* say how many of the nearest it
-missed (``pipelines.retrieval.recall``).
+Stage *search* takes one shard of clusters, cluster by cluster; *sample* and *recall* measure the share of true
+neighbours that it found (``pipelines.retrieval.recall``).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from pipelines.retrieval.cluster_shard import ClusterShard
 from pipelines.retrieval.options import NeighbourSearch
 from pipelines.retrieval.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries
 
-_SAMPLE = 256  # documents whose true neighbours are sought everywhere
+_SAMPLE = 256  # documents whose true neighbours are searched in all clusters
 _BLOCK = 1024
 
 
 def plan(options: NeighbourSearch) -> Job:
-    """Check the options and lay out the tasks.
+    """Check the options and declare the tasks.
 
     Raises:
         FarspanError: no finished clusters there, a number out of range, or more memory needed than allowed.
@@ -170,5 +170,5 @@ class SearchShard:
 
 
 def _part_of(report: Report, first: int, last: int) -> Callable[[float], None]:
-    """Progress inside one cluster, in documents."""
+    """Report progress inside one cluster, in documents."""
     return lambda share: report(first + int(share * (last - first)))

@@ -1,8 +1,9 @@
-"""How many of the true nearest neighbours a search found, on a sample of documents.
+"""Recall of the neighbour search, measured on a sample of documents.
 
-The manifest's totals say: of ``sampled_neighbours`` true nearest, ten for each sampled document and sought among all,
-``sampled_in_cluster`` are in the document's own cluster, and ``sampled_found`` of those were found. The first loss is
-that of cluster borders, the second that of the search: its recall is ``sampled_found / sampled_in_cluster``.
+The manifest's totals count the true nearest neighbours of the sampled documents among all documents, ten each
+(``sampled_neighbours``), those in the document's own cluster (``sampled_in_cluster``), and those of these that the
+search found (``sampled_found``). The first loss is due to cluster borders, the second to the search, whose recall is
+``sampled_found / sampled_in_cluster``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from pipelines.engine.handed_on import read_array, write_array
 from pipelines.engine.job import Report, Task
 from pipelines.retrieval.cluster_shard import ClusterShard
 
-SAMPLE_DEPTH = 10  # neighbours of a sampled document that are looked for, if the search has as many
+SAMPLE_DEPTH = 10  # true neighbours per sampled document, or fewer if the search has fewer
 
 
-# what is known of a sampled document: its row in the shard, its cluster, its vector, its neighbours (-1: none)
+# a sampled document: row in the shard, cluster, vector, found neighbours (-1: none)
 def _queries(dimension: int, k: int) -> np.dtype:
     return np.dtype([("row", "<i4"), ("cluster", "<i8"), ("vector", "<f2", (dimension,)), ("neighbours", "<i4", (k,))])
 
@@ -46,7 +47,7 @@ def sampled_queries(shard: ClusterShard, found: Neighbours, first: int, rows: np
 
 @dataclass(frozen=True)
 class SampleShard:
-    """The nearest in one shard of every sampled document."""
+    """Find the nearest documents in one shard for every sampled document."""
 
     queries: tuple[str, ...]
     dimension: int
@@ -72,7 +73,7 @@ class SampleShard:
 
 @dataclass(frozen=True)
 class Recall:
-    """Of the true nearest neighbours of the sampled documents: how many are in their cluster, how many were found."""
+    """Count the true neighbours of the sampled documents, in total, in their clusters and found."""
 
     queries: tuple[str, ...]
     exact: tuple[str, ...]

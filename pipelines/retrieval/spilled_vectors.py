@@ -1,4 +1,4 @@
-"""One first-level cluster as it lies in the spills of all shards of vectors."""
+"""One first-level cluster, read from the spill files of all shards of vectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipelines.engine.handed_on import read_batch
 
 
 class SpilledVectors:
-    """The rows of many record batches under one numbering, read a block at a time."""
+    """Rows of many record batches under one numbering, read in blocks."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -22,14 +22,14 @@ class SpilledVectors:
 
     @classmethod
     def read(cls, spills: Sequence[str], cluster: int) -> SpilledVectors:
-        """What all spills hold of a cluster: views of local files, copies of others."""
+        """Read a cluster from all spill files: views of local files, copies of others."""
         return cls([read_batch(spill, cluster) for spill in spills])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def take(self, rows: np.ndarray) -> pa.RecordBatch:
-        """A copy of the given rows, in their order."""
+        """Copy the given rows, in their order."""
         batches = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(batches, kind="stable")
         numbers, firsts = np.unique(batches[order], return_index=True)

@@ -1,1 +1,1 @@
-"""Documents dealt out to shards: spill, merge, pack."""
+"""Partitioning of documents into the shards of a corpus: spill, merge, pack."""

@@ -1,4 +1,4 @@
-"""What all builders of corpora share: how many shards, the stage that packs them, a shard with its receipt, the job."""
+"""Parts of a job that all builders of corpora share: number of shards, pack stage, one shard, declaration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARD_TOKENS = 16 << 20
 
 
 def shard_count(asked: int, tokens: int) -> int:
-    """Shards of a corpus of about so many tokens: as many as asked for; where that is 0, ``SHARD_TOKENS`` in each.
+    """Number of shards of a corpus of about ``tokens`` tokens: ``asked``; if that is 0, ``SHARD_TOKENS`` in each.
 
     Raises:
         FarspanError: a negative number.
@@ -34,7 +34,7 @@ def shard_count(asked: int, tokens: int) -> int:
 
 
 def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Report], Receipt]) -> Stage:
-    """The last stage: a task for each bucket, which becomes the shard of the same number."""
+    """The last stage: one task per bucket, which becomes the shard of the same number."""
     payloads = [
         ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
     ]
@@ -77,7 +77,7 @@ def write_corpus_shard(
     vocab_size: int,
     compression: str | None,
 ) -> Receipt:
-    """Write ``rows`` to the task's ``shard``.
+    """Write ``rows`` to the task's ``shard`` and return the receipt.
 
     Args:
         pieces: ``(parts,)`` the piece of the bucket that each part of the rows is, or is cut from.
@@ -89,7 +89,7 @@ def write_corpus_shard(
     lengths, parts = rows.tokens.lengths, rows.document_starts.lengths
     used = np.zeros(len(bucket), bool)
     used[pieces] = True
-    # a document with many pieces is read, and written or left out, once
+    # a document with many pieces counts once
     first = (bucket.offsets == 0) & (bucket.uses == 0)
     offsets = rows.document_offsets.compact().values  # (parts,) a use of a document has one part that begins it
     flat = rows.document_starts.compact().values + np.repeat(rows.tokens.offsets[:-1] - rows.tokens.offsets[0], parts)

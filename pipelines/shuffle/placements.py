@@ -1,6 +1,6 @@
-"""Where the documents of a clustered collection go in a corpus: written by cluster, read by documents shard.
+"""Placements of documents in a corpus: written by cluster, read by documents shard.
 
-Record batch s of a placements file says what of documents shard s goes where, so that one spill task reads one batch of
+Record batch s of a placements file holds the placements of documents shard s, so that one spill task reads one batch of
 every file.
 """
 
@@ -27,12 +27,12 @@ _SCHEMA = pa.schema(
     + [(name, pa.int32()) for name in ("position", "offset", "size", "use")]
     + [("cluster", pa.int64())]
 )
-_KEY = make_key(0, "placement")  # of the hash that tells whether a row still is the document that was placed
+_KEY = make_key(0, "placement")  # key of the hash by which a row is recognised as the document that was placed
 
 
 @dataclass(frozen=True)
 class Placed:
-    """p pieces of documents and their places; every array is ``(p,)``.
+    """p pieces of documents and their placements; every array is ``(p,)``.
 
     Attributes:
         document_rows: int64, row in the documents artefact.
@@ -54,7 +54,7 @@ class Placed:
 
 
 def join_placed(placed: Sequence[Placed]) -> Placed:
-    """All pieces, in order; none where there is none."""
+    """Concatenate placements, which may be none."""
     empty = np.empty(0, np.int64)
     none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
     parts = [none, *placed]
@@ -67,7 +67,7 @@ def join_placed(placed: Sequence[Placed]) -> Placed:
 
 
 def write_placements(path: str, placed: Placed, starts: np.ndarray) -> None:
-    """Write the pieces, batch s those of documents shard s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
+    """Write the pieces of documents shard s as batch s; ``starts`` is ``(shards + 1,)``, each shard's first row."""
     shards = np.searchsorted(starts, placed.document_rows, side="right") - 1  # (p,), of each piece's document
     hashes = id_keys(_KEY, placed.document_ids)[:, 0]
     columns = [placed.document_rows, hashes, placed.keys[:, 0], placed.keys[:, 1], placed.positions]
@@ -84,7 +84,7 @@ def write_placements(path: str, placed: Placed, starts: np.ndarray) -> None:
 def placing_stage(
     output: str, name: str, neighbours: Parent, work: Callable[[Task, Report], Receipt]
 ) -> tuple[Stage, tuple[str, ...]]:
-    """The stage whose tasks place the documents of a shard of neighbours each, and the files that they write."""
+    """The stage whose tasks place the documents of one shard of neighbours each, and the files that they write."""
     shards = neighbours.shards
     placements = work_paths(output, name, len(shards), ".arrow")
     payloads = [
@@ -95,13 +95,13 @@ def placing_stage(
 
 @dataclass(frozen=True)
 class ReadPlacements:
-    """A placement of ``pipelines.shuffle.spill``: what the files say of a documents shard.
+    """Reads the placements of one documents shard, for ``pipelines.shuffle.spill``.
 
     Attributes:
-        files: of ``write_placements``.
+        files: written by ``write_placements``.
         starts: the first row of each documents shard.
-        buckets: to deal the sequences out to, by their keys.
-        held_out: which split counts as read.
+        buckets: number of buckets, into which sequences are partitioned by key.
+        held_out: True if the held-out documents count as read, False for the others.
     """
 
     files: tuple[str, ...]
@@ -137,7 +137,7 @@ class ReadPlacements:
 
 
 def use_numbers(parts: Ragged, offsets: np.ndarray) -> np.ndarray:
-    """``(p,)`` int32: how often the document of each part was used before, rows being read one after the other.
+    """Number of earlier uses of each part's document, in the order of rows; ``(p,)`` int32.
 
     Args:
         parts: document numbers, a row a sequence.

@@ -1,9 +1,9 @@
-"""Documents to where they are needed, without a shuffle in memory: deal out, merge, read back.
+"""Partition documents into buckets on disk, without a shuffle in memory: spill, merge, read.
 
-Stage *spill* asks a placement where the pieces of a documents shard go and writes one file whose record batch b is what
-bucket b gets. Where there are many spills, stage *merge* joins groups of them, so that a bucket is read from a few
-files: n spills and b buckets cost ``n * b / FAN_IN`` small reads in place of ``n * b``, which object stores charge and
-take time for. ``read_bucket`` gathers one bucket, sorted by key.
+Stage *spill* partitions the pieces of a documents shard and writes one spill file, whose record batch b holds the
+pieces of bucket b. If there are many spill files, stage *merge* joins groups of them, so that a bucket is read from a
+few files: n spill files and b buckets need ``n * b / FAN_IN`` small reads instead of ``n * b``, which matters in object
+stores. ``read_bucket`` gathers one bucket, sorted by key.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from pipelines.options import FAN_IN
 
 @dataclass(frozen=True)
 class Pieces:
-    """Where m pieces of a block's n documents go; every array is ``(m,)`` unless stated.
+    """Placements of m pieces of a block's n documents; every array is ``(m,)`` unless stated.
 
     Attributes:
         rows: int64, document in the block.
         buckets: int64.
         keys: ``(m, 2)`` uint64; a bucket is sorted by key, then by position.
         positions: int32.
-        offsets, sizes: int32, the piece in its document; None for whole documents.
-        uses: int32, how often the document was used before; None for 0.
+        offsets, sizes: int32, of the piece in its document; None for whole documents.
+        uses: int32, number of earlier uses of the document; None for 0.
         clusters: int64; None for ``NO_CLUSTER``.
         read: ``(n,)`` bool, documents that count as read; the others belong to another split.
         kept: ``(n,)`` bool, documents with a piece; those read and not kept count as filtered.
@@ -57,7 +57,7 @@ class Pieces:
     clusters: np.ndarray | None = None
 
 
-# the number of a documents shard and its rows as one batch -> what becomes of them
+# (number of a documents shard, its rows as one batch) -> their placements
 Placement = Callable[[int, pa.RecordBatch], Pieces]
 
 
@@ -90,7 +90,7 @@ class Bucket:
 
 
 def spill_schema(vocab_size: int) -> pa.Schema:
-    """A piece of a document and where it belongs."""
+    """Schema of a spill file: pieces of documents and their placements."""
     documents = documents_schema(vocab_size)
     return pa.schema(
         [("key_high", pa.uint64()), ("key_low", pa.uint64()), ("position", pa.int32())]
@@ -152,7 +152,7 @@ def _whole(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: int) -> pa.RecordBatch:
-    """The ``(c,)`` chosen pieces as rows of a spill."""
+    """The ``(c,)`` chosen pieces as rows of a spill file."""
     schema = spill_schema(vocab_size)
     rows = pieces.rows[chosen]
     zeros = np.zeros(len(rows), np.int32)
@@ -179,7 +179,7 @@ def _cut(batch: pa.RecordBatch, pieces: Pieces, chosen: np.ndarray, vocab_size: 
 
 @dataclass(frozen=True)
 class Merge:
-    """Join spills bucket by bucket; remote ones are brought to local disk whole, each with one read."""
+    """Join spill files bucket by bucket; remote ones are copied to local disk first."""
 
     buckets: int
     vocab_size: int
@@ -199,7 +199,7 @@ class Merge:
 
 
 def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
-    """One bucket of all spills, sorted by key and position."""
+    """Read one bucket from all spill files, sorted by key and position."""
     batches = [read_batch(spill, bucket) for spill in spills]
     columns = {name: pa.concat_arrays([b.column(name) for b in batches]) for name in batches[0].schema.names}
     del batches
@@ -217,26 +217,30 @@ def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
         clusters=numbers["cluster"][order],
         document_ids=columns["document_id"].take(pa.array(order)),
         sources=np.asarray(columns["source"].to_pylist(), object)[order],
-        # popped: the unsorted copy goes as soon as the sorted one is there
+        # popped, so that the unsorted copy is freed early
         tokens=Ragged.from_arrow(columns.pop("tokens")).take(order),
         sentence_starts=Ragged.from_arrow(columns.pop("sentence_starts")).take(order),
     )
 
 
 def first_of_key(keys: np.ndarray) -> np.ndarray:
-    """``(n,)`` bool: which of ``(n, 2)`` sorted keys differ from the one before."""
+    """``(n,)`` bool: True for the first of equal ones among ``(n, 2)`` sorted keys."""
     first = np.ones(len(keys), bool)
     first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
     return first
 
 
 def bucket_of(keys: np.ndarray, buckets: int) -> np.ndarray:
-    """``(n,)`` int64: bucket of each ``(n,)`` uint64 key, by its leading 32 bits in equal ranges."""
+    """Bucket of each ``(n,)`` uint64 key, by equal ranges of its leading 32 bits; ``(n,)`` int64."""
     return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.int64)
 
 
 def refuse_repeated(bucket: Bucket) -> None:
-    """Raise a ``FarspanError`` where two of a bucket's whole documents have one id, and so one key."""
+    """Refuse a bucket in which two whole documents have the same id, and so the same key.
+
+    Raises:
+        FarspanError: there are such documents.
+    """
     again = ~first_of_key(bucket.keys)
     if again.any():
         raise FarspanError(

@@ -135,7 +135,9 @@ def test_vectors_and_sketches_are_those_of_the_texts(documents, encoder, referen
             starts.append(characters[row["sentence_starts"]])
     batches = list(rows(reference, "farspan.vectors"))
     vectors = np.concatenate([vector_rows(batch.column("vector")) for batch in batches])
-    shown, longer = condense(texts, Ragged.from_rows(starts, np.int64), model.tokenizer, model.room, "principal")
+    shown, longer = condense(
+        texts, Ragged.from_rows(starts, np.int64), model.tokenizer, model.max_text_tokens, "principal"
+    )
     expected = model.encode_ids(shown)
     np.testing.assert_allclose(vectors, expected, atol=2e-3 * np.abs(expected).max())
     sketches = [sketch for batch in batches for sketch in batch.column("shingles").to_pylist()]
@@ -248,7 +250,7 @@ def test_what_the_encoder_sees_of_a_long_document(encoder, tmp_path):
         assert manifest.totals["long_documents"] == 1
         (batch,) = rows(tmp_path / policy, "farspan.vectors")
         seen[policy] = vector_rows(batch.column("vector")).astype(np.float32)
-    beginning = model.tokenizer.encode([text])[0][: model.room]
+    beginning = model.tokenizer.encode([text])[0][: model.max_text_tokens]
     expected = model.encode_ids(Ragged.from_rows([beginning], np.int32))[0]
     np.testing.assert_allclose(seen["first"][0], expected, atol=1e-3)
     foxes = model.encode(["The quick brown fox jumps over the dog. " * 3])[0]

@@ -132,9 +132,9 @@ def test_the_same_call_gives_the_same_bits(tiny):
 
 def test_the_limit_is_the_model_s_or_the_user_s(tiny):
     long = ["the fox " * 100]
-    assert encoder(tiny).room == 62
+    assert encoder(tiny).max_text_tokens == 62
     np.testing.assert_allclose(encoder(tiny).encode(long), plain(tiny, long, 64), atol=1e-5)
-    assert encoder(tiny, max_length=9).room == 7
+    assert encoder(tiny, max_length=9).max_text_tokens == 7
     np.testing.assert_allclose(encoder(tiny, max_length=9).encode(long), plain(tiny, long, 9), atol=1e-5)
     with pytest.raises(
         FarspanError, match=r"--max-length 2: the 2 special tokens of encoder tiny leave no room .* at least 3"
@@ -170,7 +170,7 @@ def test_roberta_counts_positions_behind_padding(tmp_path):
     )
     RobertaModel(config).save_pretrained(folder)
     model = encoder(folder)
-    assert model.room == 40 - 1 - 2
+    assert model.max_text_tokens == 40 - 1 - 2
     assert resolve(EncoderOptions(name=folder), find_encoder(folder)).max_length == 40 - 1
     assert np.isfinite(model.encode(["the fox " * 100])).all()
 
