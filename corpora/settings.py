@@ -162,8 +162,17 @@ def assignment(text: str) -> tuple[str, Any]:
 
 
 def assigned(key: str, value: Any) -> str:
-    """``KEY=VALUE`` that ``assignment`` reads back, of a value that JSON knows too."""
-    return f"{key}={json.dumps(value, ensure_ascii=False)}"
+    """``KEY=VALUE`` that ``assignment`` reads back; a path is its text."""
+    return f"{key}={_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    plain = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def spelled(value: Any) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
@@ -23,18 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
     try:
-        if options.command not in LOCAL:
-            from pipelines.engine.runner import check_flags
-            from pipelines.engine.stores import use_flags
-
-            check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
-            use_flags(rest)
-        elif rest:
-            raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
-        options.beam_flags = tuple(rest)
-        # before the job is planned, which may take minutes
-        with locked(options.output) if options.makes_artefact else contextlib.nullcontext():
-            options.run(options)
+        run(options, rest)
     except FarspanError as error:
         print(f"farspan: {printable(str(error))}", file=sys.stderr)
         leave(1)
@@ -46,6 +36,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("farspan: interrupted; finished work is kept, the same command resumes it", file=sys.stderr)
         leave(130)
+
+
+def run(options: Namespace, rest: Sequence[str] = ()) -> None:
+    """Run the command that ``options`` of its parser describe, with Beam's flags ``rest``.
+
+    Raises:
+        FarspanError: what the user can cure.
+    """
+    if options.command not in LOCAL:
+        from pipelines.engine.runner import check_flags
+        from pipelines.engine.stores import use_flags
+
+        check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
+        use_flags(rest)
+    elif rest:
+        raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
+    options.beam_flags = tuple(rest)
+    # before the job is planned, which may take minutes
+    with locked(options.output) if options.makes_artefact else contextlib.nullcontext():
+        options.run(options)
 
 
 def leave(status: int) -> None:

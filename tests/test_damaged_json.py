@@ -26,7 +26,7 @@ from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.inspect.stats import statistics, summary
-from pipelines.inspect.verify import verify_artefact
+from pipelines.inspect.verify import verify
 from pipelines.retrieval import cluster, neighbours
 from tests.artefacts import make_corpus, make_documents
 from tests.fuzzing import damaged
@@ -46,7 +46,7 @@ FAST, SLOW = 25, 1000  # changes of each file
 
 
 def _open_documents(folder: str) -> None:
-    verify_artefact(folder)
+    verify(folder)
     random_corpus.plan(
         random_corpus.RandomCorpus(
             documents=folder, output=f"{folder}.corpus", packing=random_corpus.Packing(sequence_length=64)
@@ -57,7 +57,7 @@ def _open_documents(folder: str) -> None:
 
 
 def _open_corpus(folder: str) -> None:
-    verify_artefact(folder)
+    verify(folder)
     masks.plan(masks.Masking(corpus=folder, output=f"{folder}.masks", objective="span"))
     statistics(folder, [])
     corpus = Corpus(folder, verify=True)
@@ -67,7 +67,7 @@ def _open_corpus(folder: str) -> None:
 
 
 def _open_masks(folder: str) -> None:
-    verify_artefact(folder)
+    verify(folder)
     masks = MaskSet(folder, verify=True)
     masks.check_files()
     corpus = Corpus(masks.parent_folder)
@@ -78,17 +78,17 @@ def _open_masks(folder: str) -> None:
 
 
 def _open_vectors(folder: str) -> None:
-    verify_artefact(folder)
+    verify(folder)
     cluster.plan(cluster.Clustering(vectors=folder, output=f"{folder}.clusters"))
 
 
 def _open_clusters(folder: str) -> None:
-    verify_artefact(folder)
+    verify(folder)
     neighbours.plan(neighbours.NeighbourSearch(clusters=folder, output=f"{folder}.neighbours"))
 
 
 def _open_neighbours(folder: str) -> None:
-    verify_artefact(folder)
+    verify(folder)
     list(ShardedRows(folder, "farspan.neighbours", verify=True).batches())
 
 

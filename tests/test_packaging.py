@@ -14,7 +14,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("corpora", "objectives", "trainer", "pipelines")
+ROOMS = ("corpora", "objectives", "trainer", "pipelines", "farspan")
 OF_JOBS = ("pipelines", "linked", "spacy", "figures")  # extras that the rooms import from
 NOTEBOOK = {"IPython"}  # imported only where it runs
 CONFIG = ConfigParser()
@@ -78,7 +78,8 @@ def test_from_extra_names_the_extra_of_what_it_imports():
     """Whatever ``with from_extra(...)`` imports stands in the extra that its message names."""
     named = []
     for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if "with from_extra(" in text else ():
             for item in node.items if isinstance(node, ast.With) else ():
                 call = item.context_expr
                 if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "from_extra":
@@ -143,8 +144,10 @@ def test_the_wheel_holds_the_rooms_and_nothing_else(installed: Path):
     assert folders == {*ROOMS, "bin"}
     in_tree = {path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     recipes = {path.relative_to(ROOT) for path in (ROOT / "trainer" / "recipes").iterdir()}
-    in_wheel = {path.relative_to(installed) for path in installed.rglob("*") if path.suffix in (".py", ".toml")}
-    assert in_wheel == in_tree | recipes
+    typed = {Path(room) / "py.typed" for room in ROOMS} | {Path("farspan/__init__.pyi")}
+    suffixes = (".py", ".pyi", ".toml", ".typed")
+    in_wheel = {path.relative_to(installed) for path in installed.rglob("*") if path.suffix in suffixes}
+    assert in_wheel == in_tree | recipes | typed
 
 
 def test_the_wheels_metadata(installed: Path):
@@ -159,14 +162,14 @@ def test_the_wheels_metadata(installed: Path):
 
 def test_the_wheel_works_without_the_source_tree(installed: Path):
     program = """
-import corpora, objectives, trainer, pipelines
+import corpora, objectives, trainer, pipelines, farspan
 from importlib.resources import files
+from objectives.api.protocol import installed
 from pathlib import Path
-from objectives.api.protocol import installed, load_objective
 print(Path(corpora.__file__).parents[1], Path(pipelines.__file__).parents[1])
 print(*sorted(installed()))
 print(*sorted(entry.name for entry in files("trainer").joinpath("recipes").iterdir()))
-print(load_objective("span", "bart_ls_mixed").name)
+print(farspan.load_objective("span", "bart_ls_mixed").name)
 """
     places, objectives, recipes, built = run(installed, sys.executable, "-c", program).splitlines()
     assert places.split() == [str(installed)] * 2

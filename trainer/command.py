@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
+from corpora.settings import assigned
+
+if TYPE_CHECKING:
+    from trainer.run.train import Outcome
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -17,6 +24,26 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="ROWS",
         help="print the memory that a step needs with so many rows in the token table, and stop; reads no data",
     )
+
+
+def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> Outcome:
+    """Train, or continue an interrupted run, as ``farspan train`` does.
+
+    Args:
+        recipe: name of a packaged recipe (``tiny``, ``bart_ls_base``, ...), or a TOML file.
+        settings: keys of the recipe with the values that replace its own: ``{"data.corpus": "corpus"}``.
+
+    Returns:
+        The number of updates made, and whether the run is finished.
+
+    Raises:
+        FarspanError: what the user can cure.
+    """
+    from trainer.recipe import load_recipe
+    from trainer.run import train as run
+
+    assignments = [assigned(key, value) for key, value in (settings or {}).items()]
+    return run.train(load_recipe(os.fspath(recipe), assignments))
 
 
 def run_command(options: Namespace) -> None:

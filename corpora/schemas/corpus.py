@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 import numba
@@ -75,6 +76,19 @@ class Corpus(ShardedRows):
         starts = [part.offsets[:-1] + place // kind.itemsize for part, place in zip(parts, places, strict=True)]
         whole = np.frombuffer(buffer, kind, buffer.size // kind.itemsize)
         return whole, np.concatenate(starts), np.concatenate([part.lengths for part in parts])
+
+
+def open_corpus(folder: str | os.PathLike[str], *, verify: bool = False) -> Corpus:
+    """Open a corpus on local disk.
+
+    Args:
+        folder: made by ``farspan corpus``.
+        verify: compare each shard with its checksum when it is first read.
+
+    Raises:
+        FarspanError: no finished corpus there.
+    """
+    return Corpus(os.fspath(folder), verify=verify)
 
 
 @numba.njit(cache=True, nogil=True)

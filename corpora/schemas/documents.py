@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
 from corpora.storage.ragged import Ragged
+from corpora.storage.shards import ShardedRows
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
 from corpora.tokenizers import Tokenizer, special_ids
@@ -29,6 +31,37 @@ def documents_schema(vocab_size: int) -> pa.Schema:
             pa.field("sentence_starts", pa.list_(pa.int32()), nullable=False),
         ]
     )
+
+
+class DocumentSet(ShardedRows):
+    """Documents 0 .. len-1 of a ``farspan.documents`` folder."""
+
+    def __init__(self, folder: str, format: str = "farspan.documents", verify: bool = False) -> None:
+        super().__init__(folder, format, verify)
+        self.schema = documents_schema(self.manifest.tokenizer["vocab_size"])
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
+        """The given documents, in the given order, with the columns of ``documents_schema``.
+
+        Raises:
+            IndexError: a row outside of ``[0, len)``.
+        """
+        places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
+        found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
+        return pa.Table.from_batches(found, self.schema)
+
+
+def open_documents(folder: str | os.PathLike[str], *, verify: bool = False) -> DocumentSet:
+    """Open tokenised documents on local disk.
+
+    Args:
+        folder: made by ``farspan documents``.
+        verify: compare each shard with its checksum when it is first read.
+
+    Raises:
+        FarspanError: no finished documents there.
+    """
+    return DocumentSet(os.fspath(folder), verify=verify)
 
 
 DOCUMENT_TOTALS = (

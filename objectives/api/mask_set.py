@@ -158,6 +158,22 @@ class MaskSet(ShardedRows):
                 )
 
 
+def open_masks(
+    folder: str | os.PathLike[str], *, options: Mapping[str, Any] | None = None, verify: bool = False
+) -> MaskSet:
+    """Open a mask set on local disk.
+
+    Args:
+        folder: made by ``farspan mask``.
+        options: options of the objective that choose anew among the stored masks, those it lists as ``adjustable``.
+        verify: compare each shard with its checksum when it is first read.
+
+    Raises:
+        FarspanError: no finished mask set there, or an option that cannot be adjusted.
+    """
+    return MaskSet(os.fspath(folder), options, verify)
+
+
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 120 else text[:117] + "..."

@@ -87,11 +87,11 @@ def _run_stats(options: Any) -> None:
 
 
 def _run_verify(options: Any) -> None:
-    from pipelines.inspect.verify import verify_artefact
+    from pipelines.inspect.verify import verify
 
     damaged = 0
     for folder in options.artefact:
-        problems = verify_artefact(folder, options.corpus)
+        problems = verify(folder, options.corpus)
         damaged += bool(problems)
         for problem in problems:
             print(printable(f"{folder}: {problem}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.text import Text
 from corpora.printing import printable
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import FILE_COUNTS, Manifest, read_manifest, require_local
-from pipelines.inspect.distributions import Distribution
+from pipelines.inspect.distributions import Distribution, distributions
 
 
 def summary(manifest: Manifest) -> str:
@@ -76,6 +77,20 @@ def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
     numbers["counts"] = {source: dict(count) for source, count in manifest.counts.items()}
     numbers["rejects"] = dict(manifest.rejects)
     return numbers
+
+
+def stats(folder: str | os.PathLike[str], sample: int = 256, vectors: str | None = None) -> dict[str, Any]:
+    """Numbers of an artefact on local disk: totals, shares, and quantiles of lengths and relatedness.
+
+    Args:
+        sample: sequences read for redundancy.
+        vectors: folder made by ``farspan embed``, for similarity inside sequences.
+
+    Raises:
+        FarspanError: no finished artefact there.
+    """
+    place = os.fspath(folder)
+    return statistics(place, list(distributions(place, sample, vectors)))
 
 
 def shares(manifest: Manifest) -> dict[str, float]:

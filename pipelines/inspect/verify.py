@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from corpora.storage.manifest import read_manifest, require_local
-from corpora.verify.artefact import verify
+from corpora.verify import artefact
 from objectives.api.verify import verify_masks
 from trainer.checkpoint.files import checkpoints_in, find_fault
 
 
-def verify_artefact(folder: str, corpus: str | None = None) -> list[str]:
+def verify(folder: str, corpus: str | None = None) -> list[str]:
     """List every problem of an artefact on local disk, or of the checkpoints of a run.
 
     Args:
@@ -26,4 +26,4 @@ def verify_artefact(folder: str, corpus: str | None = None) -> list[str]:
     require_local(folder)
     if read_manifest(folder).format == "farspan.masks":
         return verify_masks(folder, corpus)
-    return verify(folder)
+    return artefact.verify(folder)

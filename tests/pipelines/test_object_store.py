@@ -26,7 +26,7 @@ from pipelines.engine.artefacts import tokenizer_at
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
 from pipelines.engine.stores import use_flags
-from pipelines.inspect.verify import verify_artefact
+from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents, small_tokenizer
 from tests.vectors import make_vectors
 
@@ -98,7 +98,7 @@ def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local
     assert not [path for path in files.walk(raw) if b"secret" in read_bytes(path)]
     copy(raw, str(tmp_path))
     for kind in ("documents", "corpus", "masks"):  # the masks find the corpus that was copied with them
-        assert verify_artefact(str(tmp_path / kind)) == []
+        assert verify(str(tmp_path / kind)) == []
 
 
 def test_worker_processes_get_the_settings_of_the_command(run, store, bucket, local):

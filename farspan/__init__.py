@@ -1,0 +1,44 @@
+"""farspan: pretraining data for long-context text-to-text models, and their training.
+
+    import farspan
+
+    farspan.corpus_random(documents="documents", sequence_length=4096, output="corpus")
+    farspan.mask("span", preset="bart_ls", corpus="corpus", output="masks")
+    dataset = farspan.Dataset("corpus", "masks")
+
+``docs/python.md`` shows more. Every name is imported when it is first used, from where ``farspan/__init__.pyi`` says.
+"""
+
+import ast
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def _homes() -> dict[str, tuple[str, str]]:
+    """Public name -> its module and its name there, as the stub imports them."""
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {str(one.asname): (str(node.module), one.name) for node in imports for one in node.names}
+
+
+_HOMES = _homes()
+__all__ = sorted([*_HOMES, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("farspan")
+    elif name in _HOMES:
+        module, attribute = _HOMES[name]
+        value = getattr(import_module(module), attribute)
+    else:
+        raise AttributeError(f"module 'farspan' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

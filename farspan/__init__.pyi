@@ -1,0 +1,32 @@
+from corpora.errors import FarspanError as FarspanError
+from corpora.schemas.corpus import open_corpus as open_corpus
+from corpora.schemas.documents import open_documents as open_documents
+from corpora.schemas.sequences import SequenceBatch as SequenceBatch
+from corpora.tokenizers import load_tokenizer as load_tokenizer
+from objectives.api.authoring import SpanObjective as SpanObjective
+from objectives.api.examples import Examples as Examples
+from objectives.api.mask_set import open_masks as open_masks
+from objectives.api.masks import MaskBatch as MaskBatch
+from objectives.api.protocol import Objective as Objective
+from objectives.api.protocol import load_objective as load_objective
+from pipelines.functions import check_objective as check_objective
+from pipelines.functions import cluster as cluster
+from pipelines.functions import convert as convert
+from pipelines.functions import corpus_linked as corpus_linked
+from pipelines.functions import corpus_long as corpus_long
+from pipelines.functions import corpus_random as corpus_random
+from pipelines.functions import corpus_related as corpus_related
+from pipelines.functions import documents as documents
+from pipelines.functions import embed as embed
+from pipelines.functions import finalize as finalize
+from pipelines.functions import mask as mask
+from pipelines.functions import neighbours as neighbours
+from pipelines.functions import show as show
+from pipelines.functions import tokenizer_train as tokenizer_train
+from pipelines.inspect.stats import stats as stats
+from pipelines.inspect.verify import verify as verify
+from trainer.command import train as train
+from trainer.dataset import Dataset as Dataset
+from trainer.recipe import load_recipe as load_recipe
+
+__version__: str

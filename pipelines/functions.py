@@ -1,0 +1,139 @@
+"""Commands as Python functions: the flags of each are the keywords, with their defaults and help.
+
+A function does what its command does, so a stopped call is resumed by the same call. It raises ``FarspanError`` where
+the command prints a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from corpora.settings import assigned
+from corpora.storage.manifest import Manifest, read_manifest
+from pipelines.cli import run
+from pipelines.commands import build_parser
+
+Result = TypeVar("Result")
+
+
+def _function(name: str, command: str, result: Callable[[argparse.Namespace], Result]) -> Callable[..., Result]:
+    """A command as a function.
+
+    Args:
+        name: name of the function.
+        command: words of the command, e.g. ``corpus random``.
+        result: makes what the function returns from the options, once the command has run.
+    """
+    parser = _parser(command)
+    actions = {action.dest: action for action in parser._actions if _stores(action)}
+    parameters = sorted(map(_parameter, actions.values()), key=lambda one: (one.kind, one.default is not one.empty))
+    if parser.get_default("makes_artefact"):
+        parameters.append(Parameter("beam_flags", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[str]))
+    signature = Signature(parameters)
+
+    def call(*arguments: Any, **keywords: Any) -> Result:
+        given = signature.bind(*arguments, **keywords)
+        given.apply_defaults()
+        flags = given.arguments.pop("beam_flags", ())
+        typed = {dest: _typed(actions[dest], value) for dest, value in given.arguments.items()}
+        options = argparse.Namespace(**{**parser._defaults, "command": command.split()[0], **typed})
+        run(options, flags)
+        return result(options)
+
+    call.__name__ = call.__qualname__ = name
+    call.__module__ = "farspan"
+    call.__doc__ = _described(parser, actions)
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _manifest_of(options: argparse.Namespace) -> Manifest:
+    """The manifest of the artefact that a command made."""
+    return read_manifest(options.output)
+
+
+def _folder_of(options: argparse.Namespace) -> Path:
+    """The folder that a command made."""
+    return Path(options.output)
+
+
+@lru_cache(maxsize=1)
+def _commands() -> argparse.ArgumentParser:
+    return build_parser()
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    parser = _commands()
+    for word in command.split():
+        (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        parser = commands.choices[word]
+    return parser
+
+
+def _stores(action: argparse.Action) -> bool:
+    """Whether an action is an option, and not ``--help`` or another that stops."""
+    return type(action).__name__ in ("_StoreAction", "_StoreTrueAction", "_StoreFalseAction", "_AppendAction")
+
+
+def _parameter(action: argparse.Action) -> Parameter:
+    needed = action.required and action.nargs != "?"
+    kind = Parameter.KEYWORD_ONLY if action.option_strings else Parameter.POSITIONAL_OR_KEYWORD
+    hint = _annotation(action)
+    default: Any = action.default
+    if _repeated(action):
+        default = {} if hint == Mapping[str, Any] else ()
+    return Parameter(action.dest, kind, default=Parameter.empty if needed else default, annotation=hint)
+
+
+def _annotation(action: argparse.Action) -> Any:
+    if action.nargs == 0:
+        return bool
+    kind = action.type if isinstance(action.type, type) else str
+    hint: Any = Literal[tuple(action.choices)] if action.choices else kind
+    if _repeated(action):
+        return Mapping[str, Any] if action.metavar == "KEY=VALUE" else Sequence[str]
+    return hint if action.required or action.default is not None else hint | None
+
+
+def _repeated(action: argparse.Action) -> bool:
+    return isinstance(action, argparse._AppendAction) or action.nargs == "+"
+
+
+def _typed(action: argparse.Action, value: Any) -> Any:
+    """A value as the command line gives it: paths as text, a mapping as ``KEY=VALUE``, one of several as a list."""
+    if isinstance(value, Mapping):
+        return [assigned(key, inner) for key, inner in value.items()]
+    if _repeated(action):
+        return [os.fspath(part) for part in ((value,) if isinstance(value, str | os.PathLike) else value)]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _described(parser: argparse.ArgumentParser, actions: Mapping[str, argparse.Action]) -> str:
+    lines = [parser.description or "", "", "Args:"]
+    for dest, action in actions.items():
+        if action.help != argparse.SUPPRESS:
+            lines.append(f"    {dest}: {(action.help or '').replace('%%', '%')}")
+    return inspect.cleandoc("\n".join(lines))
+
+
+tokenizer_train = _function("tokenizer_train", "tokenizer train", _folder_of)
+documents = _function("documents", "documents", _manifest_of)
+corpus_random = _function("corpus_random", "corpus random", _manifest_of)
+corpus_linked = _function("corpus_linked", "corpus linked", _manifest_of)
+corpus_long = _function("corpus_long", "corpus long", _manifest_of)
+corpus_related = _function("corpus_related", "corpus clusters", _manifest_of)
+embed = _function("embed", "embed", _manifest_of)
+cluster = _function("cluster", "cluster", _manifest_of)
+neighbours = _function("neighbours", "neighbours", _manifest_of)
+mask = _function("mask", "mask", _manifest_of)
+finalize = _function("finalize", "finalize", _manifest_of)
+convert = _function("convert", "convert", _folder_of)
+show = _function("show", "show", lambda options: None)  # it prints
+check_objective = _function("check_objective", "check-objective", lambda options: None)

@@ -1,0 +1,82 @@
+"""Commands as functions: the keywords are the flags, and a call does what the command does."""
+
+import argparse
+import inspect
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines import functions
+from pipelines.commands import build_parser
+from tests.artefacts import digests, make_corpus, make_documents
+
+FUNCTIONS = [value for value in vars(functions).values() if getattr(value, "__module__", "") == "farspan"]
+
+
+def flags(*command: str) -> set[str]:
+    """Attributes that parsing sets for a command, other than the parser's own."""
+    parser: argparse.ArgumentParser = build_parser()
+    for word in command:
+        (group,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        parser = group.choices[word]
+    return {action.dest for action in parser._actions if not isinstance(action, argparse._HelpAction)}
+
+
+def test_every_job_has_a_function():
+    assert {function.__name__ for function in FUNCTIONS} >= {
+        *("tokenizer_train", "documents", "corpus_random", "corpus_linked", "corpus_long", "corpus_related"),
+        *("embed", "cluster", "neighbours", "mask", "convert", "finalize", "show", "check_objective"),
+    }
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_every_keyword_is_explained(function):
+    described = function.__doc__.partition("Args:\n")[2]
+    parameters = inspect.signature(function).parameters
+    hidden = {"beam_flags", "digest", "kind", "format"}
+    assert [name for name in parameters if f"    {name}: " not in described and name not in hidden] == []
+
+
+def test_keywords_are_the_flags_of_the_command():
+    signature = inspect.signature(functions.corpus_random)
+    assert set(signature.parameters) - {"beam_flags"} == flags("corpus", "random")
+    assert signature.parameters["sequence_length"].default is inspect.Parameter.empty
+    assert signature.parameters["sequence_length"].annotation is int
+    assert signature.parameters["split"].annotation == Literal["train", "held-out"]
+    assert signature.parameters["whole_documents"].default is False
+    objective, *others = inspect.signature(functions.mask).parameters.values()
+    assert (objective.name, objective.kind) == ("objective", objective.POSITIONAL_OR_KEYWORD)
+    assert {other.kind for other in others} == {objective.KEYWORD_ONLY}
+
+
+def test_a_call_makes_what_the_command_makes(tmp_path: Path, run):
+    folder = make_documents(str(tmp_path / "documents"))
+    manifest = functions.corpus_random(
+        documents=Path(folder), sequence_length=256, whole_documents=True, output=tmp_path / "called"
+    )
+    flags = ("--documents", folder, "--sequence-length", 256, "--whole-documents", "--output", tmp_path / "typed")
+    assert run("corpus", "random", *flags)[0] == 0
+    assert [shard.sha256 for shard in manifest.shards] == digests(tmp_path / "typed")
+    assert digests(tmp_path / "called") == digests(tmp_path / "typed")
+
+
+def test_a_dictionary_is_set(tmp_path: Path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    options = {"density": 0.3, "mean_span_lengths": [3, 10], "separator": None}
+    manifest = functions.mask("span", set=options, corpus=corpus, output=tmp_path / "masks")
+    assert {name: manifest.config["options"][name] for name in options} == options
+
+
+def test_wrong_keywords_and_values(tmp_path: Path):
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'lenght'"):
+        functions.corpus_random(documents="d", output="o", sequence_length=9, lenght=3)
+    with pytest.raises(TypeError, match="missing a required argument: 'documents'"):
+        functions.corpus_random(output="o", sequence_length=9)
+    with pytest.raises(FarspanError, match="--fliink_master is a flag of neither farspan nor Beam"):
+        functions.corpus_random(
+            documents="d", output=tmp_path / "o", sequence_length=9, beam_flags=["--fliink_master=x"]
+        )
+    with pytest.raises(FarspanError, match="no farspan artefact"):
+        functions.corpus_random(documents=tmp_path / "none", output=tmp_path / "o", sequence_length=9)
