@@ -1,1 +1,1 @@
-"""Memory of a training step, by formula."""
+"""Memory of a training step, estimated."""

@@ -1,218 +1,237 @@
-"""What autograd keeps of a forward pass, by formula, for one sequence without padding.
+"""The activations that autograd saves in a forward pass, measured on fake tensors, which take no memory and no time.
 
-Attention counts as on a CPU, where each pattern knows exactly what it keeps (``Pattern.kept``). Fused kernels of CUDA
-devices keep no more than that, and of windows much less, which is counted.
+The model runs as on a CPU, on any machine. For a CUDA device two things are replaced by what saves as much as its
+kernels do: dropout saves its mask in bytes, and a pattern that FlexAttention takes saves what fused attention does.
+RMSNorm counts as on a CPU, where it saves float32; fused ones save less.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, cast
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any, Literal, NamedTuple
 
-from trainer.model.causal import Causal
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from trainer.model.attention import CrossAttention, SelfAttention, attend
+from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
-from trainer.model.patterns.local import Local
-from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.patterns.window import Window
-from trainer.model.relative import Buckets
-from trainer.model.rotary import Rotary
+from trainer.model.context import Context, Globals
+from trainer.model.patterns.full import Full
+from trainer.model.pooled import PooledAttention
+from trainer.model.seq2seq import Seq2Seq
+from trainer.parallel.wrapping import EXPENSIVE, layers_of
 
 Checkpointing = Literal["none", "selective", "layer"]
 
 
-class Sizes(NamedTuple):
-    """Bytes of a number.
+class Numbers(NamedTuple):
+    """The number formats of a training step.
 
     Attributes:
-        narrow: that a matrix product takes or gives.
-        wide: on the way past the layers, where norms read it.
-        noise: that dropout multiplies by.
+        precision: of matrix products.
+        device: type of the device.
+        sharded: FSDP computes everything in ``precision``; autocast leaves norms and sums in float32.
     """
 
-    narrow: int
-    wide: int
-    noise: int
+    precision: Literal["bf16", "fp32"]
+    device: str
+    sharded: bool = False
 
-    @classmethod
-    def of(cls, precision: Literal["bf16", "fp32"], device: str, sharded: bool = False) -> Sizes:
-        """With ``precision`` on a ``device`` of this type; FSDP (``sharded``) computes all in bfloat16, autocast leaves
-        norms and sums in float32."""
-        narrow = 2 if precision == "bf16" else 4
-        return cls(narrow, narrow if sharded else 4, 1 if device == "cuda" else narrow)
+    @property
+    def narrow(self) -> int:
+        """Bytes of a number that a matrix product takes or gives."""
+        return 2 if self.precision == "bf16" else 4
 
     @property
     def casts(self) -> bool:
-        """Whether matrix products take copies, in fewer bytes, of what they are given."""
-        return self.narrow < self.wide
-
-    @property
-    def fused(self) -> bool:
-        """Whether attention to a window takes a kernel that needs neither masks nor copies of keys."""
-        return self.narrow == 2 and self.noise == 1
+        """Whether matrix products take copies, in fewer bytes, of their inputs and weights."""
+        return self.narrow < 4 and not self.sharded
 
 
-class Layer(NamedTuple):
-    """Bytes that a layer keeps.
+@dataclass
+class Layer:
+    """Bytes of a layer, for one sequence.
 
     Attributes:
-        whole: without activation checkpointing.
+        whole: saved without activation checkpointing.
         products: the results of matrix products and of fused attention.
         entry: its input.
         working: the gradients that its backward pass holds at most.
     """
 
-    whole: int
-    products: int
-    entry: int
-    working: int
+    whole: float = 0.0
+    products: float = 0.0
+    entry: float = 0.0
+    working: float = 0.0
 
-    def kept(self, mode: Checkpointing) -> int:
+    def saved(self, mode: Checkpointing) -> float:
+        """For the backward pass."""
         return {"none": self.whole, "selective": self.entry + self.products, "layer": self.entry}[mode]
 
 
-class Activations(NamedTuple):
+@dataclass
+class Activations:
     """Bytes for one sequence.
 
     Attributes:
-        layers: encoder first.
-        ends: what is kept before and after the stacks.
-        memory: the encoder's output, which all layers of the decoder share.
-        copied: whether layers keep copies of it instead, unless they are to be computed again.
+        layers: encoder first, then decoder.
+        ends: saved before and after the stacks.
+        encoder_output: which all layers of the decoder share.
+        shared: whether that is saved itself; if not, layers save copies, unless they are checkpointed.
     """
 
-    layers: tuple[Layer, ...]
-    ends: int
-    memory: int = 0
-    copied: bool = False
+    layers: list[Layer] = field(default_factory=list)
+    ends: float = 0.0
+    encoder_output: float = 0.0
+    shared: bool = False
 
-    def kept(self, mode: Checkpointing) -> int:
+    def saved(self, mode: Checkpointing) -> float:
         """For the backward pass."""
-        shared = 0 if self.copied and mode == "none" else self.memory
-        return self.ends + shared + sum(layer.kept(mode) for layer in self.layers)
+        output = self.encoder_output if self.shared or mode != "none" else 0
+        return self.ends + output + sum(layer.saved(mode) for layer in self.layers)
 
-    def working(self, mode: Checkpointing) -> int:
-        """At most while one layer goes backward: its gradients, and what it computes again."""
-        return max(layer.working + layer.whole - min(layer.whole, layer.kept(mode)) for layer in self.layers)
-
-
-def activations(config: ModelConfig, source: int, target: int, sizes: Sizes) -> Activations:
-    """What is kept of ``source`` encoder and ``target`` decoder positions (asked positions without a decoder)."""
-    encoder, decoder, d = config.encoder, config.decoder, config.width
-    layers = [_encoder_layer(config, index, source, sizes) for index in range(encoder.layers)]
-    ends = _embedded(config, source, sizes)
-    if config.norm.placement == "pre":
-        ends += _norms(config, source + encoder.attention.extra_tokens, sizes)
-    if decoder is None:
-        # the head: its input, what GELU takes and gives, what the norm gives
-        return Activations(tuple(layers), ends + target * d * 4 * sizes.narrow)
-    memory = source + (encoder.attention.extra_tokens if decoder.cross_attends_globals else 0)
-    crossed = [decoder.crosses(index) for index in range(decoder.layers)]
-    layers += [_decoder_layer(config, target, memory if crosses else 0, sizes) for crosses in crossed]
-    ends += _embedded(config, target, sizes) + target * d * sizes.wide
-    if config.norm.placement == "pre":
-        ends += _norms(config, target, sizes)
-    return Activations(tuple(layers), ends, memory * d * sizes.wide, sizes.casts)
+    def working(self, mode: Checkpointing) -> float:
+        """Gradients of one layer in the backward pass and what it computes again, at most."""
+        return max(layer.working + layer.whole - min(layer.whole, layer.saved(mode)) for layer in self.layers)
 
 
-def _embedded(config: ModelConfig, n: int, sizes: Sizes) -> int:
-    return _norms(config, n, sizes) * config.embedding.norm + n * config.width * 4 * (config.dropout > 0)
-
-
-def _norms(config: ModelConfig, n: int, sizes: Sizes) -> int:
-    """One norm's input and statistics; RMSNorm keeps its input normalised too."""
-    rms = config.norm.kind == "rms"
-    return n * (config.width * sizes.wide * (2 if rms else 1) + 4 * (1 if rms else 2))
-
-
-def _encoder_layer(config: ModelConfig, index: int, source: int, sizes: Sizes) -> Layer:
-    encoder, heads, d, inner = config.encoder, config.heads.count, config.width, _inner(config)
-    narrow, pattern = sizes.narrow, cast(Any, encoder.attention.at(index))
-    n = pattern.extra_tokens + source
-    keys, entering = n, d * n * narrow
-    if isinstance(pattern, TGlobal):  # sums of blocks, normalised, stand behind the positions
-        keys += n // pattern.block
-        entering = d * keys * narrow + (keys - n) * (2 * d + 1) * 4
-    attention = pattern.kept(source, inner, heads) * narrow
-    if isinstance(pattern, Window):
-        attention = _window(pattern, n, d, inner, heads, sizes)
-    if isinstance(encoder.positions, Rotary):
-        attention += inner * (n + keys) * narrow  # turned queries and keys
-    products = inner * (3 * keys + n) * narrow
-    results = 2 * n * d * narrow
-    if isinstance(pattern, Local | TGlobal):
-        results -= inner * n * narrow  # what is mixed within a band is computed again
-    if encoder.pooling and encoder.pooled(index):
-        products += encoder.pooling.kept(n, d, inner, heads) * narrow
-        entering += n * d * narrow  # what self-attention gave
-        results += n * d * narrow
-    return _layer(config, n, products, results, attention, entering, sizes, sublayers=2)
-
-
-def _window(pattern: Window, n: int, d: int, inner: int, heads: int, sizes: Sizes) -> int:
-    """Within a window and to one global position, which has projections of its own."""
-    # its keys and values, and the result once its own is put in; what it gathers from is kept as it is and as copied
-    beside = n * (3 * inner * sizes.narrow + d * (sizes.narrow + sizes.wide) * sizes.casts)
-    if sizes.fused:
-        return beside + n * heads * 4
-    groups = max(1, n // pattern.half)
-    # every group has its own keys: three halves of a window, two at both ends, and the global one
-    seen = (3 * n - 2 * pattern.half if groups > 2 else n) + groups
-    masks = seen * (pattern.half if groups > 2 else n)
-    return beside + n * heads * 4 + (2 * seen * inner + masks) * sizes.narrow
-
-
-def _decoder_layer(config: ModelConfig, target: int, memory: int, sizes: Sizes) -> Layer:
-    heads, d, inner, narrow = config.heads.count, config.width, _inner(config), sizes.narrow
-    assert config.decoder is not None
-    positions = config.decoder.positions
-    products = 4 * inner * target * narrow
-    attention = Causal().kept(target, inner, heads) * 4
-    entering, results = d * target * narrow, 2 * d * target * narrow
-    if isinstance(positions, Buckets):
-        attention = heads * target * target * (4 + narrow)  # a learned bias brings the scores to memory
-        results -= inner * target * narrow  # and what is mixed is computed again
-    if isinstance(positions, Rotary):
-        attention += 2 * inner * target * narrow
-    if memory:
-        products += 2 * inner * (target + memory) * narrow + heads * target * 4
-        entering += d * target * narrow + (d * memory * narrow if sizes.casts else 0)
-        results += d * target * narrow
-    return _layer(config, target, products, results, attention, entering, sizes, sublayers=3 if memory else 2)
-
-
-def _layer(
-    config: ModelConfig,
-    n: int,
-    products: int,
-    results: int,
-    attention: int,
-    entering: int,
-    sizes: Sizes,
-    sublayers: int,
-) -> Layer:
-    """The whole layer.
+@cache
+def activations(config: ModelConfig, source: int, target: int, numbers: Numbers, batch: int = 2) -> Activations:
+    """Measure a forward pass, without padding and, if the pattern takes global positions, with one in each row.
 
     Args:
-        n: positions.
-        products: what attention's matrix products and kernels give, all but ``results``, those of the last products of
-            each sublayer.
-        attention: what it keeps besides.
-        entering: copies of what its first products take.
+        config: of the model.
+        source: encoder positions.
+        target: decoder positions; labelled positions without a decoder.
+        numbers: the number formats.
+        batch: sequences; patterns copy keys for several that one sequence shares.
+
+    Returns:
+        Per sequence.
     """
-    d, forward = config.width, config.feed_forward
-    inside = n * forward.width * sizes.narrow
-    # ReLU knows its input by its result.
-    kept = inside * (4 if forward.gated else 1 if forward.activation == "relu" else 2)
-    if config.activation_dropout:
-        kept += n * forward.width * sizes.noise + (0 if forward.gated or forward.activation != "relu" else inside)
-    noise = sublayers * n * d * sizes.noise * (config.dropout > 0)
-    entering += n * d * sizes.narrow * (2 if forward.gated and sizes.casts else 1)
-    return Layer(
-        whole=entering + products + attention + kept + sublayers * _norms(config, n, sizes) + noise,
-        products=products + results + inside * (2 if forward.gated else 1),
-        entry=n * d * sizes.wide,
-        working=2 * inside + 2 * n * d * sizes.wide,
-    )
+    with FakeTensorMode():
+        model = make_model(config, vocab_size=1).train()
+        if numbers.sharded and numbers.narrow == 2:
+            for module in model.modules():
+                for name, weight in module.named_parameters(recurse=False):
+                    setattr(module, name, nn.Parameter(weight.detach().bfloat16()))
+        if numbers.device == "cuda":
+            _save_as_on_cuda(model, fused=numbers.narrow == 2)
+        meter = _Meter(model, batch)
+        autocast = torch.autocast("cpu", torch.bfloat16) if numbers.casts else nullcontext()
+        with saved_tensors_hooks(meter.save, lambda x: x), meter, autocast:
+            hidden, encoder_output = _run(model, config, (batch, source, target))
+        meter.save(hidden)
+    result = meter.result
+    if encoder_output is not None:
+        result.encoder_output = encoder_output.nbytes / batch
+        result.shared = meter.forget(encoder_output)
+    for layer, positions in zip(result.layers, meter.positions, strict=True):
+        states = positions * config.width * (numbers.narrow if numbers.sharded else 4)
+        layer.working = 2 * (positions * config.feed_forward.width * numbers.narrow + states)
+    return result
 
 
-def _inner(config: ModelConfig) -> int:
-    return config.heads.count * config.head_width
+def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[Tensor, Tensor | None]:
+    """The input of the output layer, and the states that the decoder attends to."""
+    batch, source, target = sizes
+    context = Context()
+    if config.encoder.attention.takes_global_positions:
+        at = torch.zeros(batch, 1, dtype=torch.int64)
+        chosen = torch.zeros(batch, source, dtype=torch.bool)
+        context = Context(globals=Globals(at, torch.ones(batch, 1, dtype=torch.bool), chosen))
+    source_ids = torch.zeros(batch, source, dtype=torch.int64)
+    if not isinstance(model, Seq2Seq):
+        states, _ = model.encoder(model.tokens(source_ids), context)
+        return model.head(states.flatten(0, 1)[torch.zeros(batch * target, dtype=torch.int64)]), None
+    output = model.encode_in(source_ids, context)
+    return model.decode(torch.zeros(batch, target, dtype=torch.int64), output), output.states
+
+
+class _Meter(TorchDispatchMode):
+    """Counts saved bytes by the layer that saves them first, and results of expensive operators by layer."""
+
+    def __init__(self, model: Any, batch: int) -> None:
+        super().__init__()
+        self.result, self.positions = Activations(), list[int]()
+        self._batch = batch
+        self._layer: Layer | None = None
+        self._owners: dict[int, tuple[Layer | None, Tensor]] = {}  # holds tensors, so that no storage is used twice
+        self._weights = {_storage(parameter): parameter for parameter in model.parameters()}
+        for layer in layers_of(model):
+            layer.register_forward_pre_hook(self._enter)
+            layer.register_forward_hook(self._leave)
+
+    def _enter(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self._layer = Layer(entry=inputs[0].nbytes / self._batch)
+        self.result.layers.append(self._layer)
+        self.positions.append(inputs[0].shape[1])
+
+    def _leave(self, *_: Any) -> None:
+        self._layer = None
+
+    def save(self, x: Tensor) -> Tensor:
+        """Count the storage of ``x``, unless it is known or belongs to a weight."""
+        storage = _storage(x)
+        if storage not in self._owners and storage not in self._weights:
+            self._owners[storage] = self._layer, x
+            self._add(x.untyped_storage().nbytes(), self._layer)
+        return x
+
+    def forget(self, x: Tensor) -> bool:
+        """Take the storage of ``x`` out of the count; True if it was in it."""
+        layer, known = self._owners.pop(_storage(x), (None, None))
+        if known is not None:
+            self._add(-known.untyped_storage().nbytes(), layer)
+        return known is not None
+
+    def _add(self, count: int, layer: Layer | None) -> None:
+        if layer is None:
+            self.result.ends += count / self._batch
+        else:
+            layer.whole += count / self._batch
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._to_copy.default and _storage(args[0]) in self._weights:
+            self._weights[_storage(result)] = result  # autocast's copy of a weight
+        if self._layer is not None and func in EXPENSIVE:
+            parts = result if isinstance(result, tuple) else (result,)
+            self._layer.products += sum(part.nbytes for part in parts if isinstance(part, Tensor)) / self._batch
+        return result
+
+
+def _storage(x: Tensor) -> int:
+    return x.untyped_storage()._cdata
+
+
+def _save_as_on_cuda(model: nn.Module, fused: bool) -> None:
+    """Replace dropout, and attention where ``fused`` kernels take the pattern as a mask."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout) and module.p:
+            module.forward = partial(_native_dropout, module.p)  # type: ignore[method-assign]
+        if isinstance(module, SelfAttention | CrossAttention | PooledAttention):
+            module.dropout = 0.0  # fused kernels draw it again
+        if isinstance(module, SelfAttention) and fused and module.pattern.uses_flex:
+            module.pattern = _Fused()
+
+
+def _native_dropout(p: float, x: Tensor) -> Tensor:
+    return torch.native_dropout(x, p, True)[0]
+
+
+class _Fused(Full):
+    """Saves what FlexAttention does: queries, keys, values, result and log-sum-exps."""
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
+    ) -> Tensor:
+        return attend(q, k, v, scale=scale)

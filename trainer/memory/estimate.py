@@ -1,8 +1,8 @@
-"""The memory of a training step by formula: what would fit, before anything is tried.
+"""The memory of a training step, estimated before anything is tried.
 
-Counted is what lives at once at the worst moment of a step of several micro-batches, when the last of them begins its
-way back: weights, gradients, optimiser state, what autograd keeps, and what is worked on. Libraries, the context of a
-CUDA device and what allocators lose between tensors are not.
+The estimate is for the worst moment of a step of several micro-batches, when the last of them begins its backward
+pass: weights, gradients, optimiser state, the activations that autograd saves, and working memory. It leaves out
+libraries, the context of a CUDA device and what allocators lose between tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 
 from corpora.errors import FarspanError
 from trainer.data.curriculum import Stage
-from trainer.memory.activations import Checkpointing, Sizes, activations
+from trainer.memory.activations import Checkpointing, Numbers, activations
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import CHUNK
@@ -37,8 +37,8 @@ class Memory:
         weights: in float32, and what is gathered or copied of them to compute with.
         gradients: between micro-batches.
         optimizer: its state.
-        activations: what autograd keeps of one micro-batch; no logits, which the loss computes again.
-        working: what is computed at the worst moment, and given up at once.
+        activations: saved by autograd for one micro-batch; no logits, which the loss computes again.
+        working: memory of what is computed at the worst moment and freed at once.
     """
 
     weights: int
@@ -54,7 +54,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Setting:
-    """What decides over the memory of a recipe's step and nothing else.
+    """Settings that affect the memory of a recipe's step and nothing else.
 
     Attributes:
         micro_batch_size: of all stages; None takes the recipe's.
@@ -109,7 +109,7 @@ def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> l
     """Settings with which a step would fit into ``capacity`` bytes, as ``--set`` takes them, the cheapest first.
 
     Args:
-        setting: that of the run; more processes than it has are not thought of.
+        setting: that of the run; its number of processes stays.
     """
     mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
     ways = [(mode, reduce)]
@@ -204,27 +204,28 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
     numbers = sum(each.all for each in counted)
     shards = _shards(recipe.parallel, setting)
     size = setting.micro_batch_size or stage.micro_batch_size
-    sizes = Sizes.of(run.precision, setting.device, sharded=shards > 1)
+    formats = Numbers(run.precision, setting.device, sharded=shards > 1)
     mode = setting.checkpointing or run.activation_checkpointing
     weights, gradients = 4 * numbers, 4 * numbers
     if shards > 1:
         # the ends and two layers are gathered
         gathered = sum(each.ends for each in counted) + 2 * max(each.layer for each in counted)
-        weights = weights // shards + gathered * sizes.narrow
+        weights = weights // shards + gathered * formats.narrow
         once = (setting.reduce or recipe.parallel.reduce) == "step"
         if not once or stage.batch_size <= size * setting.world_size:
             gradients = gradients // shards + gathered * 4
-    elif sizes.casts:
-        weights += 2 * numbers  # autocast keeps the copies that it makes
-    kept = [activations(config, stage.data.source_length, asked, sizes) for config, asked in models]
-    backward = [size * each.working(mode) for each in kept]
-    losses = [_loss_working(size * asked, config.width, vocab_size, sizes) for config, asked in models]
+    elif formats.casts:
+        weights += 2 * numbers  # autocast caches its copies
+    source, batch = stage.data.source_length, min(size, 2)  # a third sequence adds what the second did
+    saved = [activations(config, source, targets, formats, batch) for config, targets in models]
+    backward = [size * each.working(mode) for each in saved]
+    losses = [_loss_working(size * targets, config.width, vocab_size, formats) for config, targets in models]
     return Memory(
         weights=weights,
         gradients=gradients,
         optimizer=4 * sum(each.optimizer for each in counted) // shards,
-        activations=size * sum(each.kept(mode) for each in kept),
-        working=max(backward + losses),
+        activations=round(size * sum(each.saved(mode) for each in saved)),
+        working=round(max(*backward, *losses)),
     )
 
 
@@ -237,8 +238,8 @@ def _shards(config: ParallelConfig, setting: Setting) -> int:
     return min(config.shard_size or setting.local_size, setting.world_size)
 
 
-def _loss_working(asked: int, width: int, vocab_size: int, sizes: Sizes) -> int:
+def _loss_working(targets: int, width: int, vocab_size: int, numbers: Numbers) -> int:
     """Of one chunk: logits, as log-probabilities, and the gradients of both, beside the bfloat16 ones if these are
     used; and the gradient of the output layer."""
-    logit = 4 * 4 + (2 * sizes.narrow if sizes.narrow < 4 else 0)
-    return min(CHUNK, asked) * vocab_size * logit + vocab_size * width * sizes.narrow
+    logit = 4 * 4 + (2 * numbers.narrow if numbers.narrow < 4 else 0)
+    return min(CHUNK, targets) * vocab_size * logit + vocab_size * width * numbers.narrow

@@ -45,6 +45,3 @@ class Causal(Pattern):
 
     def flops(self, length: int, width: int) -> int:
         return 2 * length * (length + 1) * width
-
-    def kept(self, length: int, width: int, heads: int) -> int:
-        return length * heads

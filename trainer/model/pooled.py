@@ -77,11 +77,6 @@ class Pooling:
         windows = self.windows(length)
         return 4 * inner * (width * (length + windows) + length * windows)
 
-    def kept(self, length: int, width: int, inner: int, heads: int) -> int:
-        """Numbers that one layer's pooled attention keeps for the backward pass besides its input and its weights, for
-        one sequence without padding, on a CPU: queries, what is mixed and its log-sum-exps; averages, keys, values."""
-        return length * (2 * inner + heads) + self.windows(length) * (width + 2 * inner)
-
 
 class PooledAttention(nn.Module):
     """Every position attends to every pooled window.

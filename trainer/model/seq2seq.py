@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.model.config import DecoderConfig, ModelConfig
-from trainer.model.context import make_context
+from trainer.model.context import Context, make_context
 from trainer.model.decoder import Decoder, EncoderOutput
 from trainer.model.encoder import Encoder
 from trainer.model.host import derived
@@ -63,11 +63,14 @@ class Seq2Seq(nn.Module):
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
     ) -> EncoderOutput:
-        """``(B, S)`` each, as ``forward`` takes them -> what ``decode`` takes."""
-        context = make_context(source_padding_mask, segment_ids, global_positions)
+        """``(B, S)`` each, as ``forward`` takes them -> the input of ``decode``."""
+        return self.encode_in(source_ids, make_context(source_padding_mask, segment_ids, global_positions))
+
+    def encode_in(self, source_ids: Tensor, context: Context) -> EncoderOutput:
+        """``encode`` in a context that is made already."""
         states, extra = self.encoder(self.tokens(source_ids), context)
         if not self.attends_extra:
-            return EncoderOutput(states, source_padding_mask)
+            return EncoderOutput(states, context.padding_mask)
         # (B, G + S, d): the decoder attends to the pattern's learned tokens too (PEGASUS-X, table 2)
         padding_mask = context.padding_mask
         if context.segments is not None:

@@ -80,7 +80,7 @@ def _selectively_checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
     return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False, context_fn=contexts)
 
 
-_DEAR = {
+EXPENSIVE = {
     torch.ops.aten.mm.default,
     torch.ops.aten.addmm.default,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
@@ -89,11 +89,11 @@ _DEAR = {
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
     torch.ops.higher_order.flex_attention,  # where it is not compiled; else trainer.model.kernels.keep sees to it
 }
-"""What costs more to compute again than to keep. Products in a batch are not here: those are attention's scores."""
+"""Operators whose results cost more to compute again than to save; not batched products, which are attention scores."""
 
 
 def _choose(context: Any, operation: Any, *arguments: Any, **named: Any) -> CheckpointPolicy:
-    dear = operation in _DEAR or str(operation).startswith("torch_attn._varlen_attn")
+    dear = operation in EXPENSIVE or str(operation).startswith("torch_attn._varlen_attn")
     return CheckpointPolicy.MUST_SAVE if dear else CheckpointPolicy.PREFER_RECOMPUTE
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.memory.activations import Sizes, activations
+from trainer.memory.activations import Numbers, activations
 from trainer.model.build import build_model
 from trainer.model.context import Context, make_context
 from trainer.model.decoder import EncoderOutput
@@ -57,14 +57,14 @@ def saved_bytes(model, config, precision: str) -> int:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_what_is_kept_is_what_autograd_saves(recipe, precision):
+def test_fake_tensors_save_what_real_ones_do(recipe, precision):
     config = config_of(recipe)
     model = build_model(config, VOCAB, seed=0).train()
-    known = activations(config, SOURCE, TARGET, Sizes.of(precision, "cpu"))
-    assert saved_bytes(model, config, precision) == pytest.approx(known.kept("none"), rel=0.03)
+    known = activations(config, SOURCE, TARGET, Numbers(precision, "cpu"), batch=1)
+    assert saved_bytes(model, config, precision) == pytest.approx(known.saved("none"), rel=0.03)
     apply_activation_checkpointing(model, "layer")
     # Layers of the decoder hold the encoder's output where the hooks do not see it.
-    assert saved_bytes(model, config, precision) == pytest.approx(known.kept("layer") - known.memory, rel=0.03)
+    assert saved_bytes(model, config, precision) == pytest.approx(known.saved("layer") - known.encoder_output, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_what_is_kept_is_what_autograd_saves(recipe, precision):
 )
 def test_every_part_of_a_model_is_counted(changes):
     config = replace(config_of("tiny"), **changes)
-    known = activations(config, SOURCE, TARGET, Sizes.of("fp32", "cpu"))
+    known = activations(config, SOURCE, TARGET, Numbers("fp32", "cpu"), batch=1)
     assert saved_bytes(build_model(config, VOCAB, seed=0).train(), config, "fp32") == pytest.approx(
-        known.kept("none"), rel=0.01
+        known.saved("none"), rel=0.01
     )
 
 
@@ -104,25 +104,25 @@ class Products(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("recipe", ["tiny", "tiny_longt5_tglobal", "tiny_pegasus_x"])
-def test_selective_checkpointing_keeps_products(recipe):
+def test_selective_checkpointing_saves_products(recipe):
     config = config_of(recipe)
     model = build_model(config, VOCAB, seed=0).train()
     extra = config.encoder.attention.extra_tokens
     x = torch.randn(1, extra + SOURCE, config.width)
     context = model.encoder._with_positions(make_context(), SOURCE, x.device)
-    known = activations(config, SOURCE, TARGET, Sizes.of("fp32", "cpu")).layers
+    known = activations(config, SOURCE, TARGET, Numbers("fp32", "cpu"), batch=1).layers
     for index, layer in enumerate(model.encoder.layers):
         with Products() as seen:
             layer(x, context, extra)
         assert seen.bytes == pytest.approx(known[index].products, rel=0.03)
 
 
-def test_a_decoder_layer_keeps_products_of_both_attentions():
+def test_a_decoder_layer_saves_products_of_both_attentions():
     config = config_of("tiny")
     model = build_model(config, VOCAB, seed=0).train()
     with Products() as seen:
         model.decoder.layers[0](
             torch.randn(1, TARGET, config.width), EncoderOutput(torch.randn(1, SOURCE, config.width)), Context()
         )
-    known = activations(config, SOURCE, TARGET, Sizes.of("fp32", "cpu")).layers[-1]
+    known = activations(config, SOURCE, TARGET, Numbers("fp32", "cpu"), batch=1).layers[-1]
     assert seen.bytes == pytest.approx(known.products, rel=0.01)

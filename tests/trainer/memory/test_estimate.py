@@ -125,9 +125,9 @@ def test_a_generator_is_counted_too():
         for part in ("gradients", "optimizer"):
             assert getattr(both, part) == getattr(model, part) + getattr(beside, part)
         assert model.weights < both.weights <= model.weights + beside.weights
-        # asked about a third of its source, where alone it is asked about a quarter
+        # a third of its source has labels, where alone it is a quarter
         head = (16_384 // 3 - 16_384 // 4) * 768 * 4 * 2
-        assert both.activations == model.activations + beside.activations + head
+        assert both.activations == pytest.approx(model.activations + beside.activations + head, rel=1e-3)
         assert both.working == max(model.working, beside.working)
 
 
@@ -154,12 +154,12 @@ def test_rows_of_a_table():
 
 
 def measured(*arguments: str) -> dict[str, tuple[int, int]]:
-    """Bytes at the ``peak`` of a step and of its ``activations``, each measured and by formula."""
+    """Bytes at the ``peak`` of a step and of its ``activations``, each measured and estimated."""
     # What is freed goes back to the system at once, so that the peak is of what is in use.
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(1 << 16), "MALLOC_TRIM_THRESHOLD_": str(1 << 16)}
-    command = [sys.executable, "-m", "tests.trainer.peak_of_step", *arguments]
+    command = [sys.executable, "-m", "tests.trainer.memory.peak_of_step", *arguments]
     done = subprocess.run(
-        command, env=environment, cwd=PEAK.parents[2], capture_output=True, text=True, timeout=1500, check=False
+        command, env=environment, cwd=PEAK.parents[3], capture_output=True, text=True, timeout=1500, check=False
     )
     assert not done.returncode, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

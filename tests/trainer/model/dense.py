@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -112,29 +110,23 @@ def assert_equals_dense(
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
-def kept_by(pattern: Pattern, length: int, heads: int, width: int) -> int:
-    """What ``attend`` keeps for the backward pass besides q, k, v and its result, in float32 numbers, measured.
+def saved_by(pattern: Pattern, length: int, heads: int, width: int) -> int:
+    """Float32 numbers that ``attend`` saves for the backward pass besides q, k, v and its result, measured.
 
     Args:
         width: H * D.
     """
     torch.manual_seed(0)
     projected = torch.randn(1, pattern.extra_tokens + length, 3, heads, width // heads, requires_grad=True)
-    q, k, v = projected.unbind(2)
-    return saved_numbers(lambda: pattern.attend(q, k, v, make_context()), [projected])
-
-
-def saved_numbers(forward: Callable[[], Tensor], known: list[Tensor]) -> int:
-    """Float32 numbers in what autograd saves during ``forward``, without those of its result and of ``known``."""
-    kept = []  # holds the tensors, so that no storage is given away and counted as one with a later one
+    saved = []  # holds the tensors, so that no storage is given away and counted as one with a later one
 
     def pack(x: Tensor) -> Tensor:
-        kept.append(x)
+        saved.append(x)
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        result = forward()
-    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in kept}
-    for tensor in (result, *known):
+        result = pattern.attend(*projected.unbind(2), make_context())
+    storages = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() for x in saved}
+    for tensor in (result, projected):
         storages.pop(tensor.untyped_storage().data_ptr(), None)
     return sum(storages.values()) // 4

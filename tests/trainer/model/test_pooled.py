@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from corpora.errors import FarspanError
-from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded, saved_numbers
+from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded
 from trainer.model.context import Context, make_context
 from trainer.model.heads import HeadsConfig
 from trainer.model.pooled import PooledAttention, Pooling
@@ -141,16 +141,13 @@ def test_pooled_attention_takes_the_fast_kernel():
         layer(torch.randn(2, 24, WIDTH), make_context(real)).sum().backward()
 
 
-def test_costs_are_those_that_torch_counts_and_keeps():
+def test_operations_are_those_that_torch_counts():
     length, width, inner = 40, WIDTH, 12
     layer = PooledAttention(width, HeadsConfig(count=HEADS, width=inner // HEADS), SMALL, 0.0)
     x = torch.randn(1, length, width)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         layer(x, Context())
     assert SMALL.flops(length, width, inner) == counter.get_total_flops()
-    x.requires_grad_()
-    known = [x, *layer.parameters()]
-    assert SMALL.kept(length, width, inner, HEADS) == saved_numbers(lambda: layer(x, Context()), known)
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,3 @@ class Block(Pattern):
     def flops(self, length: int, width: int) -> int:
         blocks, rest = divmod(length, self.size)
         return 4 * (blocks * self.size**2 + rest**2) * width
-
-    def kept(self, length: int, width: int, heads: int) -> int:
-        # the log-sum-exp of every query, and where there are two parts their results beside the whole
-        return length * heads + (length * width if length > self.size and length % self.size else 0)

@@ -116,14 +116,6 @@ class BlockGlobal(Pattern):
         others = sum(count * local * (local + ahead) for count, local in keys)
         return 4 * (ahead * length + others) * width
 
-    def kept(self, length: int, width: int, heads: int) -> int:
-        if length <= self.size:
-            return length * heads  # the log-sum-exp of every query
-        ahead, keys = self._counts(length)
-        gathered = sum(count * (local + ahead) for count, local in keys if local)
-        # besides that, results of the parts, global queries, and the gathered keys and values
-        return length * heads + (length + ahead + 2 * gathered) * width
-
     def _counts(self, length: int) -> tuple[int, list[tuple[int, int]]]:
         """N, and (blocks, positions of one that are not global) of the whole blocks and of the last, shorter one."""
         blocks, rest = divmod(length, self.size)

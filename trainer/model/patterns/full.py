@@ -44,6 +44,3 @@ class Full(Pattern):
 
     def flops(self, length: int, width: int) -> int:
         return 4 * length * length * width
-
-    def kept(self, length: int, width: int, heads: int) -> int:
-        return length * heads  # the log-sum-exp of every query

@@ -58,9 +58,6 @@ class Local(Pattern):
     def flops(self, length: int, width: int) -> int:
         return 4 * band_pairs(length, self.radius) * width
 
-    def kept(self, length: int, width: int, heads: int) -> int:
-        return heads * (2 * self.radius + 2)  # the biases; the backward pass makes the scores again
-
 
 def near_bias(bias: Tensor, radius: int, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """One of ``(H, 2 radius + 1)`` biases, by the offset from ``query`` to ``key``."""

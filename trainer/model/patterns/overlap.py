@@ -112,7 +112,3 @@ class Overlap(Pattern):
             stop = min(start + self.size, length)
             pairs += (stop - start) * (min(stop + half, length) - max(0, start - half))
         return 4 * pairs * width
-
-    def kept(self, length: int, width: int, heads: int) -> int:
-        # the log-sum-exp of every query, and where there are parts their results beside the whole
-        return length * heads + (length * width if length > self.size else 0)

@@ -129,12 +129,6 @@ class Staggered(Pattern):
         pairs += sum(positions * size for positions, size in self._parts(length))
         return 4 * pairs * width
 
-    def kept(self, length: int, width: int, heads: int) -> int:
-        extra = self.global_tokens
-        blocks = sum(positions // size for positions, size in self._parts(length))
-        keys = 2 * (blocks * extra + length) * width  # keys and values, the learned tokens' before every block
-        return keys + (extra + length) * (width + heads)  # each part's own result, log-sum-exps
-
 
 def _blocks(x: Tensor | None, extra: int, parts: list[tuple[int, int]]) -> list[Any]:
     """``(B, G + L, ...)`` -> for every part ``(B n, G + W, ...)``, its n blocks and before each the learned tokens;

@@ -115,10 +115,6 @@ class TGlobal(Pattern):
     def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
         return 4 * width * inner * (length // self.block)  # keys and values of the summaries
 
-    def kept(self, length: int, width: int, heads: int) -> int:
-        # the biases; the backward pass makes the scores again
-        return heads * (2 * self.radius + 1 + max(1, 2 * (length // self.block) - 1))
-
 
 class TGlobalAttention(SelfAttention):
     """Self-attention to a window and to the summaries of all blocks.

@@ -182,12 +182,6 @@ class Window(Pattern):
         projections = 2 * width * inner * (global_positions + 2 * length * (global_positions > 0))
         return projections + 8 * global_positions * length * inner
 
-    def kept(self, length: int, width: int, heads: int) -> int:
-        parts = self._parts(length)
-        # the mask of each part, and its result, which is joined to the others by a copy
-        masks = sum(part.size * part.reach for part in parts if part.reach - 1 > self.half)
-        return length * heads + masks + (length * width if len(parts) > 1 else 0)
-
 
 class WindowAttention(SelfAttention):
     """Self-attention within a window, and of global positions to all positions.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from corpora.errors import FarspanError
-from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense, cut, dense_mask, kept_by, right_padded
+from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense, cut, dense_mask, right_padded
 from trainer.model.attention import SelfAttention
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
@@ -69,10 +69,9 @@ def test_a_query_repeated_in_every_block_needs_nothing_of_the_model():
 
 
 @pytest.mark.parametrize("length", [1, 3, 8, 10])
-def test_costs_are_those_of_the_dense_mask_and_of_autograd(length):
+def test_operations_are_those_of_the_dense_mask(length):
     pattern = Block(4)
     assert pattern.flops(length, WIDTH) == 4 * WIDTH * int(dense_mask(pattern, length).sum())
-    assert pattern.kept(length, 16, HEADS) == kept_by(pattern, length, HEADS, 16)
 
 
 def test_block_of_nothing_is_refused():

@@ -14,7 +14,6 @@ from tests.trainer.model.dense import (
     cut,
     dense,
     dense_mask,
-    kept_by,
     right_padded,
 )
 from trainer.model.causal import Causal
@@ -51,6 +50,5 @@ def test_causal_equals_its_dense_mask(length, relative):
 
 @pytest.mark.parametrize("pattern", [Full(), Causal()])
 @pytest.mark.parametrize("length", [1, 7])
-def test_costs_are_those_of_the_dense_mask_and_of_autograd(pattern, length):
+def test_operations_are_those_of_the_dense_mask(pattern, length):
     assert pattern.flops(length, WIDTH) == 4 * WIDTH * int(dense_mask(pattern, length).sum())
-    assert pattern.kept(length, 16, HEADS) == kept_by(pattern, length, HEADS, 16)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from tests.trainer.model.dense import assert_equals_dense, cut, dense_mask, kept_by, right_padded
+from tests.trainer.model.dense import assert_equals_dense, cut, dense_mask, right_padded, saved_by
 from trainer.model.context import make_context
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
@@ -34,8 +34,8 @@ def test_flops_count_the_pairs_of_the_dense_mask(length):
 
 
 @pytest.mark.parametrize("length", [2, 40])
-def test_no_scores_are_kept(length):
-    assert kept_by(Local(3), length, 2, 8) == Local(3).kept(length, 8, 2)
+def test_no_scores_are_saved(length):
+    assert saved_by(Local(3), length, 2, 8) == 2 * (2 * 3 + 2)  # the biases
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])

@@ -16,7 +16,6 @@ from tests.trainer.model.dense import (
     cut,
     dense,
     dense_mask,
-    kept_by,
     right_padded,
     seen_by,
 )
@@ -116,10 +115,9 @@ def test_takes_the_fast_kernel():
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 6, 8, 9, 17])
-def test_costs_are_those_of_the_dense_mask_and_of_autograd(length):
+def test_operations_are_those_of_the_dense_mask(length):
     pattern = Window(4)
     assert pattern.flops(length, WIDTH) == 4 * WIDTH * int(dense_mask(pattern, length).sum())
-    assert pattern.kept(length, 16, HEADS) == kept_by(pattern, length, HEADS, 16)
 
 
 def test_one_size_for_each_layer():
