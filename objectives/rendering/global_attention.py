@@ -1,4 +1,4 @@
-"""Which source positions attend globally, by a rule that an objective names."""
+"""Source positions with global attention, by a rule that the objective names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def global_positions(
       (PRIMERA: Xiao et al. 2022, section 2.1).
     - ``masked``: every sentinel and mask token, and, where labels are aligned with the source, every position that has
       one (CDLM: Caciularu et al. 2021, section 2.2).
-    - ``masked_and_prefix``: those, and as many positions from the first on (CDLM's published code).
+    - ``masked_and_prefix``: those of ``masked``, and equally many from the first on (CDLM's published code).
     - ``first_n``: the first ``first`` positions.
 
     Raises:
@@ -53,12 +53,12 @@ def global_positions(
 
 
 def with_global_positions(examples: Examples, special: SpecialTokens, rule: str, layout: Layout) -> Examples:
-    """The examples with the positions of ``rule``; what every ``render`` ends with."""
+    """Add the positions of ``rule`` to the examples; the last step of every ``render``."""
     return replace(examples, global_positions=global_positions(examples, special, rule, layout=layout))
 
 
 def _any_of(ids: np.ndarray, special: SpecialTokens, wanted: list[int]) -> np.ndarray:
-    """Bool like ``ids``: through a table, several times as fast as ``numpy.isin``."""
+    """``numpy.isin`` by a lookup table, which is several times as fast; bool like ``ids``."""
     table = np.zeros(special.vocab_size, bool)
     table[wanted] = True
     return table[ids]

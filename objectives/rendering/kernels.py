@@ -1,4 +1,4 @@
-"""The compiled half of rendering: measuring rows, filling them in, and showing masks token by token.
+"""Compiled kernels of rendering: measuring rows, filling rows, and hiding single tokens.
 
 Columns come as tuples of read-only arrays, offsets last (``rendering.columns``): tokens, document starts, spans
 (starts, lengths, flags), replacements.
@@ -18,12 +18,12 @@ PARTS, PLACES, BORDER, CONTRADICTION, UNALIGNED = 1, 2, 3, 4, 5  # faults of a r
 
 @numba.njit(cache=True, nogil=True)
 def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts: np.ndarray) -> None:
-    """What each row needs, without what stands around its text.
+    """Measure each row, without the tokens around its text.
 
     Args:
-        aligned: every token keeps its place, so a span is marked, visible or replaced, and only one of these.
-        counts: ``(6, B)`` int32, receives fault (0 = none), markers in the source, source positions, text tokens in
-            the target, marked spans in the target, tokens to be replaced.
+        aligned: every token keeps its position, so a span is exactly one of marked, visible and replaced.
+        counts: output, ``(6, B)`` int32: fault (0 = none), markers in the source, source positions, text tokens in the
+            target, marked spans in the target, tokens to be replaced.
     """
     offsets = tokens[1]
     starts, lengths, flags, span_offsets = spans
@@ -83,12 +83,12 @@ def fill(
         markers: ``(most,)`` int32, id of a row's marker 0, 1, ...
         target_marked: whether markers also stand in the target.
         frame: ids of padding, begin, end, and before, between and after documents; ``NONE`` for none.
-        source, target, segments: (B, S), (B, T) and, unless it is empty, (B, S) int32; receive every position.
+        source, target, segments: output, (B, S), (B, T) and, unless it is empty, (B, S) int32; all positions are set.
     """
     text, borders = tokens[0], documents[0]
     starts, lengths, flags, span_offsets = spans
     pad, begin, end, before, between, after = frame
-    shown, hidden = source.reshape(-1), target.reshape(-1)  # flat: a view for every row and copy would cost more
+    shown, hidden = source.reshape(-1), target.reshape(-1)  # flat: views for every row and copy would cost more
     for row in range(len(source)):
         first_token, last_token = tokens[1][row], tokens[1][row + 1]
         first_span, last_span = span_offsets[row], span_offsets[row + 1]
@@ -101,7 +101,7 @@ def fill(
         if begin != NONE:
             shown[at] = begin
             at += 1
-        # One turn a span, which also copies the text before it; the last turn copies what is left.
+        # One iteration per span, which also copies the text before it; the last iteration copies the rest.
         for i in range(first_span, last_span + 1):
             start, flag = last_token, np.uint8(0)
             if i < last_span:
@@ -140,7 +140,7 @@ def fill(
             if flag & REPLACED:
                 at = _copy(replacements[0], replaced, replaced + lengths[i], shown, at)
                 replaced += lengths[i]
-            # The text of a candidate or a visible span is copied with what follows.
+            # The text of a candidate or a visible span is copied with the text that follows.
             if flag != 0 and not flag & VISIBLE:
                 position += lengths[i]
         if after != NONE and last_border > first_border:
@@ -163,13 +163,13 @@ def fill(
 def hide_tokens(
     offsets: np.ndarray, spans: tuple, replacements: np.ndarray, mask: int, shown: np.ndarray, labels: np.ndarray
 ) -> None:
-    """Show ``mask`` or replacements in place of tokens, one for one, and ask for the tokens that were there.
+    """Replace hidden tokens by ``mask`` or replacements, one for one, and write the original tokens as labels.
 
     Args:
         offsets: ``(B + 1,)`` int64, of the rows in ``shown`` and ``labels``.
-        replacements: of all rows, one after the other.
-        shown: ``(tokens,)`` int32, the text; receives what is shown.
-        labels: ``(tokens,)`` int32; receives the token at every position that is in the target.
+        replacements: ids of all rows, concatenated.
+        shown: ``(tokens,)`` int32, the text; overwritten with the visible tokens.
+        labels: output, ``(tokens,)`` int32; the token at every position that is in the target.
     """
     starts, lengths, flags, span_offsets = spans
     used = 0
@@ -188,10 +188,10 @@ def hide_tokens(
 
 @numba.njit(inline="always")
 def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> int:
-    """Copy ``text[start:stop]`` to ``out[at:]``; the place behind it.
+    """Copy ``text[start:stop]`` to ``out[at:]`` and return the position after it.
 
-    Stretches are a few tokens long, so whole vectors are moved while there is room: ``out`` is filled from left to
-    right, and what is written too much is replaced by what comes behind.
+    Stretches are a few tokens long, so whole vectors are moved while there is room. ``out`` is filled from left to
+    right, so later tokens overwrite the excess.
     """
     size = stop - start
     rounded = (size + 31) & ~31

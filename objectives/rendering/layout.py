@@ -1,4 +1,4 @@
-"""What stands around the text of a rendered row: begin, end, and tokens at the edges of documents."""
+"""Layout: the special tokens around the text of a rendered row and at document boundaries."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Layout:
     Attributes:
         begin: first of source and target.
         end: last of source and target.
-        before: in front of every document of a source.
+        before: before every document of a source.
         between: between two documents of a source.
-        after: behind every document of a source.
+        after: after every document of a source.
     """
 
     begin: str | None = BEGIN
@@ -34,32 +34,32 @@ class Layout:
 
     @property
     def names(self) -> list[str]:
-        """Special tokens that the table has to hold, each once."""
+        """Special tokens that the table must contain, each once."""
         return list(dict.fromkeys(filter(None, (self.begin, self.end, self.before, self.between, self.after))))
 
     @property
     def ends(self) -> int:
-        """Positions of begin and end together."""
+        """Number of positions of begin and end together."""
         return (self.begin is not None) + (self.end is not None)
 
     def around(self, parts: Parts) -> Parts:
-        """Positions that this adds to a source of ``parts`` documents, one or ``(n,)``."""
+        """Number of positions that the layout adds to a source of ``parts`` documents, a scalar or ``(n,)``."""
         edges = (self.before is not None) + (self.after is not None)
         inner = int(self.between is not None)
         return self.ends + edges * parts + inner * (parts - (parts > 0))
 
     def check(self, objective: str, facts: CorpusFacts) -> None:
-        """Refuse a corpus whose rows leave too little room for this.
+        """Check that the rows of a corpus have room for this layout.
 
         Raises:
-            FarspanError: a row as long as the corpus allows would not fit the encoder it was built for.
+            FarspanError: the longest allowed row would not fit the encoder that the corpus was built for.
         """
         edges = sum(token is not None for token in (self.before, self.between, self.after))
         if self.ends <= facts.room_per_sequence and edges <= facts.room_per_document:
             return
         if facts.max_tokens + self.around(facts.max_documents) <= facts.sequence_length:
             return
-        # No less room than the corpus has, so that it still suits the other objectives.
+        # Suggest at least the room that the corpus has, so that it still suits the other objectives.
         sequence, document = max(self.ends, facts.room_per_sequence), max(edges, facts.room_per_document)
         raise FarspanError(
             f"{objective}: puts {self.ends} positions around a sequence and {edges} around a document; the corpus was "

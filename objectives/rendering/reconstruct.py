@@ -1,6 +1,6 @@
-"""The inverse of rendering: nothing leaves a source without being asked for.
+"""The inverse of rendering, which shows that no text is lost.
 
-Mask rows say only where spans lie and which are shown where. This is a check, not a hot path.
+It uses only the positions and flags of the mask rows. This is a check, not a hot path.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def reconstruct(
     """The text tokens of every row: the inverse of ``render_sentinels``, or, given ``mask``, of ``render_masked``.
 
     Args:
-        examples: what either made of ``masks``, with the same ``layout`` and ``mask``.
+        examples: their output for ``masks``, with the same ``layout`` and ``mask``.
 
     Returns:
         Rows of int32 tokens.
@@ -46,13 +46,13 @@ def reconstruct_labels(examples: Examples, masks: MaskBatch, special: SpecialTok
     """The text tokens of every row: the inverse of ``rendering.render_labels``.
 
     Args:
-        examples: what it made of ``masks``, with the same ``layout``.
+        examples: its output for ``masks``, with the same ``layout``.
 
     Returns:
         Rows of int32 tokens.
 
     Raises:
-        FarspanError: labels stand elsewhere than the spans in the target, or a token was hidden and is not asked for.
+        FarspanError: the labels are not at the spans in the target, or a hidden token has no label.
     """
     assert examples.labels is not None
     every_label = examples.labels
@@ -82,7 +82,7 @@ def _every_row(examples: Examples, text: Callable[[int], np.ndarray]) -> Ragged:
 
 
 def _source(examples: Examples, special: SpecialTokens, layout: Layout, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """A source row without what the layout puts around it, and the positions that are left."""
+    """A source row without the tokens of the layout, and its remaining positions."""
     first, stop = int(layout.begin is not None), examples.source_lengths[row] - (layout.end is not None)
     edges = [special[name] for name in (layout.before, layout.between, layout.after) if name is not None]
     places = first + np.flatnonzero(~np.isin(examples.source_ids[row, first:stop], edges))

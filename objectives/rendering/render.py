@@ -1,16 +1,15 @@
-"""Rendering: (corpus rows, mask rows) -> what encoder and decoder see, in one compiled pass.
+"""Rendering: (corpus rows, mask rows) -> encoder and decoder inputs, in one compiled pass.
 
-Three ways, all between what a ``Layout`` puts around the text:
+There are three renderings, each inside a ``Layout``:
 
 - sentinels (T5: Raffel et al. 2020, section 3.1.4 and figure 2), numbered from 0 in every row:
-  ``text <sentinel-0> text <sentinel-1> ...`` and ``<sentinel-0> hidden <sentinel-1> hidden ...``, none to close;
+  ``text <sentinel-0> text <sentinel-1> ...`` and ``<sentinel-0> hidden <sentinel-1> hidden ...``, without a final one;
 - masked (PEGASUS: Zhang et al. 2020, section 3): ``text <sent-mask> text <sent-mask> ...`` and ``hidden hidden ...``;
-- labels, for an encoder alone (BERT: Devlin et al. 2019, section 3.1): ``text <mask> <mask> text ...``, and the hidden
-  tokens in the same places.
+- labels, for an encoder alone (BERT: Devlin et al. 2019, section 3.1): ``text <mask> <mask> text ...``, with the hidden
+  tokens as labels at the same positions.
 
-Spans that are replaced show their replacements, candidates and visible spans their text. A row with nothing in its
-target has an empty target, without begin and end. No span may cross the border between two parts, so what stands there
-is never hidden.
+Replaced spans show their replacements; candidates and visible spans show their text. A row without hidden text has an
+empty target, without begin and end. No span may cross the boundary between two parts, so separators are never hidden.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _FAULTS = {
 
 
 class _Rows(NamedTuple):
-    """The columns of corpus and mask rows that kernels take, offsets last."""
+    """Columns of corpus and mask rows as kernels take them, offsets last."""
 
     tokens: _Arrays
     documents: _Arrays
@@ -71,10 +70,10 @@ def render_sentinels(
     Args:
         batch: B corpus rows.
         masks: B mask rows of the same sequences.
-        special: where ids come from: padding, those of ``layout``, sentinels.
-        layout: begin and end, of source and target, and what stands at the edges of documents, in the source.
-        segment_ids: also number the part that each source position belongs to; what stands between two parts belongs
-            to the one before it, begin to the first part and end to the last.
+        special: ids of padding, of the tokens of ``layout``, and of sentinels.
+        layout: begin and end, of source and target, and the tokens at document boundaries, in the source.
+        segment_ids: also give the part of each source position. Tokens between two parts belong to the one before,
+            begin to the first part and end to the last.
 
     Returns:
         ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
@@ -105,13 +104,13 @@ def render_masked(
     mask: str,
     segment_ids: bool = False,
 ) -> Examples:
-    """Render rows with one and the same token for each span that is marked in the source, touching spans included.
+    """Render rows with the same token for each span that is marked in the source, including adjacent spans.
 
     The target is the text of its spans, with nothing between them.
 
     Args:
         mask: name of that token, for instance ``<sent-mask>``.
-        Others, returned and raised: as ``render_sentinels``, but no sentinels.
+        Other arguments, results and errors: as ``render_sentinels``, but without sentinels.
     """
     rows = _rows(batch, masks)
     counts = _measured(batch, rows)
@@ -130,18 +129,18 @@ def render_labels(
     mask: str,
     segment_ids: bool = False,
 ) -> Examples:
-    """Render rows for an encoder alone: one token for every token of a marked span, and labels beside the source.
+    """Render rows for an encoder alone: one mask token for every token of a marked span, and labels.
 
     Args:
         mask: name of that token, for instance ``<mask>``.
-        Others: as ``render_sentinels``.
+        Other arguments: as ``render_sentinels``.
 
     Returns:
-        ``Examples`` with ``source_ids`` and ``labels``, ``(B, S)`` int32. A label is the text's token where its span is
-        in the target, ``IGNORED`` everywhere else. ``target_ids`` is ``(B, 0)``.
+        ``Examples`` with ``source_ids`` and ``labels``, ``(B, S)`` int32. A label is the text's token if its span is in
+        the target, else ``IGNORED``. ``target_ids`` is ``(B, 0)``.
 
     Raises:
-        FarspanError: as ``render_sentinels``; also a span that leaves the source without taking its place there.
+        FarspanError: as ``render_sentinels``; also for a span that is removed from the source.
     """
     rows = _rows(batch, masks)
     _measured(batch, rows, aligned=True)
@@ -161,7 +160,7 @@ def render_labels(
 def rendered_lengths(
     batch: SequenceBatch, masks: MaskBatch, layout: Layout, *, sentinels: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target lengths, each ``(B,)`` int32, of ``render_sentinels``, or without them of ``render_masked``.
+    """Source and target lengths, each ``(B,)`` int32, of ``render_sentinels``, or of ``render_masked``.
 
     Raises:
         FarspanError: rows of different sequences, or spans that cannot be shown.
@@ -170,9 +169,9 @@ def rendered_lengths(
 
 
 def columns(*lists: Ragged) -> _Arrays:
-    """Values of each list column and the offsets they share, as kernels take them: a tuple of read-only views.
+    """Values of each list column and their common offsets, as kernels take them: a tuple of read-only views.
 
-    Read-only, so that arrays from memory maps and from numpy run the same compiled kernel.
+    They are read-only so that arrays from memory maps and from numpy use the same compiled kernel.
 
     Raises:
         FarspanError: the columns have rows of different lengths.
@@ -191,7 +190,7 @@ def _read_only(*arrays: np.ndarray) -> _Arrays:
 
 
 def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
-    """Columns of the same sequences."""
+    """The columns of corpus and mask rows, checked to be of the same sequences."""
     if not np.array_equal(batch.sequence_ids, masks.sequence_ids):
         if len(batch) != len(masks):
             raise FarspanError(f"{len(batch)} corpus rows cannot be shown with {len(masks)} mask rows")
@@ -211,7 +210,7 @@ def _nothing(rows: int, *kinds: type) -> _Arrays:
 
 
 def _measured(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:
-    """``(6, B)`` int32 of ``measure``, without faults."""
+    """The ``(6, B)`` int32 counts of ``measure``; raises if a row has a fault."""
     counts = np.zeros((6, len(batch)), np.int32)
     measure(rows.tokens, rows.documents, rows.spans, aligned, counts)
     faults, replaced, given = counts[0], counts[5], np.diff(rows.replacements[1])
@@ -236,12 +235,12 @@ def _lengths(
 
 
 def _with_layout(batch: SequenceBatch, layout: Layout, source: np.ndarray) -> np.ndarray:
-    """``(B,)`` int32: ``source`` positions and those around documents and rows."""
+    """``(B,)`` int32: ``source`` positions plus those of the layout."""
     return (source + layout.around(batch.document_starts.lengths)).astype(np.int32)
 
 
 def _frame(special: SpecialTokens, layout: Layout) -> tuple[int, ...]:
-    """As ``fill`` takes it: padding, begin, end, before, between, after."""
+    """The ``frame`` argument of ``fill``: padding, begin, end, before, between, after."""
     roles = ("begin", "end", "before", "between", "after")
     return (special[PAD], *(_id(special, role, getattr(layout, role)) for role in roles))
 
@@ -262,7 +261,7 @@ def _filled(
     lengths: tuple[np.ndarray, np.ndarray],
     segment_ids: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Source ``(B, S)``, target ``(B, T)`` and, if asked, segments ``(B, S)``, int32."""
+    """Source ``(B, S)``, target ``(B, T)`` and, if requested, segments ``(B, S)``, int32."""
     count = len(rows.tokens[-1]) - 1
     source, target = (np.empty((count, side.max(initial=0)), np.int32) for side in lengths)
     segments = np.empty_like(source) if segment_ids else np.empty((0, 0), np.int32)

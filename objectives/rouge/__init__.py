@@ -1,4 +1,4 @@
-"""ROUGE of whole blocks of texts, compiled: letters -> words -> n-grams -> scores, a file each."""
+"""Compiled ROUGE of batches of texts: letters -> words -> n-grams -> scores, one module each."""
 
 from objectives.rouge.scores import (
     COUNTS,

@@ -12,14 +12,14 @@ from objectives.rouge.ngrams import Ngrams
 
 
 class Measure(NamedTuple):
-    """How counts become a score; compiled code reads it.
+    """Weights by which counts become a score; compiled code reads it.
 
     Attributes:
-        worth: ``(largest count + 1,)`` int64, what a count is worth, in units; whole numbers, so that sums do not
-            depend on their order and equal sentences have equal scores.
+        worth: ``(largest count + 1,)`` int64, weight of a count, in units; integers, so that sums do not depend on
+            their order and equal sentences have equal scores.
         unit: a power of two.
-        least: denominators are at least this.
-        single: round as C++'s ``float`` does.
+        least: smallest denominator.
+        single: round as C++'s ``float``.
     """
 
     worth: np.ndarray
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 @numba.njit(cache=True, nogil=True)
 def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
-    """From the worth of n-grams: shared, in the sentences taken, in the rest."""
+    """F1 from the weights of n-grams: shared, in the sentences taken, in the rest."""
     if shared <= 0:
         return 0.0
     precision = shared * measure.unit / max(taken * measure.unit, measure.least)
@@ -43,7 +43,7 @@ def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
 
 @numba.njit(cache=True, nogil=True)
 def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> tuple[int, int, int]:
-    """What is added to the worth shared, taken and left where of an n-gram ``more`` are taken and ``less`` are left."""
+    """Changes of the weights shared, taken and left when ``more`` of an n-gram are taken and ``less`` are left."""
     old_taken, old_left = worth[taken], worth[left]
     new_taken, new_left = worth[taken + more], worth[left - less]
     return min(new_taken, new_left) - min(old_taken, old_left), new_taken - old_taken, new_left - old_left
@@ -53,7 +53,7 @@ def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> t
 def _move(
     ids: np.ndarray, begin: int, end: int, more: int, less: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int, int]:
-    """The ``_effect`` of the n-grams at ``begin`` to ``end``, each counted so."""
+    """Sum of ``_effect`` over the n-grams at ``begin`` to ``end``, which are counted accordingly."""
     shared = by_taken = by_left = 0
     for position in range(begin, end):
         gram = ids[position]
@@ -66,7 +66,7 @@ def _move(
 
 @numba.njit(cache=True, nogil=True)
 def _count_all(grams: Ngrams, text: int, left: np.ndarray, worth: np.ndarray) -> int:
-    """Count the n-grams of a text into ``left``; what they are worth."""
+    """Count the n-grams of a text into ``left`` and return their total weight."""
     left[: grams.distinct[text]] = 0
     for position in range(grams.edges[text], grams.edges[text + 1] - grams.size + 1):
         left[grams.ids[position]] += 1
@@ -112,10 +112,10 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
 def _rejoin(
     grams: Ngrams, sentence: int, begin: int, end: int, way: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int]:
-    """What joining its neighbours adds to the worth shared with ``sentence`` and left; ``way`` -1 undoes it.
+    """Changes of the weights shared and left when the neighbours of ``sentence`` are joined; ``way`` -1 undoes it.
 
     Args:
-        begin, end: where n-grams of the text begin.
+        begin, end: range of the n-grams of the text.
     """
     reach = grams.size - 1
     a, b = grams.bounds[sentence], grams.bounds[sentence + 1]
@@ -127,16 +127,16 @@ def _rejoin(
 
 @numba.njit(cache=True, nogil=True)
 def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, order: np.ndarray) -> np.ndarray:
-    """Take ``offsets[i + 1] - offsets[i]`` sentences of text i, each the best after those before it.
+    """Take ``offsets[i + 1] - offsets[i]`` sentences of text i greedily, each the best after those before it.
 
-    What taking a sentence would do to the worth shared, taken and left is kept for each. It changes with the n-grams
-    of a sentence taken, and for most not at all: an n-gram that is taken seldom and left often is shared either way.
+    For each sentence, the effect of taking it on the weights shared, taken and left is kept up to date. Taking a
+    sentence changes few of these effects: an n-gram that is taken rarely and left often is shared in any case.
 
     Args:
-        order: the sentences' numbers are written here.
+        order: output, the numbers of the sentences.
 
     Returns:
-        their scores, float64.
+        Their scores, float64.
     """
     worth = measure.worth
     scores = np.empty(len(order), np.float64)
@@ -176,12 +176,12 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
 
 
 class Index(NamedTuple):
-    """Which sentences of a text hold which n-grams, and how often: one entry for each of a sentence's different ones.
+    """Inverted index of a text's n-grams: one entry for each distinct n-gram of each sentence, with its count.
 
     Attributes:
         bounds: ``(sentences + 1,)`` int64, the entries of each sentence.
         sentences, grams, counts: ``(entries,)`` int64.
-        starts: ``(distinct + 1,)`` int64, where the ``holders`` of each n-gram begin.
+        starts: ``(distinct + 1,)`` int64, start of each n-gram in ``holders``.
         holders: ``(entries,)`` int64, entries by n-gram.
         most: ``(distinct,)`` int64, the largest count of each n-gram in one sentence.
     """
@@ -233,7 +233,7 @@ def _take(
     worth: np.ndarray,
     effects: np.ndarray,
 ) -> None:
-    """Count a sentence's n-grams as taken, and renew the effects of the sentences that hold them too."""
+    """Count a sentence's n-grams as taken, and update the effects of the sentences that share them."""
     for entry in range(index.bounds[choice], index.bounds[choice + 1]):
         gram, count = index.grams[entry], index.counts[entry]
         old_taken, old_left = taken[gram], left[gram]
@@ -260,7 +260,7 @@ def _take(
 def score_clusters(
     ones: Ngrams, twos: Ngrams, documents: np.ndarray, offsets: np.ndarray, measure: Measure
 ) -> np.ndarray:
-    """Float64, ``(sentences,)``; ``documents[offsets[i]:offsets[i + 1]]`` are the first sentences of cluster i's."""
+    """Cluster ROUGE, float64 ``(sentences,)``; ``documents[offsets[i]:offsets[i + 1]]`` start cluster i's documents."""
     bounds = ones.bounds
     scores = np.zeros(len(bounds) - 1, np.float64)
     most = max(ones.distinct.max(), twos.distinct.max()) if len(ones.distinct) else 0
@@ -304,7 +304,7 @@ def _count(ids: np.ndarray, counts: np.ndarray, by: int) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def _shared(ids: np.ndarray, counts: np.ndarray, own: np.ndarray) -> int:
-    """N-grams that ``ids`` shares with ``counts``; ``own`` is all 0, before and after."""
+    """Number of n-grams that ``ids`` shares with ``counts``; ``own`` is scratch, all 0 before and after."""
     shared = 0
     for gram in ids:
         own[gram] += 1

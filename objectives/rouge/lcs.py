@@ -1,4 +1,4 @@
-"""Longest common subsequences of one sequence with many, 64 places at a time."""
+"""Longest common subsequences of one sequence with many, 64 positions at a time."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ _0F0F, _0101 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked: np.ndarray, most: int) -> np.ndarray:
     """Length of the longest common subsequence of ``sequence`` with each of many others.
 
-    A bit of ``row`` is a place of ``sequence``; it is 0 where the length grows from that place to the next. One element
-    of the other sequence changes all 64 with one addition, whose carry goes to the next 64. These come after all
-    elements, so carries are kept, and places of an element are marked for 64 at a time only: memory is linear.
+    Each bit of ``row`` is a position of ``sequence``, and is 0 if the length grows from there to the next position. One
+    element of the other sequence updates 64 positions with one addition, whose carry goes to the next 64. Each 64
+    positions are processed for all elements before the next, so carries are stored, and only 64 positions are marked
+    at a time: memory is linear.
 
     Source: Crochemore et al. 2001, "A fast and practical bit-vector algorithm for the longest common subsequence
     problem".
 
     Args:
         sequence: ``(m,)`` integers from 0 to ``most - 1``.
-        ids: the other sequences, one after the other; sequence i is ``ids[bounds[i]:bounds[i + 1]]``.
-        asked: ``(n,)`` bool, the sequences to look at.
+        ids: the other sequences, concatenated; sequence i is ``ids[bounds[i]:bounds[i + 1]]``.
+        asked: ``(n,)`` bool, the sequences to compare.
 
     Returns:
-        ``(n,)`` int64, 0 where not asked.
+        ``(n,)`` int64, 0 for the others.
     """
     lengths = np.zeros(len(asked), np.int64)
     marks = np.zeros(most, np.uint64)  # by element, its places among the 64
@@ -55,7 +56,7 @@ def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked
 
 @numba.njit(cache=True, nogil=True)
 def _ones(value: np.uint64) -> int:
-    """How many bits are 1: sums of neighbours in 2, 4 and 8 bits, then of all bytes."""
+    """Number of bits that are 1: sums of neighbours in 2, 4 and 8 bits, then of all bytes."""
     value -= (value >> _1) & _5555
     value = (value & _3333) + ((value >> _2) & _3333)
     value = (value + (value >> _4)) & _0F0F

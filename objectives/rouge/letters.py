@@ -1,4 +1,4 @@
-"""Which characters words are made of: kinds of bytes and of code points, as tables that compiled code reads."""
+"""Character classes that define words, as tables over bytes and code points for compiled code."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import unicodedata
 
 import numpy as np
 
-# What a character does to words. Joiners are part of a word only inside it, so that a direction mark at its edge makes
-# no other word of it.
+# Kinds of characters. A joiner is part of a word only inside it, so a direction mark at a word's edge does not make it
+# another word.
 SEPARATOR, LETTER, MARK, JOINER, SINGLE = range(5)
 
-# Scripts written without spaces between words, where each letter is a word: first and last code point of their blocks.
-# Katakana is not among them: its runs are mostly one loanword each, and stay together as in Unicode's UAX #29.
+# Scripts without spaces between words, where each letter is a word: first and last code point of their blocks.
+# Katakana is not included: its runs are mostly single loanwords, and stay together as in Unicode's UAX #29.
 _WITHOUT_SPACES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
     (0x1000, 0x109F),  # Myanmar
@@ -36,17 +36,17 @@ _KINDS = {"L": LETTER, "N": LETTER, "M": MARK, "Cf": JOINER}
 
 @functools.cache
 def ascii_letters() -> np.ndarray:
-    """``(256,)`` uint8, by byte of UTF-8: an ASCII letter in lower case, a digit, or 0 for what separates words."""
+    """``(256,)`` uint8, by byte of UTF-8: an ASCII letter in lower case, a digit, or 0 for separators."""
     lower = bytes(range(256)).lower()  # ASCII only
     return np.array([byte if byte < 128 and chr(byte).isalnum() else 0 for byte in lower], np.uint8)
 
 
 @functools.cache
 def unicode_kinds() -> np.ndarray:
-    """``(0x110000,)`` uint8, by code point, from the general categories that Python's Unicode version gives.
+    """``(0x110000,)`` uint8, kind of each code point, from the general categories of Python's Unicode version.
 
-    Letters and numbers of any script make words; combining marks and format characters go on with one; letters of
-    scripts that are written without spaces are a word each; all else separates, emoji too.
+    Letters and numbers of any script form words, and combining marks and format characters continue them. Each letter
+    of a script without spaces is a word. All other characters separate words, including emoji.
     """
     categories = map(unicodedata.category, map(chr, range(sys.maxunicode + 1)))
     table = np.fromiter((_KINDS.get(name, _KINDS.get(name[0], SEPARATOR)) for name in categories), np.uint8)

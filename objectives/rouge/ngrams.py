@@ -1,4 +1,4 @@
-"""N-grams of words as numbers, so that counting them is counting words."""
+"""Numbering of word n-grams, so that they can be counted like words."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from objectives.rouge.words import Words
 
 
 class Ngrams(NamedTuple):
-    """N-grams of the words of texts, by the position where they begin; compiled code reads it.
+    """N-grams of the words of texts, by their start position; compiled code reads it.
 
     An n-gram belongs to a sentence if all its words do: those of a sentence of words a to b begin at a to b - n. The
     others of a text begin in one sentence and end in another.
 
     Attributes:
         size: n.
-        ids: ``(positions,)`` int32, numbered within each text; what stands where none begins is not to be read.
-        edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``; what lies behind
-            the last is of ``joints``.
+        ids: ``(positions,)`` int32, numbered within each text; undefined at positions where no n-gram begins.
+        edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``; positions after the
+            last belong to ``joints``.
         bounds: ``(sentences + 1,)`` int64, the same for sentences.
         sentences: ``(texts + 1,)`` int64, the sentences of text i.
-        distinct: ``(texts,)`` int64, ids of each text.
-        joints: ``(sentences + 1,)`` int64: the n-grams that arise where sentence i is taken out and what was around it
-            is joined begin at ``joints[i]`` to ``joints[i + 1] - n``; of length 0 where nobody asked for them.
+        distinct: ``(texts,)`` int64, number of distinct ids of each text.
+        joints: ``(sentences + 1,)`` int64: the n-grams that arise when sentence i is removed and its neighbours are
+            joined begin at ``joints[i]`` to ``joints[i + 1] - n``; of length 0 if not requested.
     """
 
     size: int
@@ -39,10 +39,10 @@ class Ngrams(NamedTuple):
 
 
 def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
-    """The n-grams of ``size`` words, over the borders of sentences but not of texts.
+    """Number the n-grams of ``size`` words; they may cross the boundaries of sentences, but not of texts.
 
     Args:
-        joints: also those that arise where a sentence is taken out.
+        joints: also number those that arise when a sentence is removed.
     """
     values, bounds, edges = words.ids.values, words.ids.offsets, words.edges
     pieces = np.empty(0, np.int64)
@@ -77,10 +77,10 @@ def _keys(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarra
 def _join(
     values: np.ndarray, bounds: np.ndarray, sentences: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Behind all words, for each sentence, the ``size - 1`` words before it and after it.
+    """Append to the words, for each sentence, the ``size - 1`` words before it and after it.
 
     Returns:
-        the words, where each sentence's piece of them begins, and the text that each word is of.
+        The words, the start of each sentence's piece, and the text of each word.
     """
     reach = size - 1
     read = np.empty(len(values) + 2 * reach * (len(bounds) - 1), np.int32)

@@ -1,4 +1,4 @@
-"""Words of texts as numbers, by first occurrence."""
+"""Numbering of the words of texts by first occurrence."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numba
 import numpy as np
 
 _TOP = np.uint64(1 << 63)
-# The prime of FNV-1a for 64 bits; 2**64 / golden ratio, by which every bit of a key comes to the highest.
+# The prime of FNV-1a for 64 bits; 2**64 / golden ratio, a multiplier that spreads every bit of a key to the highest.
 _PRIME, _SPREAD = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 
 @numba.njit(cache=True, nogil=True)
 def mixed(key: np.uint64, letter: int) -> np.uint64:
-    """The key of a word with one letter more."""
+    """The key of a word after one more letter."""
     return (key ^ np.uint64(letter)) * _PRIME + _SPREAD
 
 
@@ -25,14 +25,14 @@ def number(
     """Number the words of each text by first occurrence, in a table with open addressing.
 
     Args:
-        letters: of any integer type.
+        letters: letters of all words, any integer type.
         begins, ends: word i is ``letters[begins[i]:ends[i]]``; words before ``edges[0]`` are stopwords.
-        keys: ``(words,)`` uint64, of equal words equal; and of different words of up to ``exact`` letters different.
-        edges: ``(texts + 1,)`` words at which the texts begin and end.
+        keys: ``(words,)`` uint64, equal for equal words, and different for different words of up to ``exact`` letters.
+        edges: ``(texts + 1,)`` first word of each text, and the end of the last.
 
     Returns:
         ``(edges[-1] - edges[0],)`` int32 ids of the texts' words, -1 for stopwords, and ``(texts,)`` int64, the number
-        of ids that each text has.
+        of distinct ids of each text.
     """
     stop = edges[0]
     ids = np.empty(edges[-1], np.int32)
@@ -48,11 +48,11 @@ def number(
 
 
 class _Table(NamedTuple):
-    """Places for words by their keys.
+    """Hash table of words by their keys.
 
     Attributes:
-        owners: the text whose word a place holds.
-        keys, numbers, words: that word's key, its number, and where it occurs first.
+        owners: the text whose word is in each slot.
+        keys, numbers, words: key, number and first occurrence of that word.
     """
 
     owners: np.ndarray
@@ -84,7 +84,7 @@ def _number_text(
     table: _Table,
     ids: np.ndarray,
 ) -> int:
-    """Write the ids of one text; the number of different ones, or -1 if the table is too small."""
+    """Write the ids of one text and return the number of distinct ones, or -1 if the table is too small."""
     owners, table_keys, numbers, words = table
     around, room = len(owners) - 1, len(owners) // 2 - stop
     bits = distinct = 0
@@ -120,7 +120,7 @@ def _number_text(
 
 @numba.njit(cache=True, nogil=True)
 def renumber(numbers: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Number again by first occurrence in each text ``edges[i]:edges[i + 1]``; -1 stays. Returns as ``number``."""
+    """Renumber by first occurrence in each text ``edges[i]:edges[i + 1]``; -1 stays. Returns the same as ``number``."""
     most = 0
     for value in numbers:
         most = max(most, int(value) + 1)

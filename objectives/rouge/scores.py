@@ -1,13 +1,14 @@
-"""ROUGE F1 of sentences against the rest of their text, exactly, from counts that change with each sentence.
+"""Exact ROUGE F1 of sentences against the rest of their text, from incrementally updated counts.
 
-For each n-gram two counts are kept: in the sentences taken and in what is left. Moving a sentence from one to the other
-changes what both share, and how much each has, by its own n-grams only; so no score costs more than its sentences.
+For each n-gram two counts are kept: in the sentences taken and in the rest. Moving a sentence between them changes the
+shared and total counts only for its own n-grams, so a score costs no more than its sentences.
 
-Two definitions differ where n > 1, in the n-grams of the rest that reach over the border of a sentence:
+For n > 1, two definitions differ in the n-grams of the rest that cross a sentence boundary:
 
 - ``document``: counts of the document minus those within the sentence, so n-grams that begin or end in it stay. As in
   PEGASUS's code (Zhang et al. 2020, section 3.1; ``RougeSentenceData``).
-- ``rest``: those of the document without the sentence, its neighbours joined. As ``rouge_score`` gives for the strings.
+- ``rest``: counts of the document without the sentence, with its neighbours joined, as ``rouge_score`` gives for the
+  strings.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ _LOG_BITS = 40
 def sentence_scores(
     words: Words, *, n: int = 1, counts: str = "orig", borders: str = "document", precision: str = "float64"
 ) -> Ragged:
-    """ROUGE-n F1 of every sentence against the rest of its text (Ind): n rows, one number a sentence.
+    """ROUGE-n F1 of every sentence against the rest of its text (Ind): n rows, one number per sentence.
 
     Source: Zhang et al. 2020 (PEGASUS), section 3.1, Ind-Orig and Ind-Uniq. Time and memory are linear in the words.
 
     Args:
         n: words in an n-gram, at least 1.
-        counts: what an n-gram counts: ``orig``: as often as it occurs, and it is shared as often as both sides have it;
-            ``uniq``: once; ``log``: log(1 + occurrences), rounded to 2**-40. Precision and recall are what is shared
-            over the side's sum, which is taken as at least 1 (``log``: 0.1), so a sentence without words, or whose
+        counts: weight of an n-gram: ``orig``: its number of occurrences, of which the smaller of both sides is shared;
+            ``uniq``: 1; ``log``: log(1 + occurrences), rounded to 2**-40. Precision and recall are the shared weight
+            over the side's sum, which is taken as at least 1 (``log``: 0.1). So a sentence without words, or whose
             words occur nowhere else, scores 0.
-        borders: ``document`` or ``rest``, see above; without meaning for n = 1.
-        precision: ``float64``, as ``rouge_score``; ``float32``: in the order of operations of PEGASUS's C++, where
-            more sentences score the same.
+        borders: ``document`` or ``rest``, see above; no effect for n = 1.
+        precision: ``float64`` as in ``rouge_score``; ``float32`` in the order of operations of PEGASUS's C++, which
+            gives more ties.
 
     Returns:
         float64 or float32.
 
     Raises:
-        FarspanError: an unknown value of an argument.
+        FarspanError: an argument has an unknown value.
     """
     _check("borders", borders, BORDERS)
     measure = _measure(words, n, counts, precision)
@@ -62,12 +63,12 @@ def sentence_scores(
 def window_scores(
     words: Words, sizes: np.ndarray, *, n: int = 1, counts: str = "orig", precision: str = "float64"
 ) -> Ragged:
-    """The score of every run of ``sizes[i]`` sentences of text i against the rest of it (PEGASUS's ``continuous``).
+    """Score of every run of ``sizes[i]`` sentences of text i against the rest of it (PEGASUS's ``continuous``).
 
-    The run's n-grams are those within its sentences; borders are ``document``'s. Otherwise as ``sentence_scores``.
+    The run's n-grams are those within its sentences; borders are as in ``document``. Otherwise as ``sentence_scores``.
 
     Args:
-        sizes: ``(texts,)`` integers, at least 1; more than a text has counts as all it has.
+        sizes: ``(texts,)`` integers, at least 1; at most all sentences of a text are used.
 
     Returns:
         n rows, one number for each sentence at which a run can begin.
@@ -88,23 +89,23 @@ def select_greedily(
     ties: str = "earlier",
     precision: str = "float64",
 ) -> tuple[Ragged, Ragged]:
-    """One sentence after the other, each the one that, with those before it, scores best against the rest (Seq).
+    """Select sentences greedily: each one, together with those before it, scores best against the rest (Seq).
 
-    Source: Zhang et al. 2020 (PEGASUS), section 3.1, Seq-Orig and Seq-Uniq. N-grams of a choice are those within its
-    sentences; borders are ``document``'s. An inverted index tells which sentences a step changes, so a step costs the
-    occurrences whose part in a score it changes, and a look at the score of each sentence left.
+    Source: Zhang et al. 2020 (PEGASUS), section 3.1, Seq-Orig and Seq-Uniq. N-grams of a selection are those within its
+    sentences; borders are as in ``document``. An inverted index gives the sentences that a step affects, so a step
+    costs the occurrences whose contribution changes, plus one comparison per remaining sentence.
 
     Args:
-        picks: ``(texts,)`` integers, how many sentences to take; more than a text has counts as all it has.
+        picks: ``(texts,)`` integers, number of sentences to take; at most all sentences of a text are taken.
         n, counts, precision: as for ``sentence_scores``.
-        ties: which of equal sentences is taken; PEGASUS's code takes the ``later``.
+        ties: whether the ``earlier`` or ``later`` of equal sentences is taken; PEGASUS's code takes the ``later``.
 
     Returns:
-        the sentences' numbers in their text, int32, in the order in which they were taken, and with each the score, of
-        it and all before it, that decided.
+        The sentences' numbers in their text, int32, in the order in which they were taken, and for each the score of
+        it and all before it.
 
     Raises:
-        FarspanError: an unknown value of an argument.
+        FarspanError: an argument has an unknown value.
     """
     _check("ties", ties, TIES)
     measure = _measure(words, n, counts, precision)
@@ -115,18 +116,17 @@ def select_greedily(
 
 
 def cluster_scores(words: Words, documents: Ragged) -> Ragged:
-    """Cluster ROUGE of every sentence: over the other documents of its cluster, the sum of (R1 + R2 + RL) / 3, in F1.
+    """Cluster ROUGE of every sentence: the sum of (R1 + R2 + RL) / 3, in F1, over the other documents of its cluster.
 
-    Source: Xiao et al. 2022 (PRIMERA), section 3.1. Each F1 is ``rouge_score``'s of the document as one string and the
-    sentence; with its stemmer where the words were split with it.
+    Source: Xiao et al. 2022 (PRIMERA), section 3.1. Each F1 equals that of ``rouge_score`` for the document as one
+    string and the sentence, with its stemmer if the words were stemmed.
 
     Args:
-        words: one text a cluster.
-        documents: one row a cluster: the sentence, counted from the cluster's first, at which each document begins,
-            ascending from 0.
+        words: one text per cluster.
+        documents: one row per cluster: first sentence of each document, counted in the cluster, ascending from 0.
 
     Returns:
-        float64, one row a cluster, one number a sentence.
+        float64, one row per cluster, one number per sentence.
     """
     measure = _measure(words, 1, "orig", "float64")
     documents = documents.compact()
@@ -157,8 +157,8 @@ def _measure(words: Words, n: int, counts: str, precision: str) -> Measure:
 def _logarithms(bits: int) -> np.ndarray:
     """log(1 + count) in units of 2**-40 for every count below ``2**bits``, int64.
 
-    float64 logarithms differ between processors by a hundredth of a unit. What lies so near to a half is worked out
-    with more digits.
+    float64 logarithms differ between processors by a hundredth of a unit. Values that close to a half are computed with
+    more digits.
     """
     scaled = np.log1p(np.arange(1 << bits)) * 2.0**_LOG_BITS
     worth = np.rint(scaled).astype(np.int64)

@@ -1,7 +1,7 @@
-"""Words of whole blocks of texts as numbers, without a Python object for any of them.
+"""Splitting of texts into numbered words, without a Python object per word.
 
-What a word is follows Google's ``rouge_score``, or Unicode for scripts in which that finds none. Words are told apart
-within a text only: ``objectives.rouge.scores`` compares sentences of one text.
+Words are defined as in Google's ``rouge_score``, or by Unicode for scripts in which that finds none. Numbers identify a
+word within its text only, because ``objectives.rouge.scores`` compares sentences of one text.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Words:
     """The words of n texts, numbered within each text in the order of their first occurrence.
 
     Attributes:
-        ids: one row of int32 a sentence, over all texts, without gaps.
+        ids: one int32 row per sentence, over all texts, without gaps.
         sentences: ``(n + 1,)`` int64: the sentences of text i are rows ``sentences[i]:sentences[i + 1]`` of ``ids``.
-        distinct: ``(n,)`` int64, different words in each text.
+        distinct: ``(n,)`` int64, number of distinct words in each text.
     """
 
     ids: Ragged
@@ -52,17 +52,17 @@ def split_words(
     words: str = "rouge",
     stem: bool = False,
 ) -> Words:
-    """Number the words of n texts, sentence by sentence; where a sentence ends, a word ends.
+    """Split n texts into words and number them, sentence by sentence; a word ends at the end of its sentence.
 
     Args:
-        texts: in any script, without lone surrogates.
-        sentence_starts: n rows, the characters at which sentences begin, ascending; a sentence ends where the next
-            begins, the last with its text.
-        stopwords: words to leave out, before any stemming; split as the texts are.
+        texts: texts in any script, without lone surrogates.
+        sentence_starts: n rows, first character of each sentence, ascending; a sentence ends where the next begins, the
+            last with its text.
+        stopwords: words to leave out, before any stemming; split like the texts.
         words: ``rouge``: runs of ASCII letters and digits after lowercasing, as in ``rouge_score``'s tokenizer.
-            ``unicode``: runs of letters, marks and numbers of any script after lowercasing, with each letter of a
-            script without spaces alone (``letters``); on ASCII text both are the same.
-        stem: take a word of more than three characters by its Porter stem, as ``rouge_score`` does with
+            ``unicode``: runs of letters, marks and numbers of any script after lowercasing; each letter of a script
+            without spaces is a word (``letters``). On ASCII text both are the same.
+        stem: replace words of more than three characters by their Porter stem, as ``rouge_score`` with
             ``use_stemmer=True``; for English.
 
     Raises:
@@ -103,12 +103,12 @@ def split_words(
 
 
 def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
-    """Token ids as words, as BART-LS takes them.
+    """Use token ids as words, as BART-LS does.
 
     Args:
         tokens: n rows of ids, at least 0.
-        sentence_starts: n rows, the tokens at which sentences begin, ascending; a sentence ends where the next begins,
-            the last with its row.
+        sentence_starts: n rows, first token of each sentence, ascending; a sentence ends where the next begins, the
+            last with its row.
     """
     starts = sentence_starts.compact()
     filled = starts.lengths > 0
@@ -122,7 +122,7 @@ def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
 
 
 def _encode(text: str, starts: np.ndarray, by_bytes: bool) -> tuple[bytes, np.ndarray]:
-    """``text`` as UTF-8, or in lower case as UTF-32; and where the characters ``starts`` are in that."""
+    """``text`` as UTF-8, or in lower case as UTF-32; and the positions of the characters ``starts`` in it."""
     if "\u0130" in text:  # alone among all characters it becomes two in lower case: i and a combining dot
         starts = starts + np.searchsorted([match.start() for match in re.finditer("\u0130", text)], starts)
         text = text.replace("\u0130", "i\u0307")
@@ -136,14 +136,13 @@ def _encode(text: str, starts: np.ndarray, by_bytes: bool) -> tuple[bytes, np.nd
 def _split_ascii(
     data: np.ndarray, folded: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Words of the sentences ``data[first[i]:last[i]]``, runs of bytes that ``folded`` gives letters for.
+    """Split the sentences ``data[first[i]:last[i]]`` into words: runs of bytes for which ``folded`` gives letters.
 
-    It writes at every byte what would be the word if it ended there, and never branches: no processor foresees where
-    words end.
+    At every byte, it writes the word that would end there. This avoids branches, because word ends are unpredictable.
 
     Returns:
-        all letters in lower case; for each word its first, the end of its last, and a key: of equal words equal, and
-        of different words of up to 8 letters different; for each sentence its number of words.
+        All letters in lower case; for each word its first letter, the end of its last, and a key, which is equal for
+        equal words and different for different words of up to 8 letters; for each sentence its number of words.
     """
     letters = np.empty(len(data), np.uint8)
     room = len(data) // 2 + len(first) + 1
@@ -169,7 +168,7 @@ def _split_ascii(
 def _split_unicode(
     letters: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Words of the sentences ``letters[first[i]:last[i]]``; returns as ``_split_ascii``, with keys that hash."""
+    """Split the sentences ``letters[first[i]:last[i]]`` into words; returns as ``_split_ascii``, with hashed keys."""
     begins, ends = np.empty(len(letters), np.int64), np.empty(len(letters), np.int64)
     keys, sizes = np.empty(len(letters), np.uint64), np.zeros(len(first), np.int64)
     word = 0
@@ -192,7 +191,7 @@ def _split_unicode(
 
 
 def _stemmed(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """From ids over the whole block a number for each word's stem, over the whole block too; -1 stays."""
+    """Replace ids, numbered over the whole batch, by numbers of the words' stems; -1 stays."""
     # ids are in the order of first occurrence, so a word occurs first where no id before was as high
     firsts = np.flatnonzero(ids > np.maximum.accumulate(np.append(np.int32(-1), ids[:-1])))
     coding = "ascii" if letters.itemsize == 1 else "utf-32-le"

@@ -1,4 +1,4 @@
-"""Select the ranked spans that fit a target of limited length, and bound targets without a limit."""
+"""Target budgets: selection of the ranked spans that fit a target, and bounds on targets without a limit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from objectives.rendering.layout import Layout
 
 
 def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
-    """Mask rows without the spans that do not fit; the ranks of the others are counted anew.
+    """Remove the spans that do not fit the target, and renumber the ranks of the others.
 
-    Spans are tried by rank. One that no longer fits is left out (``skip``), or ends the trial (``stop``). Where not one
-    of a row fits, its first is cut to the room.
+    Spans are tried by rank. One that does not fit is left out (``skip``) or ends the selection (``stop``). If no span
+    of a row fits, its first is cut.
 
     Args:
         masks: n rows of spans that are all in the target, with ranks and without labels.
-        room: tokens that the spans of a row may have together, at least 1.
+        room: maximum number of tokens in the spans of a row, at least 1.
 
     Returns:
         n rows; ``source_lengths`` and ``target_lengths`` are still those of ``masks``.
@@ -67,12 +67,12 @@ def longest_texts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Source and target length, ``(n,)`` int64 each, that no choice of sentences exceeds.
 
-    A sentence that leaves the source leaves at most one token there, so that no source is longer than its text.
+    A hidden sentence leaves at most one token in the source, so no source is longer than its text.
 
     Args:
-        layout: what stands around the text.
-        target_length: that no target exceeds; None where nothing limits them.
-        most: ``sentence_selection.most_tokens`` of what is chosen; it takes longer, and is called only where
+        layout: tokens around the text.
+        target_length: limit of the targets, or None.
+        most: gives ``selection.most_tokens`` of the chosen sentences; it is slower, and called only if
             ``target_length`` is None.
     """
     tokens = batch.tokens.lengths.astype(np.int64)
@@ -84,7 +84,7 @@ def longest_texts(
 
 @numba.njit(cache=True, nogil=True)
 def _fit(lengths: np.ndarray, spans: np.ndarray, room: int, stop: bool) -> np.ndarray:
-    """Tokens taken of each span, 0 where it is left out; rows of spans in the order of their ranks."""
+    """Tokens taken of each span, 0 if it is left out; rows of spans in the order of their ranks."""
     taken = np.zeros(len(lengths), np.int64)
     for row in range(len(spans) - 1):
         left = room

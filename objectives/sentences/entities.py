@@ -1,4 +1,4 @@
-"""Named entities by spaCy, a whole list of texts at once."""
+"""Named entity recognition by spaCy, over a list of texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from corpora.errors import FarspanError, from_extra
 
-# Characters. Memory grows with the text in hand, and the more of it a model has read, the fewer names it finds.
+# Characters. Memory grows with the text, and models find fewer names towards the end of a long text.
 LONGEST_PIECE = 50_000
 # Characters without white space between them: spaCy's English tokenizer takes quadratic time for a run of quotes.
 LONGEST_RUN = 1_000
@@ -26,18 +26,18 @@ _one_thread = threading.Lock()  # a pipeline's vocabulary serves one at a time
 
 @dataclass(frozen=True)
 class SpacyRecognizer:
-    """An ``EntityRecognizer`` (objectives/api/tools.py) over an installed spaCy model, loaded once a process.
+    """An ``EntityRecognizer`` (objectives/api/tools.py) over an installed spaCy model, loaded once per process.
 
-    Texts go through ``nlp.pipe`` and there only through the components that find entities. A text of more than
-    ``LONGEST_PIECE`` characters, or of ``LONGEST_RUN`` without white space, is read in pieces. What is found in a text
-    does not depend on the texts beside it, and words that texts add to the vocabulary are forgotten after each call.
+    Texts go through ``nlp.pipe``, with only the components that find entities. A text of more than ``LONGEST_PIECE``
+    characters, or of ``LONGEST_RUN`` without white space, is processed in pieces. The entities of a text do not depend
+    on the other texts, and words that texts add to the vocabulary are dropped after each call.
 
     Attributes:
         model: name of an installed model, or its folder.
-        labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None: every kind, dates and numbers too.
+        labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None: all, including dates and numbers.
 
     Raises:
-        FarspanError: the model is not installed, finds no entities, or none of a kind that ``labels`` names.
+        FarspanError: the model is not installed, or does not find entities, or not those of a kind in ``labels``.
     """
 
     model: str = "en_core_web_sm"
@@ -54,14 +54,14 @@ class SpacyRecognizer:
 
     @property
     def name(self) -> str:
-        """Model, its version and spaCy's."""
+        """Model, model version and spaCy version."""
         import spacy
 
         meta = _pipeline(self.model).meta
         return f"{meta['lang']}_{meta['name']} {meta['version']}, spaCy {spacy.__version__}"
 
     def find(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """For each text ``(k, 2)`` int64: first character and end of each entity, ascending and disjoint."""
+        """Find the entities of each text: ``(k, 2)`` int64, first character and end, ascending and disjoint."""
         pieces = ((piece, (number, start)) for number, text in enumerate(texts) for start, piece in _pieces(text))
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
         pipeline = _pipeline(self.model)
@@ -77,7 +77,7 @@ class SpacyRecognizer:
 
 @lru_cache(maxsize=4)
 def _pipeline(model: str) -> Any:
-    """The model reduced to what writes ``doc.ents`` and to the layers that this listens to."""
+    """The model with only the components that write ``doc.ents`` and the layers they depend on."""
     with from_extra("spacy", "finding the names in a text"):
         import spacy  # takes seconds, and only objectives that read names need it
 
@@ -108,7 +108,7 @@ def _pipeline(model: str) -> Any:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """(first character, piece): what spaCy reads at once; cut inside of long runs, at a line's end, or at a space."""
+    """(first character, piece) of a text; it is cut at a line's end or a space, or inside a long run."""
     start = 0
     for end in [*(run.end() for run in _unbroken.finditer(text)), len(text)]:
         while start < end:

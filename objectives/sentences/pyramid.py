@@ -1,7 +1,7 @@
-"""The entity pyramid: which sentences say what the documents of a cluster share.
+"""The entity pyramid: selection of sentences by the entities that the documents of a cluster share.
 
 Source: Xiao et al. 2022 (PRIMERA), section 2.2 and algorithm 1, after the pyramid evaluation of summaries (Nenkova and
-Passonneau 2004): what more documents mention matters more.
+Passonneau 2004): entities in more documents are more important.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from objectives.sentences.texts import sentence_ends
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """Where the entities of n rows are mentioned; an entity belongs to one row.
+    """Mentions of the entities of n rows; an entity belongs to one row.
 
     Attributes:
         forms: names of the E entities, row after row, in the order of their first mention.
-        entities, sentences, documents: ``(m,)`` int64: who is mentioned in which sentence of which document, as places
-            in ``forms`` and in the arrays of ``Sentences``.
+        entities, sentences, documents: ``(m,)`` int64: entity, sentence and document of each mention, as indices into
+            ``forms`` and the arrays of ``Sentences``.
     """
 
     forms: Sequence[str]
@@ -34,10 +34,10 @@ class Mentions:
 
 
 def entity_form(mention: str) -> str:
-    """What mentions of one entity have in common: its words without case, ``the`` in front and ``'s`` behind.
+    """Normal form of an entity's mentions: its words without case, leading ``the`` and trailing ``'s``.
 
-    ``"the  White House's"`` and ``"White House"`` are one entity, ``"US"`` and ``"because"`` are none. Nothing may be
-    left: of ``"The"``, for instance.
+    ``"the  White House's"`` and ``"White House"`` are the same entity; ``"US"`` and ``"because"`` are not. The form may
+    be empty, for instance that of ``"The"``.
     """
     words = mention.casefold().split()
     if words and words[0] == "the":
@@ -48,14 +48,14 @@ def entity_form(mention: str) -> str:
 
 
 def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, recognizer: EntityRecognizer) -> Mentions:
-    """Ask the recognizer once for each document of rows that have several, all together.
+    """Find the mentions in all documents of rows that have several, with one call of the recognizer.
 
     A mention belongs to the sentence in which it begins.
 
     Args:
-        texts: of n rows.
-        starts: n rows, the characters at which sentences begin.
-        sentences: those of n rows, whose texts are documents.
+        texts: texts of n rows.
+        starts: n rows, first character of each sentence.
+        sentences: sentences of n rows, whose texts are documents.
     """
     ends = sentence_ends(texts, starts)
     several = np.repeat(np.diff(sentences.rows) > 1, np.diff(sentences.rows))
@@ -87,19 +87,21 @@ def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, re
 def choose_pyramid(
     scores: np.ndarray, mentions: Mentions, sentences: Sentences, picks: np.ndarray, ties: str
 ) -> tuple[Choice, np.ndarray]:
-    """Walk the entities that several documents mention, those of most documents first; each brings its best sentence.
+    """Choose the best sentence of each entity that several documents mention, by decreasing number of documents.
 
-    That is the one with the highest score above 0 of those that mention the entity, the earliest of equals; it may be
-    there already. Once all have been asked, sentences with the highest scores follow, the earliest of equals first.
+    The best sentence is the one with the highest score above 0 among those that mention the entity, the earliest of
+    equals; it may already be chosen. After all entities, the sentences with the highest scores follow, the earliest of
+    equals first.
 
     Args:
         scores: ``(s,)`` float64.
-        sentences: whose texts are rows.
-        picks: ``(n,)`` int64, sentences to choose in each row.
-        ties: of entities in equally many documents comes first whose first mention is the ``earlier`` or the ``later``.
+        sentences: sentences whose texts are rows.
+        picks: ``(n,)`` int64, number of sentences to choose in each row.
+        ties: of entities in equally many documents, the one with the ``earlier`` or ``later`` first mention is first.
 
     Returns:
-        each row's sentences in the order of choice, and ``(s,)`` int64, the entity that brought a sentence, E for none.
+        The sentences of each row in the order of choice, and ``(s,)`` int64, the entity that each sentence was chosen
+        for, or E.
     """
     row_of_sentence = sentences.text_of_sentence
     numbers = np.arange(len(scores))

@@ -1,8 +1,8 @@
-"""Choosing sentences: gap-sentence strategies over whole blocks of texts.
+"""Sentence selection: gap-sentence strategies over batches of texts.
 
-A *text* is what its sentences are scored against: a part of a row, or the row as a whole. Sources: Zhang et al. 2020
-(PEGASUS), section 3.1, and the published code, whose six strategies are functions of scores, except the two that choose
-sentences together (greedily, and windows), which ``objectives.rouge.scores`` scores as such.
+Sentences are scored against their *text*: a part of a row, or the whole row. Sources: Zhang et al. 2020 (PEGASUS),
+section 3.1, and the published code. Four of its six strategies are functions of individual scores; the other two choose
+sentences together (greedily, and windows), and ``objectives.rouge.scores`` scores these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sentences:
     """The sentences of the texts of n rows; each has at least one token and lies inside one part.
 
     Attributes:
-        starts, lengths: ``(s,)`` int64, tokens, counted from the beginning of the row.
+        starts, lengths: ``(s,)`` int64, in tokens from the beginning of the row.
         texts: ``(t + 1,)`` int64: text i has sentences ``texts[i]:texts[i + 1]``.
         rows: ``(n + 1,)`` int64: row i has texts ``rows[i]:rows[i + 1]``.
     """
@@ -55,8 +55,8 @@ class Choice:
     """Chosen sentences, best first: rows are texts, or corpus rows once ``order_in_rows`` has merged them.
 
     Attributes:
-        numbers: rows of int64, places in the arrays of ``Sentences``.
-        scores: rows of float, the score that decided.
+        numbers: rows of int64, indices into the arrays of ``Sentences``.
+        scores: rows of float, the score that each was chosen by.
     """
 
     numbers: Ragged
@@ -65,7 +65,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """64 random bits, four times for every text and every sentence.
+    """Four random 64-bit words for every text and every sentence.
 
     Attributes:
         texts: ``(t, 4)`` uint64.
@@ -77,7 +77,7 @@ class Draws:
 
 
 def find_sentences(batch: SequenceBatch, scope: str) -> Sentences:
-    """The sentences of each part (scope ``document``) or of each row (``sequence``); none crosses parts."""
+    """The sentences of each part (scope ``document``) or row (``sequence``); none crosses a part boundary."""
     documents, sentences = batch.document_starts.compact(), batch.sentence_starts.compact()
     most = len(documents.values) + len(sentences.values)
     starts, lengths = np.empty((2, most), np.int64)
@@ -102,7 +102,7 @@ def _find(
             parts[part] = count
             begin = documents[0][part]
             end = documents[0][part + 1] if part + 1 < documents[1][row + 1] else sizes[row]
-            # From the beginning of the part on: a sentence without tokens is none.
+            # Start at the beginning of the part; sentences without tokens are dropped.
             while begin < end:
                 while at < stop and sentences[0][at] <= begin:
                     at += 1
@@ -115,10 +115,10 @@ def _find(
 
 
 def draw(key: bytes, batch: SequenceBatch, sentences: Sentences) -> Draws:
-    """The draws of each text: those of ``numpy.random.Philox`` with the key of (sequence id, number of the text).
+    """Draw words for each text from ``numpy.random.Philox`` with the key of (sequence id, number of the text).
 
-    The first four 64-bit words of that stream are the text's own, the next four its first sentence's, and so on. So a
-    draw depends neither on the other texts nor on what is chosen.
+    The first four 64-bit words belong to the text, the next four to its first sentence, and so on. So a draw depends
+    neither on the other texts nor on the selection.
     """
     numbers = np.arange(len(sentences.texts) - 1) - np.repeat(sentences.rows[:-1], np.diff(sentences.rows))
     names = batch.ids()
@@ -139,17 +139,17 @@ def _draw(keys: np.ndarray, texts: np.ndarray, blocks: np.ndarray) -> None:
 
 
 def uniform(bits: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to 1, 1 excluded, from the upper 53 bits of uint64 ``bits``; float64."""
+    """Float64 numbers in [0, 1) from the upper 53 bits of uint64 ``bits``."""
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
 def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, precision: str) -> np.ndarray:
-    """Sentences to choose of texts with ``sizes`` sentences: ``min(int(max(size * ratio, 1)), size)``, ``(t,)`` int64.
+    """Number of sentences to choose from each text: ``min(int(max(size * ratio, 1)), size)``, ``(t,)`` int64.
 
     Args:
-        ratios: one, or ``(t,)``.
-        rounding: ``down``, as PEGASUS, or ``up``, as BART-LS.
-        precision: of the product, ``float64`` or ``float32``, as PEGASUS.
+        ratios: a scalar or ``(t,)``.
+        rounding: ``down`` as in PEGASUS, or ``up`` as in BART-LS.
+        precision: of the product, ``float64``, or ``float32`` as in PEGASUS.
     """
     product = sizes.astype(precision) * np.asarray(ratios).astype(precision)
     whole = np.ceil(product) if rounding == "up" else np.floor(product)
@@ -157,7 +157,7 @@ def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, pr
 
 
 def most_tokens(sentences: Sentences, picks: np.ndarray) -> np.ndarray:
-    """Tokens of the longest ``picks`` ``(t,)`` sentences of each text, added up for each row, ``(n,)`` int64."""
+    """Total tokens of the longest ``picks`` ``(t,)`` sentences of each text, per row, ``(n,)`` int64."""
     texts = sentences.text_of_sentence
     longest_first = np.lexsort((-sentences.lengths, texts))
     place = np.arange(len(texts)) - sentences.texts[texts]  # of each sentence in its sorted text
@@ -167,19 +167,20 @@ def most_tokens(sentences: Sentences, picks: np.ndarray) -> np.ndarray:
 
 
 def with_noise(scores: np.ndarray, bits: np.ndarray, noise: float, precision: str) -> np.ndarray:
-    """``score * (1 + noise * x)``, x normal with mean 0 and standard deviation ``noise``: PEGASUS's, which so is .04
-    where it says .2.
+    """``score * (1 + noise * x)``, x normal with mean 0 and standard deviation ``noise``.
+
+    This is PEGASUS's formula; its setting of .2 therefore has the effect of .04.
 
     Args:
         scores: ``(s,)`` of type ``precision``.
-        bits: ``(s, 4)`` uint64, of which the first two are used.
+        bits: ``(s, 4)`` uint64; the first two of each are used.
     """
     share = float(np.asarray(noise, precision))
     return (scores * (1 + share * (share * normal(bits)))).astype(precision)
 
 
 def choose_best(scores: np.ndarray, sentences: Sentences, picks: np.ndarray, ties: str) -> Choice:
-    """The ``picks[i]`` sentences of text i with the highest ``scores``, ``(s,)``."""
+    """Choose the ``picks[i]`` sentences of text i with the highest ``scores``, ``(s,)``."""
     numbers = np.arange(len(scores))
     order = np.lexsort((-numbers if ties == "later" else numbers, -scores, sentences.text_of_sentence))
     # A text's sentences are still in its own places, now best first.
@@ -188,10 +189,10 @@ def choose_best(scores: np.ndarray, sentences: Sentences, picks: np.ndarray, tie
 
 
 def choose_windows(windows: Ragged, sentences: Sentences, picks: np.ndarray, ties: str) -> Choice:
-    """The stretch of ``picks[i]`` sentences of text i whose score is highest, from its first to its last sentence.
+    """Choose the stretch of ``picks[i]`` sentences of text i with the highest score, first to last sentence.
 
     Args:
-        windows: rows of float, a text each: the scores of the stretches that begin at sentence 0, 1, ...
+        windows: rows of float, one per text: the scores of the stretches that begin at sentence 0, 1, ...
     """
     texts = np.repeat(np.arange(len(windows)), windows.lengths)
     places = np.arange(len(texts)) - np.repeat(windows.compact().offsets[:-1], windows.lengths)
@@ -209,14 +210,14 @@ def choose_windows(windows: Ragged, sentences: Sentences, picks: np.ndarray, tie
 
 
 def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
-    """One order of choice a row: of the texts' next sentences always the one with the highest score.
+    """Merge the choices of a row's texts: of their next sentences, the one with the highest score comes first.
 
-    Every text keeps its own order, also where scores rise in it (greedy choice). Among texts with equal scores the
-    later or the earlier comes first, as ``ties`` has it among sentences.
+    Every text keeps its own order, even if its scores rise (greedy choice). Among texts with equal scores, the later or
+    the earlier comes first, according to ``ties``.
     """
     numbers, scores = choice.numbers, choice.scores
     texts = np.repeat(np.arange(len(numbers)), numbers.lengths)
-    # A sentence waits for those before it in its text, so it comes with the lowest score up to it.
+    # A sentence comes after those before it in its text, so its key is the lowest score up to it.
     waiting = _lowest_so_far(scores.values, numbers.offsets)
     rows = sentences.row_of_text[texts]
     order = np.lexsort((np.arange(len(texts)), -texts if ties == "later" else texts, -waiting, rows))
@@ -225,11 +226,11 @@ def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
 
 
 def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> tuple[MaskBatch, np.ndarray]:
-    """A span for each chosen sentence, marked in the source and asked for, with its score and rank.
+    """Make a span for each chosen sentence, marked in the source and in the target, with its score and rank.
 
     Args:
         batch: n rows.
-        choice: whose rows are those of ``batch``.
+        choice: chosen sentences of the rows of ``batch``.
 
     Returns:
         n mask rows, whose rendered lengths are still 0; and ``(k,)`` int64, the sentence of each span.

@@ -1,4 +1,4 @@
-"""Lists of words that say little, by name."""
+"""Lists of stopwords, by name."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from corpora.errors import from_extra
 def english_stopwords() -> frozenset[str]:
     """spaCy's 326 English words.
 
-    PEGASUS's list is another: the 127 words of NLTK's in 2015. Once both are split as text is, spaCy's lacks don,
-    having and theirs, and has 188 more, such as also, however, one. With either, 84 to 97 % of the sentences that
-    presets choose in Wikipedia are the same (docs/objectives.md). Who has that list can give it as option
-    ``stopwords``.
+    PEGASUS uses another list: the 127 words of NLTK's in 2015. After splitting both like text, spaCy's lacks don,
+    having and theirs, and has 188 more, such as also, however, one. 84 to 97 % of the sentences that presets choose in
+    Wikipedia are the same with either (docs/objectives.md). PEGASUS's list can be given as option ``stopwords``.
     """
     # The file alone: its package would bring torch.
     path = _spacy().locate_file("spacy/lang/en/stop_words.py")

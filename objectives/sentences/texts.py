@@ -1,4 +1,4 @@
-"""The texts of rows with the places of their sentences: as strings, or as token ids."""
+"""The texts of rows with their sentence starts: as strings, or as token ids."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # the last 
 
 
 def token_texts(batch: SequenceBatch, sentences: Sentences) -> tuple[Ragged, Ragged]:
-    """The ids of each text, and where in it its sentences begin, int64."""
+    """The ids of each text, and the first token of each of its sentences, int64."""
     first, last = _bounds(sentences)
     tokens = batch.tokens.cut(sentences.row_of_text, first, last - first)
     return tokens, Ragged(sentences.starts - np.repeat(first, sentences.sizes), sentences.texts)
 
 
 def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokenizer) -> tuple[list[str], Ragged]:
-    """Each text as a string, and the character of it at which each of its sentences begins, int64.
+    """Each text as a string, and the first character of each of its sentences, int64.
 
-    A row is decoded once, so a text in the middle of a row is not stripped of a space that it begins with.
+    A row is decoded as a whole, so a text in the middle of a row keeps its leading space.
     """
     first, last = _bounds(sentences)
     texts: list[str] = []
@@ -41,7 +41,7 @@ def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokeniz
 
 
 def sentence_ends(texts: Sequence[str], starts: Ragged) -> np.ndarray:
-    """``(s,)`` int64: the character behind each sentence, counted from the beginning of its text."""
+    """``(s,)`` int64: end of each sentence, in characters from the beginning of its text."""
     ends = np.empty(len(starts.values), np.int64)
     ends[:-1] = starts.values[1:]
     filled = starts.lengths > 0
@@ -62,7 +62,7 @@ def spaced_words(texts: Sequence[str], starts: Ragged) -> np.ndarray:
 
 
 def _bounds(sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-    """First token of each text in its row and the one behind its last, ``(t,)`` int64; 0 and 0 for an empty text."""
+    """First token of each text in its row, and its end, ``(t,)`` int64 each; 0 and 0 for an empty text."""
     first, last = np.zeros((2, len(sentences.sizes)), np.int64)
     filled = sentences.sizes > 0
     first[filled] = sentences.starts[sentences.texts[:-1][filled]]

@@ -1,6 +1,6 @@
-"""What becomes of a chosen sentence: hidden behind a mask token, replaced, left as it is, or removed without a trace.
+"""Treatments of a chosen sentence: hidden behind a mask token, replaced, left unchanged, or removed without a marker.
 
-Source: the published code of PEGASUS (pegasus/ops/pretrain_parsing_ops.cc); in all cases the target has the sentence.
+Source: the published code of PEGASUS (pegasus/ops/pretrain_parsing_ops.cc). The target always has the sentence.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ RANDOM = 1
 
 
 def choose_treatments(bits: np.ndarray, chances: Sequence[float]) -> np.ndarray:
-    """Places in ``TREATMENTS``, ``(k,)`` int64.
+    """Draw a treatment for each sentence: indices into ``TREATMENTS``, ``(k,)`` int64.
 
     Args:
-        bits: ``(k, 4)`` uint64, a sentence's draws, of which the third is used.
-        chances: four, in the order of ``TREATMENTS``, that add up to 1.
+        bits: ``(k, 4)`` uint64, the draws of each sentence; the third is used.
+        chances: four probabilities in the order of ``TREATMENTS``, which add up to 1.
     """
     bounds = np.cumsum(chances)
-    # Sums of floats may end a little below 1; what lies above belongs to the last treatment that has any chance.
+    # The float sum may be slightly below 1; numbers above it get the last treatment with a probability above 0.
     bounds[np.flatnonzero(chances)[-1] :] = 1.0
     return np.searchsorted(bounds, uniform(bits[:, 2]), side="right")
 
 
 def stand_ins(batch: SequenceBatch, sentences: Sentences, numbers: np.ndarray, bits: np.ndarray) -> Ragged:
-    """Ids that stand for replaced sentences: those of a sentence of the same text, repeated or cut to as many tokens.
+    """Ids that replace sentences: those of a sentence of the same text, repeated or cut to as many tokens.
 
-    It is any sentence of the text with equal chances, and may be the replaced one itself, as published. (There it keeps
-    its own length, and may itself have been masked before.)
+    It is a random sentence of the text, possibly the replaced one, as published. (There, it keeps its own length and
+    may already be masked.)
 
     Args:
-        numbers: ``(k,)`` int64, the replaced sentences, ascending places in ``sentences``.
-        bits: ``(k, 4)`` uint64, their draws, of which the fourth is used.
+        numbers: ``(k,)`` int64, the replaced sentences, ascending indices into ``sentences``.
+        bits: ``(k, 4)`` uint64, their draws; the fourth is used.
 
     Returns:
-        A row of int32 for each row of ``batch``, one sentence's ids after the other's.
+        One int32 row for each row of ``batch``, the ids of its sentences concatenated.
     """
     text = sentences.text_of_sentence[numbers]
     rows = sentences.row_of_text[text]
