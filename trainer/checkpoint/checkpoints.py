@@ -52,7 +52,7 @@ from trainer.checkpoint.state import (
     read_tensors,
     restore_optimizer,
     shards_of,
-    share_of,
+    tensors_to_write,
     write_tensors,
 )
 from trainer.optim.optimizer import calmer
@@ -165,7 +165,9 @@ class Checkpoints:
                 f"after step {step}, {next(filter(None, bad))} holds values that are not finite; no checkpoint is "
                 f"written, the newest is {newest}; {cure}"
             )
-        states = {name: share_of(tensors, self._world.rank, self._world.size) for name, tensors in states.items()}
+        states = {
+            name: tensors_to_write(tensors, self._world.rank, self._world.size) for name, tensors in states.items()
+        }
         path = self._directory / f"step-{step:08d}"
         if self._config.asynchronous:
             states = {name: copied(tensors) for name, tensors in states.items()}

@@ -1,8 +1,8 @@
-"""What a checkpoint is on disk, and whether it is still what was written.
+"""The files of a checkpoint and their integrity checks.
 
-``step-00000030/`` holds ``model/`` and ``optimizer/``, safetensors files of which each process wrote its share, and,
-written last, ``checkpoint.json`` with the bytes and sha256 of every file, the step, the identity of the run (what has
-to be equal for the run to be continued), and the vocabulary (what the model's ids mean to those who use it without its
+``step-00000030/`` holds ``model/`` and ``optimizer/``, safetensors files written by all processes, and, written last,
+``checkpoint.json`` with the bytes and sha256 of every file, the step, the identity of the run (the values that must not
+change while it is continued), and the vocabulary (the meaning of the model's token ids, for its use without its
 data).
 """
 
@@ -28,7 +28,7 @@ MANIFEST, MODEL, OPTIMIZER = "checkpoint.json", "model", "optimizer"
 
 
 class DamagedError(Exception):
-    """A file of a checkpoint is not as it was written."""
+    """A file of a checkpoint differs from what was written."""
 
 
 class Facts(TypedDict):
@@ -50,14 +50,14 @@ class _Manifest(_Later):
 
 
 def newest_first(directory: Path) -> list[Path]:
-    """The checkpoints in a directory, whole or not."""
+    """The checkpoints in a directory, damaged ones included, newest first."""
     return sorted(
         (path for path in directory.glob("step-*") if path.name[5:].isdigit()), key=step_of, reverse=True
     )  # fmt: skip
 
 
 def checkpoints_in(path: Path) -> list[Path]:
-    """Of a run's directory or a folder of checkpoints, the newest first; of a checkpoint, itself; else none."""
+    """The checkpoints of a run's directory or a folder of checkpoints, newest first; a checkpoint itself; else none."""
     if (path / MANIFEST).is_file():
         return [path]
     return newest_first(path / "checkpoints") or newest_first(path)
@@ -92,11 +92,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
-    """What is wrong with a checkpoint's files, or None.
+    """Describe the first fault of a checkpoint's files; None if there is none.
 
     Args:
-        path: its folder.
-        part, parts: look only at every ``parts``-th file from number ``part`` on, as several processes share the work.
+        path: folder of the checkpoint.
+        part, parts: check only every ``parts``-th file from number ``part`` on, to divide the work among processes.
 
     Raises:
         FarspanError: a format or version that this farspan does not know.
@@ -135,10 +135,10 @@ def check_file(file: Path, facts: Mapping[str, Any]) -> None:
 
 
 def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> None:
-    """Whether only ``files`` of the manifest would be read in a folder of checkpoint ``path``.
+    """Check that a folder of checkpoint ``path`` holds no tensors beside ``files`` of the manifest.
 
     Raises:
-        DamagedError: another file with tensors lies there.
+        DamagedError: another file with tensors.
     """
     others = sorted({f"{folder}/{file.name}" for file in (path / folder).glob("*.safetensors")} - files.keys())
     if others:
@@ -146,10 +146,10 @@ def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> Non
 
 
 def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:
-    """Compare a checkpoint's identity with that of the run that wants to go on from it.
+    """Compare a checkpoint's identity with that of the run that resumes from it.
 
     Raises:
-        FarspanError: they differ; every value that does is shown, theirs and ours.
+        FarspanError: they differ; the message lists every difference.
     """
     theirs, ours = _flat(read_manifest(path)["identity"]), _flat(json.loads(json.dumps(identity)))
     changed = [name for name in sorted(theirs | ours) if theirs.get(name) != ours.get(name)]
@@ -162,10 +162,10 @@ def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:
 
 
 def outdated(directory: Path, step: int, keep: int, keep_every: int | None) -> list[Path]:
-    """The checkpoints that may go once that of ``step`` is whole: it stays, and so do ``keep - 1`` before it.
+    """The checkpoints to delete once that of ``step`` is complete; it and ``keep - 1`` before it are kept.
 
-    Later ones stay too. They can only be damaged, for a run goes on from its newest whole one; it replaces them when it
-    gets there.
+    Later ones are kept too. They must be damaged, because a run resumes from its newest undamaged checkpoint, and are
+    replaced when the run reaches their steps.
     """
     before = [path for path in newest_first(directory) if step_of(path) < step]
     return [path for path in before[keep - 1 :] if keep_every is None or step_of(path) % keep_every]
@@ -187,7 +187,7 @@ def remove(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a loss of power."""
+    """Flush a folder's entries to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

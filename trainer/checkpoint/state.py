@@ -1,8 +1,8 @@
-"""The state of a model and its optimiser as named tensors, whole or shared out over ranks, and the files they lie in.
+"""The state of a model and its optimizer as named tensors, whole or sharded, and the files that store them.
 
-Tensors travel through ``torch.distributed.checkpoint`` in its safetensors form: every rank writes what it alone holds
-(or its share of what all hold), every rank reads what it needs, whoever wrote it. Nothing in the files is ever
-executed. What is no tensor (learning rates, betas) comes from the recipe and is not stored.
+Tensors are stored by ``torch.distributed.checkpoint`` in its safetensors format: every rank writes its own shards and a
+part of the replicated tensors, and reads what it needs, whichever rank wrote it. Nothing in the files is executed.
+Values that are not tensors (learning rates, betas) come from the recipe and are not stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from corpora.errors import FarspanError
 
 Tensors = dict[str, Tensor]
 
-warnings.filterwarnings("ignore", "torch.distributed is disabled")  # one process alone is no mistake
+warnings.filterwarnings("ignore", "torch.distributed is disabled")  # expected for a single process
 
 
 def model_tensors(model: nn.Module) -> Tensors:
@@ -41,38 +41,40 @@ def model_tensors(model: nn.Module) -> Tensors:
 
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> Tensors:
-    """``<parameter>.<quantity>`` -> tensor; none before the optimiser's first step."""
-    if not optimizer.state:  # asking PyTorch would make a step of nothing, which counts as one
+    """``<parameter>.<quantity>`` -> tensor; empty before the optimizer's first step."""
+    if not optimizer.state:  # PyTorch would create the state by a step, which counts
         return {}
     return _flat(_state_of(model, optimizer)["state"])
 
 
 def restore_optimizer(model: nn.Module, optimizer: Optimizer, folder: Path, group: ProcessGroup | None) -> None:
-    """Give a new optimiser the state that ``folder`` holds.
+    """Load the state that ``folder`` holds into a new optimizer.
 
     Raises:
-        FarspanError: it holds the state of another kind of optimiser or of other parameters.
+        FarspanError: the state of another kind of optimizer or of other parameters.
     """
     stored = stored_tensors(folder)
     if not stored:
         return
-    found = _state_of(model, optimizer)  # of an optimiser without state, PyTorch makes one to be filled
+    found = _state_of(model, optimizer)  # PyTorch creates the state to be filled
     read_tensors(folder, {name: value for name, value in _flat(found["state"]).items() if name in stored}, group)
-    # A parameter that never had a gradient has no state, in the run as in what is stored.
+    # A parameter that never had a gradient has no state, neither in the run nor in the files.
     kept = {name: of for name, of in found["state"].items() if all(f"{name}.{key}" in stored for key in of)}
     set_optimizer_state_dict(model, optimizer, {**found, "state": kept}, options=StateDictOptions(strict=False))
 
 
-def share_of(tensors: Tensors, rank: int, size: int) -> Tensors:
-    """Those of ``tensors`` that this rank is to write, so that each one is written, and held in CPU memory, once.
+def tensors_to_write(tensors: Tensors, rank: int, size: int) -> Tensors:
+    """Select the tensors that this rank writes, so that each is written, and copied to CPU memory, once.
 
-    Whole tensors are dealt out by size. Of tensors that are shared out within groups of ranks and copied across these,
-    each is written by one of its groups.
+    Whole tensors are distributed over ranks by size. A tensor that is sharded within groups of ranks and replicated
+    across them is written by one group.
 
     Args:
-        tensors: with the same names and sizes on every rank.
+        tensors: all tensors, with the same names and sizes on every rank.
+        rank: this rank.
+        size: number of ranks.
     """
-    loads, share = [0] * size, {}
+    loads, selected = [0] * size, {}
     largest_first = sorted(tensors.items(), key=lambda item: (-item[1].numel(), item[0]))
     for number, (name, tensor) in enumerate(largest_first):
         if isinstance(tensor, DTensor):
@@ -84,27 +86,27 @@ def share_of(tensors: Tensors, rank: int, size: int) -> Tensors:
             loads[writer] += tensor.nbytes
             mine = writer == rank
         if mine:
-            share[name] = tensor
-    return share
+            selected[name] = tensor
+    return selected
 
 
 def copied(tensors: Tensors) -> Tensors:
-    """A copy in CPU memory, which no later update changes; shared-out tensors stay shared out."""
+    """Copy to CPU memory, unaffected by later updates; sharded tensors stay sharded."""
     with torch.no_grad():
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 def not_finite(tensors: Tensors) -> list[str]:
-    """Names of tensors of which this rank holds a NaN or an infinite value."""
+    """Names of tensors with a NaN or an infinite value on this rank."""
     local = {name: value.to_local() if isinstance(value, DTensor) else value for name, value in tensors.items()}
     floating = {name: value for name, value in local.items() if value.is_floating_point() and value.numel()}
-    # The extremes of a tensor with a NaN are NaN. All are asked for before the first answer is waited for.
+    # The extremes of a tensor with a NaN are NaN. All are queued before the first is read.
     finite = [torch.stack(value.aminmax()).isfinite().all() for value in floating.values()]
     return [name for name, good in zip(floating, finite, strict=True) if not good]
 
 
 def write_tensors(folder: Path, tensors: Tensors, group: ProcessGroup | None) -> None:
-    """Write ``shard-<rank>-*.safetensors`` into ``folder``, all ranks together; None for one process alone.
+    """Write ``shard-<rank>-*.safetensors`` into ``folder``, all ranks together; ``group`` None for a single process.
 
     Raises:
         OSError: a rank could not write; all ranks raise it.
@@ -118,12 +120,12 @@ def write_tensors(folder: Path, tensors: Tensors, group: ProcessGroup | None) ->
 
 
 def shards_of(folder: Path, rank: int) -> list[Path]:
-    """The files that a rank has written there."""
+    """The files that a rank has written in ``folder``."""
     return sorted(folder.glob(f"shard-{rank + 1:05d}-*.safetensors"))
 
 
 def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> None:
-    """Read every tensor of ``folder`` in place, however many processes wrote it and read it now.
+    """Read every tensor of ``folder`` into ``into``, whatever number of processes wrote it.
 
     Raises:
         FarspanError: the files hold other tensors, or other shapes.
@@ -156,7 +158,7 @@ def check_fit(folder: Path, into: Tensors) -> None:
 
 
 def stored_tensors(folder: Path) -> Tensors:
-    """Name -> tensor without content (device ``meta``); none where there are no files.
+    """Name -> tensor without content (device ``meta``); empty if there are no files.
 
     Raises:
         FarspanError: a file that is no safetensors file.
@@ -193,5 +195,5 @@ def _state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
 
 
 def _reasons(error: CheckpointException) -> str:
-    """What went wrong on each rank, without the stacks."""
+    """The error of each rank, without stack traces."""
     return "; ".join(sorted({f"{type(one).__name__}: {one}" for one, _ in error.failures.values()}))

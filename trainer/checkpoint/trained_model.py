@@ -1,4 +1,4 @@
-"""The model of a finished or interrupted run, used without the run: its configuration, its vocabulary, its weights."""
+"""The model of a finished or interrupted run, read from its checkpoint: configuration, vocabulary, weights."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class _WithGenerator(_Vocabulary, total=False):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What a checkpoint says of its model; the weights are not read yet.
+    """A checkpoint's description of its model; the weights are not read yet.
 
     Attributes:
-        path: the checkpoint's folder.
-        config: of the model.
-        tokenizer_fingerprint: of the tokenizer whose ids it knows.
-        special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where texts stood between them.
-        weights_files: name -> bytes and sha256 of the files that the weights lie in.
-        generator: the masked language model that was trained beside it; None without joint training.
-        is_generator: whether this is one, whose weights lie among those of the model that it was trained beside.
+        path: folder of the checkpoint.
+        config: configuration of the model.
+        tokenizer_fingerprint: fingerprint of the tokenizer whose ids it knows.
+        special: special tokens that it knows; ``<bos>`` and ``<eos>`` only if they framed the texts in training.
+        weights_files: name -> bytes and sha256 of the files with the weights.
+        generator: the generator that was trained beside it; None without joint training.
+        is_generator: True for such a generator, whose weights are stored with those of the other model.
     """
 
     path: Path
@@ -66,15 +66,15 @@ class TrainedModel:
 
     @property
     def weights_sha256(self) -> str:
-        """Of the files' hashes, in the order of their names."""
+        """Hash of the files' hashes, in the order of their names."""
         digests = [self.weights_files[name]["sha256"] for name in sorted(self.weights_files)]
         return sha256("".join(digests).encode()).hexdigest()
 
     def weights(self) -> Tensors:
-        """The state dictionary, on the CPU, whole however many processes trained it; without that of a generator.
+        """The whole state dictionary on the CPU, whatever number of processes trained it, without that of a generator.
 
         Raises:
-            FarspanError: a file is damaged or holds something else than tensors.
+            FarspanError: a file that is damaged or holds no tensors.
         """
         try:
             check_nothing_else(self.path, MODEL, self.weights_files)
@@ -92,11 +92,12 @@ class TrainedModel:
 
 
 def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Examples) -> dict[str, Any]:
-    """What a checkpoint records of a model's ids: their tokenizer, every special token, and which of them frame a text.
+    """A checkpoint's record of a model's token ids: tokenizer, special tokens, and those that frame a text.
 
     Args:
-        tokenizer_fingerprint, special: whose ids the model knows.
-        shown: at least one example, as the model sees it.
+        tokenizer_fingerprint: fingerprint of the tokenizer.
+        special: special tokens that the model knows.
+        shown: at least one example of the model's input.
     """
     text = shown.source_ids[0, : shown.source_lengths[0]]
     edges = {BEGIN: text[:1], END: text[-1:]}
@@ -109,10 +110,10 @@ def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Exa
 
 
 def find_trained(path: Path) -> TrainedModel:
-    """The model of a checkpoint, or of the newest readable one of a run.
+    """Find the model of a checkpoint, or of the newest readable checkpoint of a run.
 
     Raises:
-        FarspanError: no readable checkpoint, or one that does not say what its ids mean.
+        FarspanError: no readable checkpoint, or one without a vocabulary.
     """
     faults = []
     for checkpoint in checkpoints_in(path):
@@ -143,7 +144,7 @@ def find_trained(path: Path) -> TrainedModel:
 def _described(
     checkpoint: Path, manifest: Mapping[str, Any], vocabulary: Mapping[str, Any], section: str, config: Any
 ) -> TrainedModel:
-    """The model of ``config``, which stands in ``section`` of the manifest, with the ids of ``vocabulary``."""
+    """The model of ``config``, from ``section`` of the manifest, with the ids of ``vocabulary``."""
     unseen = {BEGIN, END} - set(vocabulary["frame"])
     known = {name: number for name, number in vocabulary["special_tokens"].items() if name not in unseen}
     return TrainedModel(
@@ -156,7 +157,7 @@ def _described(
 
 
 def _given(section: Any) -> Any:
-    """A section as a recipe would say it: what is None is left out."""
+    """A section as in a recipe, without values that are None."""
     if not isinstance(section, Mapping):
         return section
     return {name: _given(value) for name, value in section.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Rendered examples as one padded batch."""
+"""Collation: rendered examples to one padded batch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: 
     """Pad rendered rows to the configured widths and shift targets right.
 
     Raises:
-        FarspanError: an example longer than the configuration allows or with global positions beyond its end, by its
-            sequence id; a source that does not number documents where they must not see each other.
+        FarspanError: an example longer than the configuration allows, or with global positions beyond its end; a source
+            without segment ids if ``across_documents`` is false.
     """
     lengths = examples.source_lengths
     width = _width("source", examples, lengths, data.source_length, data.source_multiple)

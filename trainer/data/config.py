@@ -1,4 +1,4 @@
-"""From any source of examples to the batches of a step."""
+"""The data section of a recipe, sources of examples, and batches."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ class Source(Protocol):
 
     Attributes:
         fingerprint: equal for two sources exactly if they render the same examples; checked on resume.
-        special: the special tokens, and the vocabulary that the model needs.
-        tokenizer_fingerprint, tokenizer_size: of the tokenizer whose ids the examples hold, and one more than its
-            largest id.
+        special: special tokens and vocabulary size that the model needs.
+        tokenizer_fingerprint, tokenizer_size: fingerprint of the tokenizer of the examples, and its largest id plus 1.
 
-    It may offer ``origin(index) -> str``, where a sequence lies, for readers. If its ``examples`` takes ``indices``
-    alone, an example is the same in every epoch.
+    A source may have ``origin(index) -> str``, the location of a sequence for messages. If its ``examples`` takes only
+    ``indices``, every epoch has the same examples.
     """
 
     fingerprint: str
@@ -42,25 +41,26 @@ class Source(Protocol):
         """Render the sequences at ``(n,)`` int64 ``indices``, in that order.
 
         Args:
-            epochs: ``(n,)`` int64, how often the run has seen each of them before; None for 0.
+            epochs: ``(n,)`` int64, number of times the run has seen each sequence before; None for 0.
         """
 
     def with_special(self, special: SpecialTokens) -> Source:
-        """The same examples with the ids of another table, which has every token that they need."""
+        """The same examples with the ids of another table, which must have all tokens that they use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig:
-    """Masks drawn while training instead of read.
+    """An objective that draws masks during training.
 
     Attributes:
-        name: of the objective.
+        name: name of the objective.
         preset: one of its presets.
-        options: over the preset's.
-        scorer: the masked language model it asks, as ``farspan mask --scorer`` takes it.
-        seed: of its draws; with that of ``farspan mask --seed`` (0 for both) the first epoch has the masks that the
-            command stores.
-        redraw: whether every epoch draws anew; if not, each has the masks of the first. Evaluation always has these.
+        options: options that override the preset's.
+        scorer: masked language model that scores spans, as for ``farspan mask --scorer``.
+        seed: seed of the draws; with the seed of ``farspan mask --seed`` (0 for both) the first epoch has the masks
+            that the command stores.
+        redraw: draw new masks in every epoch; if false, every epoch has those of the first. Evaluation always uses the
+            masks of the first.
     """
 
     name: str
@@ -76,9 +76,9 @@ class SourceConfig:
     """One corpus with one objective, as a part of a mixture.
 
     Attributes:
-        name: by which metrics tell it from others; names of a mixture differ.
+        name: name in metrics, unique within the mixture.
         corpus, masks, objective, masks_options: as in the data section.
-        weight: its share of the samples, relative to the others' weights.
+        weight: proportion of the samples, relative to the weights of the other sources.
 
     Raises:
         FarspanError: a weight that is not above 0.
@@ -97,10 +97,10 @@ class SourceConfig:
 
 
 def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
-    """Whether metrics can tell the sources of ``section``.mixture apart.
+    """Check that the sources of ``section``.mixture have unique names.
 
     Raises:
-        FarspanError: two are named alike, or one is not named.
+        FarspanError: two have the same name, or one has none.
     """
     names = [source.name for source in mixture]
     if len(set(names)) < len(names) or "" in names:
@@ -111,22 +111,23 @@ def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """What to train on, and how wide batches are.
+    """The training data and the width of batches.
 
     Attributes:
         corpus: folder of a corpus.
-        masks: folder of a mask set of it; or
-        objective: what draws masks on the fly.
-        masks_options: options over the mask set's own, of those that can be adjusted on stored masks.
+        masks: folder of a mask set of the corpus; or
+        objective: objective that draws masks on the fly.
+        masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
         mixture: several sources by weight, instead of all of the above.
-        source_length, target_length: the widest batch; a longer example is an error, never cut.
-        source_multiple, target_multiple: widths are rounded up to a multiple of these; with the length itself every
-            batch has the same width, with the attention block there is no block that is partly padding.
-        decoder_start: the special token that the decoder's input begins with.
-        global_positions: what it means where the objective makes no position global and the encoder's attention is
-            ``window``: ``expected`` warns, ``required`` (as in the published recipes) refuses, ``none`` says nothing.
-        across_documents: whether encoder positions see other documents of their row; if not, each is encoded as if it
-            stood alone in its place.
+        source_length, target_length: greatest width of a batch; a longer example is an error, never truncated.
+        source_multiple, target_multiple: widths are rounded up to a multiple of these. With the length itself, all
+            batches have the same width; with the attention block size, no block is partly padding.
+        decoder_start: special token at the start of the decoder's input.
+        global_positions: reaction if the objective makes no position global though the encoder's attention can use
+            such positions: ``expected`` warns, ``required`` (as in the published recipes) is an error, ``none`` accepts
+            it.
+        across_documents: let encoder positions attend to other documents of their row; if false, each document is
+            encoded independently.
 
     Raises:
         FarspanError: lengths that are no multiples of their multiple, a mixture beside a corpus, two sources of one
@@ -191,7 +192,7 @@ class Batch:
     """One micro-batch of ``B`` samples as the model takes it.
 
     Attributes:
-        samples: ``(B,)`` int64, their numbers in the run.
+        samples: ``(B,)`` int64, numbers of the samples in the run.
         sequence_ids: ``(B, 16)`` uint8.
         source_ids: ``(B, S)`` int32.
         source_padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
@@ -249,11 +250,11 @@ class Batch:
         return inputs if self.decoder_ids is None else {**inputs, "decoder_ids": self.decoder_ids}
 
     def to(self, device: torch.device) -> Batch:
-        """On ``device``, by ``sent``, so that the model knows the shapes that follow from it without waiting."""
+        """Move to ``device`` by ``sent``, so that the model can derive shapes from the host's copy without waiting."""
         return self.map(lambda x: sent(x, device))
 
     def map(self, change: Callable[[Any], Any]) -> Batch:
-        """With ``change`` of each tensor."""
+        """Apply ``change`` to each tensor."""
         changed: dict[str, Any] = {name: None if x is None else change(x) for name, x in self.inputs.items()}
         return replace(self, **changed)
 

@@ -13,25 +13,27 @@ from trainer.data.masked_corpus import Longest, MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.model.pattern import Pattern
 
-TRIED = 256  # rows that are rendered where the first ones show nothing of what is looked for
+TRIED = 256  # rows that are rendered if the first few are inconclusive
 
 
 def check_examples(
     mixture: Mixture, data: DataConfig, pattern: Pattern, section: str, rows: int | None = None
 ) -> list[str]:
-    """Look at every part of a mixture: it asks for something, fits the widths, and makes positions global.
+    """Check every part of a mixture: it has targets, fits the widths, and makes positions global if it should.
 
     Args:
-        pattern: of the encoder that is trained on it.
-        section: of the recipe, for messages.
-        rows: of each part that will be used, from the first on; None for all.
+        mixture: the examples.
+        data: widths of batches.
+        pattern: attention of the encoder.
+        section: section of the recipe, for messages.
+        rows: number of rows of each part that are used, from the first on; None for all.
 
     Returns:
         Warnings.
 
     Raises:
-        FarspanError: a part that asks for nothing; one with a row that may become longer than ``data`` says; one
-            without global positions where ``data.global_positions`` requires them.
+        FarspanError: a part without targets; one with a row that may become longer than ``data`` allows; one without
+            global positions if ``data.global_positions`` requires them.
     """
     warnings: list[str] = []
     for part in mixture.parts:
@@ -115,7 +117,7 @@ def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterat
 
 
 def _tried(source: Source) -> Iterator[Examples]:
-    """A few rows, then more, from all over the source."""
+    """A few rows from all over the source, then more."""
     for count in (4, TRIED):
         rows = np.unique(np.linspace(0, len(source) - 1, count).astype(np.int64))
         yield source.examples(rows)

@@ -11,7 +11,7 @@ from trainer.data.collate import collate
 from trainer.data.config import Batch
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
-from trainer.data.order import dealt
+from trainer.data.order import partition
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Loader:
         def made(cut: slice) -> Batch:
             return collate(mixture.examples(rows[cut], epochs[cut]), samples[cut], stage.data, mixture.special)
 
-        cuts = dealt(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
+        cuts = partition(stage.batch_size, stage.micro_batch_size, self.rank, self.world_size)
         batches = [made(cut) for cut in cuts if cut is not None]
         first = batches[0] if batches else made(slice(0, stage.micro_batch_size))
         return batches + [first.without_targets()] * (len(cuts) - len(batches))

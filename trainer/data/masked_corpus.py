@@ -1,4 +1,4 @@
-"""The usual source of examples: a corpus, and masks of it that are read or drawn."""
+"""A source of examples: a corpus with masks that are read from a mask set or drawn."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Drawing:
     """Masks drawn on the fly.
 
     Attributes:
-        key: of ``mask_key``.
-        redraw: whether every epoch has a draw of its own; if not, all have the first.
+        key: key made by ``mask_key``.
+        redraw: draw new masks in every epoch; if false, every epoch has the first draw.
     """
 
     key: bytes
@@ -37,24 +37,24 @@ class Drawing:
     def masks(
         self, mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, epochs: np.ndarray | None
     ) -> MaskBatch:
-        """The masks of n rows by ``mask``, each as in its epoch of the ``(n,)`` int64 ``epochs``, or as in epoch 0."""
+        """Masks of n rows by ``mask``, drawn for the ``(n,)`` int64 ``epochs``, or for epoch 0."""
         if epochs is None or not self.redraw:
             return mask(batch, self.key)
         return mask_draws(mask, batch, self.key, epochs)
 
     @property
     def identity(self) -> str:
-        """Equal for two that draw the same masks."""
+        """Equal for two drawings of the same masks."""
         return self.key.hex() + " redrawn" * self.redraw
 
 
 @dataclass(frozen=True)
 class Longest:
-    """The longest that examples may become, and the rows that may become so.
+    """The maximum lengths of examples, and the rows that may reach them.
 
     Attributes:
-        source, target: positions.
-        source_row, target_row: numbers of sequences.
+        source, target: lengths in positions.
+        source_row, target_row: indices of the rows.
     """
 
     source: int
@@ -67,9 +67,9 @@ class MaskedCorpus:
     """Renders (corpus row, mask row) when a batch is made.
 
     Attributes:
-        fingerprint: sha256 of what determines the examples.
-        special: the special tokens that rendering emits.
-        tokenizer_fingerprint, tokenizer_size: of the corpus's tokenizer, and one more than its largest id.
+        fingerprint: sha256 of everything that determines the examples.
+        special: special tokens that rendering emits.
+        tokenizer_fingerprint, tokenizer_size: fingerprint of the corpus's tokenizer, and its largest id plus 1.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class MaskedCorpus:
             segment_ids: number the document of each position.
 
         Raises:
-            FarspanError: an objective that cannot number documents where it should.
+            FarspanError: ``segment_ids`` with an objective that does not number documents.
         """
         self._corpus, self._objective, self._masks = corpus, objective, masks
         if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
@@ -198,12 +198,12 @@ class MaskedCorpus:
         return totals["unmasked"] < totals["sequences"] if {"unmasked", "sequences"} <= totals.keys() else None
 
     def longest(self, rows: int | None = None) -> Longest | None:
-        """The longest examples: of drawn masks by any draw, of stored ones as they are; None where nobody can say.
+        """The maximum lengths: over all draws if masks are drawn, of the masks as they are if stored; None if unknown.
 
-        Reads how long all rows are, about two microseconds a row, and of adjusted masks all of them.
+        Reads the lengths of all rows, about two microseconds per row, and all masks if they are adjusted.
 
         Args:
-            rows: that are looked at, from the first on; None for all.
+            rows: number of rows to consider, from the first on; None for all.
         """
         if not isinstance(self._masks, MaskSet) and not hasattr(self._objective, "longest"):
             return None
@@ -225,7 +225,7 @@ class MaskedCorpus:
         return found
 
     def _lengths(self, batch: SequenceBatch, begin: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Source and target lengths that rows of the corpus, from ``begin`` on, reach in some epoch, ``(n,)`` each."""
+        """Maximum source and target lengths over epochs of the rows from ``begin`` on, ``(n,)`` each."""
         masks = self._masks
         if isinstance(masks, Drawing):
             return self._objective.longest(batch)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Several sources of examples as one."""
+"""A mixture: several sources of examples as one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Part:
     """A source in a mixture.
 
     Attributes:
-        name: by which metrics and errors tell it from the others.
-        source: what renders its examples.
-        weight: its share of the samples, relative to the others' weights.
+        name: name in metrics and errors.
+        source: source of its examples.
+        weight: proportion of the samples, relative to the weights of the other parts.
     """
 
     name: str
@@ -35,28 +35,28 @@ class Part:
 
 
 class Sequences(NamedTuple):
-    """Sequences of a mixture, ``(n,)`` int64 each: which, and how often each was seen before in the run."""
+    """Indices of sequences in a mixture, and the number of times each was seen before, ``(n,)`` int64 each."""
 
     indices: np.ndarray
     epochs: np.ndarray
 
 
 class Mixture:
-    """Itself a source: its sequences are those of its parts, one part after the other.
+    """A source whose sequences are those of its parts, concatenated.
 
     Attributes:
         parts: each renders with the special tokens of all.
-        shares: what decides the order.
-        special: the special tokens of all parts.
-        tokenizer_fingerprint, tokenizer_size: of the one tokenizer.
-        fingerprint: of names, weights and what each part renders.
+        shares: names, sizes and weights, which determine the order.
+        special: special tokens of all parts.
+        tokenizer_fingerprint, tokenizer_size: as in ``Source``; all parts have the same tokenizer.
+        fingerprint: hash of the names, weights and fingerprints of the parts.
     """
 
     def __init__(self, parts: Sequence[Part], special: SpecialTokens | None = None) -> None:
         """
         Args:
             parts: at least one, names differ.
-            special: what to render with; None merges the parts' own.
+            special: special tokens to render with; None merges those of the parts.
 
         Raises:
             FarspanError: a part without sequences, two tokenizers, targets beside labels in place.
@@ -111,7 +111,7 @@ class Mixture:
         return together.take(place)
 
     def origins(self, indices: np.ndarray) -> list[str]:
-        """Where each of the ``(n,)`` sequences lies, for readers."""
+        """Part, file and row of each of the ``(n,)`` sequences, for messages."""
         found = []
         for number, row in zip(*(column.tolist() for column in self._split(indices)), strict=True):
             source = self.parts[number].source
@@ -140,7 +140,7 @@ def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
 
 
 def _renderer(source: Source) -> Callable[[np.ndarray, np.ndarray], Examples]:
-    """``source.examples``, given epochs also where it does not know of them."""
+    """``source.examples``, called with epochs even if it does not take them."""
     if "epochs" in inspect.signature(source.examples).parameters:
         return source.examples
     return partial(_without_epochs, source)
@@ -164,7 +164,7 @@ def _check_tokenizer(one: Part, other: Part) -> None:
 
 
 def _check_kinds(parts: Sequence[Part]) -> None:
-    """One batch cannot ask for targets and for labels in place."""
+    """Check that all parts have targets, or all have labels in place; a batch cannot have both."""
     if len(parts) == 1:
         return
     kinds: dict[bool, str] = {}

@@ -1,7 +1,7 @@
-"""Which sequence is sample n of the run: a formula, so there is no shuffle buffer to save or to lose.
+"""The order of samples: sample n of the run in closed form, without a shuffle buffer.
 
-Sample n -> the source it comes from and its number among that source's samples -> epoch and place in the epoch -> the
-sequence that a permutation of that epoch has there.
+Sample n -> its source and its number among that source's samples -> its epoch and position in the epoch -> the sequence
+at that position of the epoch's permutation.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _UNIT = 1 << 30  # weights are whole multiples of 1 / _UNIT, so that counts are 
 
 
 class Share(NamedTuple):
-    """What the order knows of a source.
+    """A source, as far as the order depends on it.
 
     Attributes:
-        name: keys its permutations, so that sources of one size differ.
-        size: its sequences, at least 1.
-        weight: its share of the samples relative to the others' weights, above 0.
+        name: key of its permutations, so that sources of equal size differ.
+        size: number of sequences, at least 1.
+        weight: proportion of the samples relative to the other sources' weights, above 0.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where samples come from, ``(n,)`` int64 each: which source, which of its epochs, which of its sequences."""
+    """Source, epoch and sequence index of each sample, ``(n,)`` int64 each."""
 
     sources: np.ndarray
     epochs: np.ndarray
@@ -124,12 +124,12 @@ def _rounded_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
 
 
 def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Places:
-    """Where samples come from; every epoch of every source is a permutation of its own.
+    """Locate samples; every epoch of every source has its own permutation.
 
     Args:
         samples: ``(n,)`` sample numbers, counted from 0 over the whole run.
         shares: the sources.
-        seed: of the run.
+        seed: seed of the run.
     """
     sources, numbers = mix(samples, [share.weight for share in shares])
     epochs, positions = np.divmod(numbers, np.array([share.size for share in shares], np.int64)[sources])
@@ -141,12 +141,12 @@ def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Pl
     return Places(sources, epochs, indices)
 
 
-def dealt(batch_size: int, micro_batch_size: int, rank: int, world_size: int) -> list[slice | None]:
-    """The micro-batches of a rank, as stretches of the samples of a step.
+def partition(batch_size: int, micro_batch_size: int, rank: int, world_size: int) -> list[slice | None]:
+    """The micro-batches of one rank, as slices of the samples of a step.
 
-    They are cut from the global batch, so that what is in one depends on neither rank nor number of ranks, and dealt
-    whole, neighbours to one rank. Ranks pass forward and backward together: where they do not come out even, the last
-    one of a rank is None.
+    Micro-batches are cut from the global batch, so their contents depend on neither the rank nor the number of ranks;
+    each rank gets consecutive ones. All ranks run the same number of passes: the last slice of a rank is None if the
+    micro-batches cannot be divided evenly.
 
     Returns:
         As many for every rank, ``ceil(ceil(batch_size / micro_batch_size) / world_size)``.

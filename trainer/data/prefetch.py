@@ -1,4 +1,4 @@
-"""Batches made ahead of the step that needs them."""
+"""Prefetching: batches are made in threads or processes before their step."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from trainer.data.config import Batch, Batches
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingConfig:
-    """How batches are made; none of it changes what is in them.
+    """How batches are loaded; does not affect their contents.
 
     Attributes:
-        ahead: steps whose batches are made before they are asked for, in threads; 0 makes them when asked.
-        processes: that make batches instead of threads, where an objective drawn on the fly is slower than the model.
-        verify: compare shards with their checksums: all at the ``start``, each process its share of them, before one
-            is read; ``lazily`` when one is first read, where reading them all would take too long; or ``never``.
+        ahead: number of steps whose batches are made in advance, in threads; 0 makes them on demand.
+        processes: number of processes that make batches instead of threads, for objectives that are drawn on the fly
+            more slowly than the model trains.
+        verify: when to compare shards with their checksums: all of them at the ``start``, divided among the ranks;
+            ``lazily``, each when it is first read, if reading them all would take too long; or ``never``.
 
     Raises:
         FarspanError: counts below 0.
@@ -57,14 +58,14 @@ def prefetched(
     """The batches of ``loader``, made ahead; when the context ends, so do all threads and processes.
 
     Args:
-        loader: of this rank.
-        loading: how far ahead, and by whom.
-        steps: of the run; nothing is made beyond them.
-        reopen: makes the same loader in another process, to which it is pickled; needed for ``loading.processes``.
-        pinned: put tensors where a CUDA device can fetch them beside its work.
+        loader: loader of this rank.
+        loading: configuration.
+        steps: number of steps of the run; no batches are made beyond them.
+        reopen: opens the same loader in another process; pickled; needed for ``loading.processes``.
+        pinned: put tensors in pinned memory, for asynchronous copies to a CUDA device.
 
     Raises:
-        FarspanError: processes, and nothing that they could open.
+        FarspanError: ``loading.processes`` without ``reopen``.
     """
     with ExitStack() as stack:
         if not loading.processes:
@@ -90,7 +91,7 @@ class Ahead:
         self._waiting: dict[int, Future[list[Batch]]] = {}
 
     def step(self, step: int) -> list[Batch]:
-        """The batches of ``step``; best asked for in order.
+        """The batches of ``step``; steps should be requested in order.
 
         Raises:
             What making them raised, here and not earlier.
@@ -140,14 +141,14 @@ class Processes:
             self._processes.append(process)
 
     def step(self, step: int) -> list[Batch]:
-        """The batches of ``step``; those of the steps behind it are asked for.
+        """The batches of ``step``; also requests those of the following steps.
 
         Raises:
             FarspanError: what the process raised, or that it died.
         """
         count = len(self._connections)
         for number in sorted(self._asked.keys() - set(range(step, step + count))):
-            self._reply(number)  # of a step that nobody wants any more
+            self._reply(number)  # of a step that is no longer needed
         for number in range(step, max(step + 1, min(step + count, self._steps))):
             if number not in self._asked:
                 self._asked[number] = self._connections[number % count]
@@ -168,7 +169,7 @@ class Processes:
                 process.join()
 
     def _send(self, step: int) -> None:
-        with suppress(OSError):  # a process that died is told of when its reply is missing
+        with suppress(OSError):  # a dead process is reported when its reply is missing
             self._asked[step].send(step)
 
     def _reply(self, step: int) -> tuple[list[Batch], Exception | None]:
@@ -186,7 +187,7 @@ class Processes:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """A Python process started in here looks for no module in the current folder before it is told where to."""
+    """Start Python processes without the current folder on their module path."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -199,7 +200,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _serve(connection: Connection, reopen: Callable[[], Batches]) -> None:
-    """Answer each step with its batches, their tensors as arrays, or with what went wrong."""
+    """Answer each requested step with its batches, tensors as arrays, or with the error."""
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job, they are the loop's to answer
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)

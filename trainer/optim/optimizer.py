@@ -1,4 +1,4 @@
-"""Optimisers and their parameter groups."""
+"""Optimizers and their parameter groups."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from trainer.optim.adafactor import Adafactor
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """What turns gradients into updates. Defaults: BART-LS, appendix A.
+    """The optimizer. Defaults: BART-LS, appendix A.
 
     Attributes:
         name: ``adamw``; ``adam``, which adds the decay to the gradient; or ``adafactor``, whose steps are relative to
             the size of a parameter, ``min(learning_rate, 1 / sqrt(step))`` of it: T5's constant 1e-2 and no warm-up
             give T5's schedule.
-        learning_rate: at the end of the warm-up.
-        betas, eps: of Adam and AdamW.
-        weight_decay: on matrices and tables; never on norms and biases.
-        clip_norm: the gradient's global norm is cut to this; 0 for never.
+        learning_rate: learning rate after the warm-up.
+        betas, eps: parameters of Adam and AdamW.
+        weight_decay: decay of matrices and tables; norms and biases do not decay.
+        clip_norm: maximum global norm of the gradient; 0 for no clipping.
 
     Raises:
-        FarspanError: values with which nothing is learnt.
+        FarspanError: values out of range.
     """
 
     name: Literal["adamw", "adam", "adafactor"] = "adamw"
@@ -51,9 +51,9 @@ class OptimizerConfig:
 
 
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """The optimiser: matrices and tables decay, norms and biases do not.
+    """Build the optimizer; weight decay applies to matrices and tables, not to norms and biases.
 
-    Adafactor, which measures whole weights, measures stacked projections one by one.
+    Adafactor, whose statistics are of whole weights, treats stacked projections separately.
     """
     decays = (True, config.weight_decay), (False, 0.0)
     if config.name == "adafactor":
@@ -75,10 +75,10 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
 
 
 def calmer(precision: str | None) -> str:
-    """The cure for numbers that grew beyond all bounds, for messages.
+    """The advice against values that are not finite, for messages.
 
     Args:
-        precision: of the run; None where it is not known.
+        precision: precision of the run; None if unknown.
     """
     cure = "lower optimizer.learning_rate" + (", set run.precision to fp32" if precision == "bf16" else "")
     return f"{cure} (a run with other values begins in a new run.directory)"

@@ -11,7 +11,7 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """Linear warm-up to the full learning rate, then one of four ways on.
+    """The learning-rate schedule: linear warm-up, then one of four shapes.
 
     Attributes:
         shape: ``polynomial`` and ``cosine`` fall until the last step; ``inverse_sqrt`` falls with
@@ -19,13 +19,13 @@ class ScheduleConfig:
             ``constant`` stays.
         warmup_steps: steps until the full learning rate.
         power: of the polynomial; 1 is linear.
-        end: the last learning rate as a share of the full one, of ``polynomial`` and ``cosine``.
-        steps: over which these two fall; None is the length of the run, or of the stage whose schedule it is. A longer
-            schedule is cut off by the end of the run; after a shorter one the rate stays at ``end``.
+        end: final fraction of the learning rate, for ``polynomial`` and ``cosine``.
+        steps: length of these two; None is the length of the run, or of the stage. A longer schedule is cut off by the
+            end of the run; after a shorter one the rate stays at ``end``.
 
     Raises:
-        FarspanError: negative values, an end outside [0, 1], a value that the shape takes no notice of, an inverse
-            square root without warm-up, a schedule that ends before the warm-up does.
+        FarspanError: negative values, an end outside [0, 1], a value that the shape does not use, an inverse square
+            root without warm-up, a schedule shorter than its warm-up.
     """
 
     shape: Literal["polynomial", "inverse_sqrt", "constant", "cosine"] = "polynomial"
@@ -58,12 +58,12 @@ class ScheduleConfig:
 
 
 def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
-    """The share of the full learning rate with which update ``step`` (counted from 0) of ``steps`` is made.
+    """The fraction of the full learning rate at update ``step`` (counted from 0) of ``steps``.
 
-    ``schedule.steps``, where given, takes the place of ``steps``.
+    ``schedule.steps`` replaces ``steps`` if given.
 
-    Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; where the shape has an end, the update after
-    the last one would have it.
+    Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; if the shape has an end, it would be reached
+    by the update after the last one.
     """
     warmup, end, steps = schedule.warmup_steps, schedule.end, schedule.steps or steps
     if step < warmup:

@@ -1,4 +1,4 @@
-"""What a device can do, how much it holds and how much of that is in use: measured, or not known."""
+"""Devices: peak throughput, memory and timing, measured."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from torch import Tensor
 def peak_tflops(
     setting: float | Literal["measure"] | None, device: torch.device, precision: Literal["bf16", "fp32"]
 ) -> float | None:
-    """What a share of the peak refers to: 10^12 operations a second of one device, None where it is not to be known.
+    """The peak of one device in 10^12 operations per second; None if not configured.
 
     Args:
         setting: ``metrics.peak_tflops``.
-        device: to measure, with what else it does at the time.
-        precision: of the run.
+        device: device to measure, under its present load.
+        precision: precision of the run.
     """
     if setting == "measure":
         return measured_tflops(device, torch.bfloat16 if precision == "bf16" else torch.float32)
@@ -50,7 +50,7 @@ def measured_tflops(device: torch.device, dtype: torch.dtype, rounds: int = 5) -
 
 
 def memory_in_use(device: torch.device) -> int:
-    """Bytes: the most that a CUDA device had to hold at once since the last call; elsewhere what the process holds."""
+    """Bytes: the peak allocation on a CUDA device since the last call; elsewhere the process's resident memory."""
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -63,7 +63,7 @@ def memory_in_use(device: torch.device) -> int:
 
 
 def memory_capacity(device: torch.device) -> int:
-    """Bytes that a CUDA device has; elsewhere those of the machine, or of the control group that the process is in."""
+    """Bytes of memory of a CUDA device; elsewhere of the machine, or of the process's control group."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -73,20 +73,20 @@ def memory_capacity(device: torch.device) -> int:
 
 
 class Timing(Protocol):
-    """The time that a device takes for a piece of work, and a few of its results.
+    """Timer of a piece of work on a device, with a few of its results.
 
-    Made when the work begins; ``end`` is called when all of it is queued, ``read`` whenever the results are wanted.
+    Created when the work begins; ``end`` is called when all of it is queued, ``read`` when the results are needed.
     """
 
     def end(self, *results: Tensor) -> None:
-        """Mark the end of the work and begin to copy its results, ``()`` each; waits for nothing."""
+        """Mark the end of the work and start copying its results, ``()`` each, without waiting."""
 
     def read(self) -> tuple[float, list[float]]:
         """Seconds between both marks, and the results. Waits for this work, never for work queued after it."""
 
 
 class HostTiming:
-    """``Timing`` of a device that works while the process waits, which is what a CPU does."""
+    """``Timing`` of a synchronous device, the CPU."""
 
     def __init__(self) -> None:
         self._begun, self._ended, self._results = time.perf_counter(), 0.0, list[float]()
@@ -124,16 +124,16 @@ class StreamTiming:
 
 
 def start_timing(device: torch.device) -> Timing:
-    """Begin to time what ``device`` is given to do."""
+    """Start timing the work queued on ``device``."""
     return StreamTiming() if device.type == "cuda" else HostTiming()
 
 
 def _pinned(count: int) -> Tensor:
-    """``(count,)`` float64 in memory that a CUDA device can write to while the process goes on."""
+    """``(count,)`` float64 in pinned memory, for asynchronous copies from a CUDA device."""
     return torch.empty(count, dtype=torch.float64, pin_memory=True)
 
 
 def _finish(device: torch.device) -> None:
-    """Wait for what a CUDA device was given to do."""
+    """Wait for all work queued on a CUDA device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,9 +1,8 @@
-"""The processes of a run, started by torchrun, Slurm or by hand: who is who, what they agree on, and how one that is
-lost ends all.
+"""The processes of a run, started by torchrun, Slurm or by hand, and their communication.
 
-Gradients and weights travel in the default process group (NCCL on CUDA, gloo on a CPU). What ranks *say* to each other,
-a few numbers a step, travels in the control group, gloo always, so that it waits for no kernel and notices a process
-that died when its connection closes, within a second.
+Gradients and weights are sent in the default process group (NCCL on CUDA, gloo on a CPU). Control messages, a few
+numbers per step, are sent in the control group, which is always gloo: they wait for no kernel, and a process that died
+is noticed within a second, when its connection closes.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from torch import Tensor
 from corpora.errors import FarspanError
 
 PATIENCE = timedelta(minutes=15)
-"""How long a rank waits for one that lives and says nothing: longer than compiling, dry run or evaluation take."""
+"""Timeout for a live rank that does not answer: longer than compilation, dry run or evaluation take."""
 _BEGINNING = timedelta(minutes=5)  # how long ranks wait for each other to start
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among those of the run; one process alone needs no backend.
+    """All processes of a run, as seen by one of them; a single process needs no backend.
 
     Attributes:
-        rank: of this process, 0 to ``size - 1``.
-        size: how many processes there are.
-        local_rank: among those of this machine.
-        local_size: processes of this machine.
-        device: of this process.
-        control: the gloo group for numbers on the CPU; None for one process alone.
+        rank: rank of this process, 0 to ``size - 1``.
+        size: number of processes.
+        local_rank: rank among the processes of this machine.
+        local_size: number of processes on this machine.
+        device: device of this process.
+        control: gloo group for control messages; None for a single process.
     """
 
     rank: int
@@ -55,15 +54,15 @@ class World:
 
     @classmethod
     def from_environment(cls, device: str = "auto", environment: Mapping[str, str] = os.environ) -> World:
-        """Join the other processes, if ``RANK`` and ``WORLD_SIZE`` tell of any, and take a device.
+        """Join the other processes that ``RANK`` and ``WORLD_SIZE`` announce, and choose a device.
 
         Args:
-            device: ``auto`` is the accelerator where there is one; each process of a machine takes its own.
-            environment: as torchrun sets it.
+            device: ``auto`` is the accelerator if there is one; each process of a machine has its own.
+            environment: variables as torchrun sets them.
 
         Raises:
-            FarspanError: a device that is not there, variables that are missing or make no sense, ranks that did not
-                come.
+            FarspanError: a device that does not exist, variables that are missing or invalid, ranks that did not
+                connect.
         """
         size = _number(environment, "WORLD_SIZE", "1")
         if size < 1 or (size == 1 and _number(environment, "RANK", "0") != 0):
@@ -101,11 +100,11 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process is the one that writes and speaks for all."""
+        """True on rank 0, which writes files and messages for all."""
         return self.rank == 0
 
     def sum(self, *numbers: float) -> tuple[float, ...]:
-        """Each number summed over all ranks, in float64: the same on every rank, bit for bit."""
+        """Sum each number over all ranks in float64; bitwise equal on every rank."""
         if self.control is None:
             return numbers
         together = torch.tensor(numbers, dtype=torch.float64)
@@ -113,17 +112,17 @@ class World:
         return tuple(together.tolist())
 
     def any(self, wish: bool) -> bool:
-        """Whether any rank wishes it."""
+        """True if ``wish`` is true on any rank."""
         return bool(self.sum(wish)[0])
 
     def sum_on_device(self, value: Tensor) -> Tensor:
-        """A tensor of this rank's device summed over all ranks, in place; nothing waits for the device."""
+        """Sum a tensor on the device over all ranks, in place, without waiting for the device."""
         if self.control is not None:
             dist.all_reduce(value)
         return value
 
     def gather(self, values: Any) -> list[Any]:
-        """JSON values of every rank, in the order of ranks, on every rank."""
+        """Gather a JSON value from every rank, in the order of ranks, on every rank."""
         if self.control is None:
             return [values]
         written = json.dumps(values).encode()
@@ -137,13 +136,13 @@ class World:
         return [json.loads(bytes(part.tolist())) for part in padded]
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait for every rank."""
         self.sum(0.0)
 
     def close(self) -> None:
-        """Leave the other processes; for the end of a run that went well."""
+        """Leave the process group at the end of a successful run."""
         if self.control is not None:
-            self.barrier()  # the one that keeps the store may not go while others still talk
+            self.barrier()  # rank 0 keeps the store, so it must leave last
             dist.destroy_process_group()
 
 
@@ -171,10 +170,10 @@ def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
 
 @contextmanager
 def explained(world: World) -> Iterator[None]:
-    """Turn the many ways in which backends report a lost process into one.
+    """Convert the backends' errors about a lost process into one.
 
     Raises:
-        FarspanError: another process ended or fell silent.
+        FarspanError: another process ended or stopped answering.
     """
     try:
         yield

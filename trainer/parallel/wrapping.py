@@ -1,4 +1,4 @@
-"""What is done to a model from outside, so that model code stays free of it."""
+"""Activation checkpointing, compilation, DDP and FSDP, applied to a model from outside."""
 
 from __future__ import annotations
 
@@ -31,17 +31,15 @@ from trainer.parallel.distributed import PATIENCE, World
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig:
-    """How several processes share a model; with one process there is nothing to share.
+    """How several processes share a model; ignored with one process.
 
     Attributes:
-        mode: ``ddp`` keeps the whole model in every process; ``fsdp`` keeps a share of weights, gradients and
-            optimiser state in each; ``hybrid`` shards within groups of ``shard_size`` processes and keeps copies across
-            them.
-        shard_size: processes of a group of ``hybrid``; None: those of one machine.
-        reduce: when shards of gradients are summed over processes: once a ``step``, so that every process holds the
-            gradients of all weights until its last micro-batch, or after each ``micro_batch``, so that it holds its
-            share alone and as many times more is sent; ``hybrid`` sums over groups once a step in either case. Of no
-            account to ``ddp``.
+        mode: ``ddp`` replicates the model in every process; ``fsdp`` shards weights, gradients and optimizer state over
+            all processes; ``hybrid`` shards within groups of ``shard_size`` processes and replicates across groups.
+        shard_size: processes per group of ``hybrid``; None for those of one machine.
+        reduce: when sharded gradients are summed over processes: once per ``step``, so that every process holds the
+            gradients of all weights until its last micro-batch, or after each ``micro_batch``, so that it holds only
+            its shard and sends more; ``hybrid`` sums over groups once per step in either case. Ignored by ``ddp``.
 
     Raises:
         FarspanError: a group of less than 1 process.
@@ -57,8 +55,8 @@ class ParallelConfig:
 
 
 def apply_activation_checkpointing(model: nn.Module, mode: Literal["none", "selective", "layer"]) -> None:
-    """Trade time for memory: with ``layer``, only each layer's input is kept and the backward pass runs it again; with
-    ``selective``, the results of its matrix products and of fused attention are kept too, and the rest runs again.
+    """Apply activation checkpointing: with ``layer``, only each layer's input is saved and the backward pass recomputes
+    the layer; with ``selective``, the results of its matrix products and of fused attention are saved too.
 
     Parameter names, hence checkpoints, stay the same.
     """
@@ -116,8 +114,8 @@ def _both(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]
 def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
     """Compile each layer by itself, after activation checkpointing, which then is part of what is compiled.
 
-    Layers of one kind share their code, so that a deep stack costs no more time to compile than a shallow one. Lengths
-    are symbols: from a few blocks on, other multiples of the pattern's block compile nothing anew. Names of parameters,
+    Layers of one kind share their code, so a deep stack takes no longer to compile than a shallow one. Lengths are
+    dynamic: beyond a few blocks, other multiples of the pattern's block need no recompilation. Names of parameters,
     hence checkpoints, stay the same.
 
     Raises:
@@ -148,19 +146,19 @@ def apply_parallel(
 ) -> nn.Module:
     """Share ``model`` with the other ranks, after activation checkpointing and compilation.
 
-    Every rank comes with the same weights. Gradients are the *mean* over ranks.
+    Every rank must have the same weights. Gradients are the *mean* over ranks.
 
     Args:
-        model: on this rank's device; with ``fsdp`` and ``hybrid`` it is changed in place.
-        config: how.
-        world: that share it.
-        precision: with ``bf16``, FSDP gathers and computes in bfloat16, keeps and reduces in float32.
+        model: model on this rank's device; ``fsdp`` and ``hybrid`` change it in place.
+        config: configuration.
+        world: all processes of the run.
+        precision: with ``bf16``, FSDP gathers and computes in bfloat16, stores and reduces in float32.
 
     Returns:
-        What is to be called instead of the model.
+        The module to call instead of the model.
 
     Raises:
-        FarspanError: ranks that do not fall into groups of ``shard_size``.
+        FarspanError: a number of ranks that is no multiple of ``shard_size``.
     """
     if world.size == 1:
         return model
@@ -201,9 +199,9 @@ def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractCo
     """Around forward and backward of a micro-batch: gradients are reduced over ranks when ``config.reduce`` says.
 
     Args:
-        model: that ``apply_parallel`` returned.
-        config: given to it.
-        last: whether this micro-batch is the last one of its step.
+        model: module that ``apply_parallel`` returned.
+        config: its configuration.
+        last: True for the last micro-batch of a step.
     """
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(last or config.reduce == "micro_batch")

@@ -1,4 +1,4 @@
-"""Loss on held-out sequences, of each source by itself and of all together."""
+"""Evaluation: the loss on held-out sequences, of each source and of all together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class HeldOut:
     """The first sequences of a source, in stored order.
 
     Attributes:
-        name: that its loss has in the metrics.
-        source: what renders them, with the tokens that the model knows.
+        name: name of its loss in the metrics.
+        source: source of the examples, with the special tokens that the model knows.
         data: widths of batches.
-        sequences: how many, or all where there are fewer.
-        micro_batch_size: sequences a forward pass.
+        sequences: number of sequences; all if there are fewer.
+        micro_batch_size: sequences per forward pass.
     """
 
     name: str
@@ -36,8 +36,8 @@ class HeldOut:
     micro_batch_size: int
 
     def batches(self, world: World) -> Iterator[Batch]:
-        """A rank's share: as many batches as every other rank's, because ranks that share weights pass forward
-        together; what is missing of the last round is a batch that asks for nothing."""
+        """The batches of one rank. All ranks have the same number, because sharded weights need them to run forward
+        passes together; a rank without a batch in the last round gets one without targets."""
         count, size = min(self.sequences, len(self.source)), self.micro_batch_size
         numbers = range(-(-count // size))  # of micro-batches, the same for any number of ranks
         for begin in range(0, len(numbers), world.size):
@@ -54,14 +54,14 @@ def evaluate(
     """Measure the loss without dropout; the same for any number of ranks, up to the rounding of float64 sums.
 
     Args:
-        model: what ``loss`` passes batches through; it is left in the mode in which it came.
+        model: the model that ``loss`` calls; its mode is restored.
         loss: cross-entropy of a batch without label smoothing, summed over its target tokens.
-        held_out: with names that differ.
-        world: that share the work; all call this together.
+        held_out: data with unique names.
+        world: all processes of the run; all call this together.
 
     Returns:
-        ``held_out_loss`` and ``held_out_perplexity``, over the target tokens of all sources; where there are several,
-        also ``held_out_loss/NAME`` of each. None where it is not finite.
+        ``held_out_loss`` and ``held_out_perplexity``, over the target tokens of all sources; with several
+        sources, also ``held_out_loss/NAME`` of each. None if not finite.
     """
     training = model.training
     model.eval()
@@ -81,7 +81,7 @@ def evaluate(
 
 
 def describe(record: Mapping[str, Any]) -> str:
-    """What ``evaluate`` found, as a line for readers."""
+    """The results of ``evaluate`` as a line of text."""
     parts = [
         f"{name.partition('/')[2] or 'held-out loss'} {'not finite' if value is None else f'{value:.4f}'}"
         for name, value in record.items()
@@ -91,7 +91,7 @@ def describe(record: Mapping[str, Any]) -> str:
 
 
 def _summed(loss: Callable[[Batch], Tensor], batches: Iterator[Batch]) -> tuple[float, int]:
-    """Loss and target tokens of ``batches``; the device is waited for once."""
+    """Loss and target tokens of ``batches``; waits for the device once."""
     total, tokens = torch.zeros((), dtype=torch.float64), 0
     for batch in batches:
         value = loss(batch).double()

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish that the loop grants when an update is finished."""
+"""SIGINT and SIGTERM as a request to stop after the current update."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import FrameType, TracebackType
 from typing import Any
 
 ECHO = 3.0
-"""Seconds in which another signal is the same wish: of Ctrl-C or a scheduler's notice, processes often hear twice, once
-by themselves and once from the launcher that passes it on."""
+"""Seconds within which a second signal counts as the same request, because processes often receive one twice: directly,
+and again from their launcher."""
 
 
 class Interruption:
-    """While entered, the first SIGINT or SIGTERM sets ``asked`` to its name; one that comes ``ECHO`` seconds later acts
-    as ever.
+    """Context in which the first SIGINT or SIGTERM sets ``asked`` to its name; a signal ``ECHO`` seconds later has its
+    usual effect.
 
-    Outside the main thread, where Python lets nobody handle signals, it does nothing.
+    Does nothing outside the main thread, where Python cannot handle signals.
     """
 
     def __init__(self) -> None:

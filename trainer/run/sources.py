@@ -1,4 +1,4 @@
-"""What the data sections of a recipe name, opened and held against them."""
+"""Opening and checking the sources that the data sections of a recipe name."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _SAMPLE = 4  # rows of each source that are rendered when it is opened
 
 
 def open_source(data: DataConfig, *, verify: bool = False, section: str = "data") -> Mixture:
-    """Open what a data section names.
+    """Open the sources that a data section names.
 
     Args:
-        section: of the recipe, for errors.
-        verify: compare each shard with its checksum when it is first touched; whether all are there and as long as they
-            should be is looked at in any case.
+        data: the section.
+        section: its name in the recipe, for errors.
+        verify: compare each shard with its checksum when it is first read; missing and truncated shards are found in
+            any case.
 
     Raises:
         FarspanError: no corpus, neither masks nor an objective, masks of another corpus or objective, shards that are
-            missing or truncated, sources that do not go together, rows that are known to be longer than ``data`` says,
-            a decoder that has nothing to begin with.
+            missing or truncated, sources of different tokenizers or kinds, rows longer than ``data`` allows, no token
+            ``data.decoder_start``.
     """
     parts = []
     for config in data.sources:
@@ -46,7 +47,7 @@ def open_source(data: DataConfig, *, verify: bool = False, section: str = "data"
 
 
 def open_stages(stages: Sequence[Stage], *, verify: bool = False) -> list[Mixture]:
-    """What each stage is trained on, all with the special tokens of all; stages with the same sources share them.
+    """Open the training data of each stage, with common special tokens; stages with the same data share a mixture.
 
     Args:
         verify: as in ``open_source``.
@@ -58,10 +59,11 @@ def open_stages(stages: Sequence[Stage], *, verify: bool = False) -> list[Mixtur
 
 
 def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
-    """A mixture for each stage, all with the special tokens of all; stages with the same data share one.
+    """A mixture for each stage, with common special tokens; stages with the same data share one.
 
     Args:
-        opened: of a stage; called once for each data section.
+        stages: stages of the run.
+        opened: opens the data of a stage; called once per data section.
 
     Raises:
         FarspanError: stages that do not go together, and what ``opened`` raises.
@@ -119,7 +121,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
 
 
 def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
-    """The objective with the tools it needs to mask ``corpus``."""
+    """Load the objective with the tools that it needs to mask ``corpus``."""
     objective = load_objective(config.name, config.preset, config.options)
     if hasattr(objective, "with_tools"):
         from trainer.scorer.scorers import load_scorer
@@ -134,7 +136,7 @@ def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
 
 
 def _check_objective(masks: MaskSet, wanted: ObjectiveConfig) -> None:
-    """A recipe that names an objective beside a mask set wants masks of just that kind."""
+    """Check that the masks are those of the objective that the recipe names beside them."""
     made = masks.objective
     if made.name != wanted.name:
         raise FarspanError(
@@ -153,7 +155,7 @@ def _check_objective(masks: MaskSet, wanted: ObjectiveConfig) -> None:
 
 
 def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
-    """Say before the first step what would stop the run at a later one."""
+    """Check the lengths that the manifest records, which would otherwise stop the run at a later step."""
     for side in ("source", "target"):
         longest, limit = masks.manifest.totals.get(f"max_{side}_length", 0), getattr(data, f"{side}_length")
         if longest > limit:
@@ -164,8 +166,7 @@ def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
 
 
 def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> None:
-    """Render a few rows of each part: where no manifest knows the lengths, most corpora that are too long are so in
-    most of their rows.
+    """Render a few rows of each part, to find most corpora whose rows are too long though no manifest says so.
 
     Raises:
         FarspanError: rows that cannot be rendered, or are longer than ``data`` says; no ``data.decoder_start``.
@@ -180,7 +181,7 @@ def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> N
 
 
 def check_start(special: SpecialTokens, data: DataConfig) -> None:
-    """Whether there is a token that the decoder can begin with.
+    """Check that the special tokens include the decoder's start token.
 
     Raises:
         FarspanError: ``special`` has no ``data.decoder_start``.

@@ -1,6 +1,6 @@
-"""Encoders of Hugging Face: weights that are all there, how long they read, and what stands around their texts.
+"""Encoders of Hugging Face: weights, maximum input length, and the special tokens around a text.
 
-No code of a model's repository runs and nothing is unpickled but tensors.
+No code of a model's repository is executed, and only tensors are unpickled.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Framing:
 
 
 def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any:
-    """The model that the configuration describes, in shapes alone: no weight is loaded.
+    """Build the model that the configuration describes, without weights.
 
     Args:
         kind: one of the library's Auto classes.
@@ -100,7 +100,7 @@ def position_count(model: Any) -> int:
 
 
 def load_framing(files: EncoderFiles) -> Framing:
-    """Load the tokenizer and see what it puts around a text.
+    """Load the tokenizer and the special tokens that it puts around a text.
 
     Raises:
         FarspanError: a tokenizer that cannot be loaded.

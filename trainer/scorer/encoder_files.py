@@ -1,4 +1,4 @@
-"""Where an encoder lies, whether all of it is there, and what identifies it: known before any weight is loaded."""
+"""The files of an encoder, checked and fingerprinted before its weights are loaded."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class EncoderFiles:
     """An encoder on this machine.
 
     Attributes:
-        folder: where its files are.
-        name: as the user gave it, a folder by its last part.
-        dimension: of its vectors.
+        folder: folder of its files.
+        name: name on the hub, or last part of the folder.
+        dimension: width of its vectors.
         fingerprint: hex sha256 of names and contents of configuration, vocabulary and weights.
     """
 

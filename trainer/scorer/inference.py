@@ -1,4 +1,4 @@
-"""Forward passes over rows of unequal length: which go together, on which device and how many threads."""
+"""Forward passes over rows of unequal length: batching, device, threads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def own_device(kind: str) -> torch.device:
 
 
 def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
-    """Rows of similar length, longest first: arrays of row numbers, each of at most ``tokens`` once padded.
+    """Batch rows of similar length, longest first: arrays of row indices with at most ``tokens`` after padding.
 
-    A row longer than ``tokens`` is alone; rows of length 0 are in no batch.
+    A row longer than ``tokens`` has a batch of its own; rows of length 0 are in no batch.
 
     Args:
         lengths: ``(n,)`` int.
@@ -40,7 +40,7 @@ def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 def pinned_threads(number: int | None) -> Iterator[None]:
     """Run on ``number`` threads, or on as many as torch has for None.
 
-    How many threads share a matrix product decides the order of its additions.
+    The number of threads affects the order of additions in a matrix product.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(number or before)

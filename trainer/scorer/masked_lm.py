@@ -1,4 +1,4 @@
-"""Masked language models of Hugging Face as two steps: states of all positions, logits of those that are asked."""
+"""Masked language models of Hugging Face in two steps: states of all positions, logits of masked ones."""
 
 from __future__ import annotations
 

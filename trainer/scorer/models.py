@@ -1,4 +1,4 @@
-"""Where a scorer's model lies and what is known of it before its weights are loaded."""
+"""Finding a scorer's model and checking it before its weights are loaded."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class FoundModel:
 
     Attributes:
         path: as the user gave it.
-        fingerprint: of weights, configuration and vocabulary.
-        tokenizer_fingerprint: of the tokenizer whose ids it knows.
-        special: the special tokens it knows; ``<bos>`` and ``<eos>`` only where it was trained to see them around text.
-        positions: the most it sees at once.
-        load: its weights, in float32 on the CPU.
+        fingerprint: hash of weights, configuration and vocabulary.
+        tokenizer_fingerprint: fingerprint of the tokenizer whose ids it knows.
+        special: special tokens that it knows; ``<bos>`` and ``<eos>`` only if they framed the texts in training.
+        positions: maximum length of its input.
+        load: loads the model, in float32 on the CPU.
     """
 
     path: str
@@ -49,7 +49,7 @@ class FoundModel:
 
 
 def find_model(path: str) -> FoundModel:
-    """Find a masked language model and check all that can be known without its weights.
+    """Find a masked language model and check what can be checked without its weights.
 
     Args:
         path: a run of ``farspan train`` or a checkpoint of it, whose generator it is where one was trained beside an

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.keyed import make_key
-from trainer.data.order import Share, dealt, mix, permute, sample_places
+from trainer.data.order import Share, mix, partition, permute, sample_places
 
 KEY = make_key(0, "test")
 
@@ -115,7 +115,7 @@ def test_epochs_seeds_and_sources_of_one_size_differ():
 
 @given(batch=st.integers(1, 40), micro=st.integers(1, 12), world=st.integers(1, 9))
 def test_micro_batches_are_dealt_whole_and_evenly(batch, micro, world):
-    shares = [dealt(batch, micro, rank, world) for rank in range(world)]
+    shares = [partition(batch, micro, rank, world) for rank in range(world)]
     assert {len(share) for share in shares} == {math.ceil(math.ceil(batch / micro) / world)}
     assert sum(cut is None for share in shares for cut in share) < world
     cuts = [cut for share in shares for cut in share if cut is not None]
