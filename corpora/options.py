@@ -59,7 +59,7 @@ def meanings(kind: type) -> dict[str, str]:
     """Each field's entry under ``Attributes:`` in the docstrings of a dataclass and those that it inherits from."""
     found: dict[str, str] = {}
     for ancestor in reversed(kind.__mro__):
-        entries = inspect.cleandoc(ancestor.__doc__ or "").partition("\nAttributes:\n")[2]
+        entries = inspect.cleandoc(ancestor.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
         for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n {8}.*)*)", entries, re.MULTILINE):
             found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return found

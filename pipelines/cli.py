@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from pipelines.commands import build_parser
+from pipelines.commands.command import Command, refuse_rest
 from pipelines.engine.lock import locked
-
-# Commands that read this machine's disk and run no job.
-LOCAL = ("check-objective", "show", "stats", "verify", "convert", "train")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; user errors end with one clear line and status 1."""
     logging.basicConfig(level=logging.ERROR)  # before Beam's import, which would install a handler of its own
-    parser = build_parser()
-    options, rest = parser.parse_known_args(arguments)
+    typed, rest = build_parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
     try:
-        run(options, rest)
+        run(typed, rest)
     except FarspanError as error:
         print(f"farspan: {printable(str(error))}", file=sys.stderr)
         leave(1)
@@ -38,24 +35,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         leave(130)
 
 
-def run(options: Namespace, rest: Sequence[str] = ()) -> None:
-    """Run the command that ``options`` of its parser describe, with Beam's flags ``rest``.
+def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
+    """Run the command that was typed, with Beam's flags ``rest``.
 
     Raises:
         FarspanError: what the user can cure.
     """
-    if options.command not in LOCAL:
+    command: Command = typed.parser.command
+    command.check(typed)
+    if command.takes_beam_flags:
         from pipelines.engine.runner import check_flags
+
+        check_flags(rest, typed.parser.flags())
         from pipelines.engine.stores import use_flags
 
-        check_flags(rest, [f"--{name.replace('_', '-')}" for name in vars(options)])
         use_flags(rest)
-    elif rest:
-        raise FarspanError(f"{rest[0]}: unknown argument; see farspan {options.command} --help")
-    options.beam_flags = tuple(rest)
+    else:
+        refuse_rest(typed, rest)
+    typed.beam_flags = tuple(rest)
     # before the job is planned, which may take minutes
-    with locked(options.output) if options.makes_artefact else contextlib.nullcontext():
-        options.run(options)
+    with locked(typed.output) if command.job else contextlib.nullcontext():
+        command.run(typed)
 
 
 def leave(status: int) -> None:

@@ -21,11 +21,11 @@ def foreign_owners(installed: Iterable[Distribution] | None = None) -> dict[str,
     """
     owners: dict[str, str] = {}
     for distribution in distributions() if installed is None else installed:
-        name = distribution.metadata["Name"]
-        if name != "farspan":
-            top = distribution.read_text("top_level.txt")
-            names = _IN_RECORD.findall(distribution.read_text("RECORD") or "") if top is None else top.split()
-            owners |= {room: name for room in ROOMS if room in names}
+        top = distribution.read_text("top_level.txt")
+        names = _IN_RECORD.findall(distribution.read_text("RECORD") or "") if top is None else top.split()
+        found = [room for room in ROOMS if room in names]
+        if found and (name := distribution.metadata["Name"]) != "farspan":  # parsed for few, as that takes a while
+            owners |= dict.fromkeys(found, name)
     return owners
 
 

@@ -19,6 +19,7 @@ from corpora.settings import assigned
 from corpora.storage.manifest import Manifest, read_manifest
 from pipelines.cli import run
 from pipelines.commands import build_parser
+from pipelines.commands.command import Parser
 
 Result = TypeVar("Result")
 
@@ -34,7 +35,7 @@ def _function(name: str, command: str, result: Callable[[argparse.Namespace], Re
     parser = _parser(command)
     actions = {action.dest: action for action in parser._actions if _stores(action)}
     parameters = sorted(map(_parameter, actions.values()), key=lambda one: (one.kind, one.default is not one.empty))
-    if parser.get_default("makes_artefact"):
+    if parser.command is not None and parser.command.job:
         parameters.append(Parameter("beam_flags", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[str]))
     signature = Signature(parameters)
 
@@ -43,7 +44,7 @@ def _function(name: str, command: str, result: Callable[[argparse.Namespace], Re
         given.apply_defaults()
         flags = given.arguments.pop("beam_flags", ())
         typed = {dest: _typed(actions[dest], value) for dest, value in given.arguments.items()}
-        options = argparse.Namespace(**{**parser._defaults, "command": command.split()[0], **typed})
+        options = argparse.Namespace(**{**parser._defaults, **typed})
         run(options, flags)
         return result(options)
 
@@ -65,15 +66,16 @@ def _folder_of(options: argparse.Namespace) -> Path:
 
 
 @lru_cache(maxsize=1)
-def _commands() -> argparse.ArgumentParser:
+def _commands() -> Parser:
     return build_parser()
 
 
-def _parser(command: str) -> argparse.ArgumentParser:
+def _parser(command: str) -> Parser:
     parser = _commands()
     for word in command.split():
         (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
         parser = commands.choices[word]
+    parser.declare()
     return parser
 
 

@@ -38,9 +38,10 @@ from trainer.checkpoint.files import DamagedError, find_fault
 from trainer.checkpoint.files import read_manifest as read_checkpoint
 from trainer.checkpoint.run_lock import read_record
 from trainer.checkpoint.trained_model import find_trained
-from trainer.conversion.convert import Conversion, convert
+from trainer.conversion.convert import convert
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
+from trainer.conversion.options import Conversion
 
 FAST, SLOW = 25, 1000  # changes of each file
 

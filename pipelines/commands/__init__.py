@@ -1,27 +1,21 @@
-"""The subcommands: what each takes and which job it starts; heavy imports wait for the one that is run."""
+"""The subcommands: the arguments of each and the job it starts; heavy imports wait until one is run."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from pipelines.commands.conversion import add_convert
-from pipelines.commands.corpora import add_corpus
-from pipelines.commands.looking import add_looking
-from pipelines.commands.masks import add_check_objective, add_mask
-from pipelines.commands.shared import FORMATTER
-from pipelines.commands.stages import add_stages
-from pipelines.commands.text import add_documents, add_tokenizer
-from pipelines.commands.training import add_train
+from pipelines.commands.artefacts import COMMANDS as ARTEFACTS
+from pipelines.commands.command import Command, Parser
+from pipelines.commands.completion import COMMANDS as COMPLETION
+from pipelines.commands.jobs import COMMANDS as JOBS
+from pipelines.commands.masks import COMMANDS as MASKS
+from pipelines.commands.models import COMMANDS as MODELS
 
 __all__ = ["build_parser"]
 
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="farspan",
-        formatter_class=FORMATTER,
-        description="Data and training for long-context text-to-text models.",
-        epilog="""\
+_GROUPS = {"tokenizer": "train a tokenizer", "corpus": "build sequences from documents"}
+_EXAMPLE = """\
 from raw text to a trained model:
   farspan tokenizer train --kind byte-level-bpe --vocab-size 32000 --input 'text/*.jsonl' --output tokenizer
   farspan documents --input wiki='text/*.jsonl' --tokenizer tokenizer --held-out 0.01 --output documents
@@ -29,16 +23,39 @@ from raw text to a trained model:
   farspan mask span --preset bart_ls_mixed --corpus corpus --output masks
   farspan show masks
   farspan train bart_ls_base --set data.corpus=corpus --set data.masks=masks --set run.directory=run
-""",
+"""
+
+
+def commands() -> tuple[Command, ...]:
+    """All commands, in the order of the help."""
+    return (*JOBS, *MASKS, *ARTEFACTS, *MODELS, *COMPLETION)
+
+
+def build_parser() -> Parser:
+    """The parser of ``farspan``; what was typed has the chosen command's parser under ``parser``."""
+    parser = Parser(
+        prog="farspan", description="Data and training for long-context text-to-text models.", epilog=_EXAMPLE
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_tokenizer(commands)
-    add_documents(commands)
-    add_corpus(commands)
-    add_stages(commands)
-    add_mask(commands)
-    add_check_objective(commands)
-    add_looking(commands)
-    add_convert(commands)
-    add_train(commands)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    groups: dict[str, Any] = {}
+    for command in commands():
+        *group, word = command.name.split()
+        if group and group[0] not in groups:
+            made = subparsers.add_parser(group[0], help=_GROUPS[group[0]], description=_GROUPS[group[0]])
+            groups[group[0]] = made.add_subparsers(required=True, metavar="COMMAND")
+        added = (groups[group[0]] if group else subparsers).add_parser(
+            word, help=command.summary, description=command.summary, epilog=command.epilog, command=command
+        )
+        added.set_defaults(parser=added)
     return parser
+
+
+class _Version(argparse.Action):
+    """Print the installed version and stop."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        from corpora.storage.manifest import farspan_version
+
+        print(f"farspan {farspan_version()}")
+        parser.exit()

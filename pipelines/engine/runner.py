@@ -7,17 +7,20 @@ other runner, with Beam's own flags.
 from __future__ import annotations
 
 import argparse
-import difflib
 import logging
 import os
+import re
 import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
 
-from corpora.errors import FarspanError
+from corpora.errors import FarspanError, nearest
+from corpora.options import NO_FLAG
 
 EMBEDDED = "embedded"
 
@@ -27,14 +30,14 @@ class Engine:
     """The runner of a pipeline, and its workers.
 
     Attributes:
-        runner: ``embedded``, or the name of a Beam runner.
+        runner: ``embedded``, or any Beam runner, e.g. PortableRunner, FlinkRunner.
         workers: processes of the embedded runner; 0 chooses by the size of the job.
         beam_flags: Beam's own flags, unchanged.
     """
 
     runner: str = EMBEDDED
     workers: int = 0
-    beam_flags: tuple[str, ...] = ()
+    beam_flags: Annotated[tuple[str, ...], NO_FLAG] = ()
 
     def __post_init__(self) -> None:
         if self.workers < 0:
@@ -62,6 +65,12 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
     Raises:
         FarspanError: with the nearest known flag.
     """
+    named = [flag.partition("=")[0] for flag in flags if flag.startswith("--")]
+    for name in named:
+        if name not in _flags_in_source() and (hint := nearest(name, own)):  # at once: importing Beam takes seconds
+            raise _unknown(name, hint)
+    if not flags:
+        return
     from pipelines.engine.beam import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
@@ -72,14 +81,23 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
     unknown = parser.parse_known_args(list(flags))[1]
     for flag in unknown:
         if flag.startswith("-"):
-            name = flag.split("=")[0]
-            close = difflib.get_close_matches(name, own, n=1) or difflib.get_close_matches(
-                name, list(parser._option_string_actions), n=1
-            )
-            hint = f"did you mean {close[0]}?" if close else "see --help"
-            raise FarspanError(f"{name} is a flag of neither farspan nor Beam; {hint}")
+            name = flag.partition("=")[0]
+            raise _unknown(name, nearest(name, own) or nearest(name, parser._option_string_actions))
     if unknown:
         raise FarspanError(f"unexpected argument {unknown[0]!r}; quote globs, repeat a flag for more values")
+
+
+def _unknown(name: str, hint: str) -> FarspanError:
+    return FarspanError(f"{name} is a flag of neither farspan nor Beam{hint}; see --help")
+
+
+def _flags_in_source() -> set[str]:
+    """Flags that stand in the source of Beam's options; all of Beam's own do."""
+    beam = find_spec("apache_beam")
+    if beam is None or beam.origin is None:
+        return set()
+    source = Path(beam.origin).parent / "options" / "pipeline_options.py"
+    return set(re.findall(r"""['"](--[\w-]+)['"]""", source.read_text("utf-8")))
 
 
 def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:

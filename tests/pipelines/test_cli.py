@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.storage.manifest import farspan_version
 from pipelines.commands import build_parser
 from pipelines.engine.runner import Engine, check_flags
 from tests.artefacts import make_corpus, make_documents
@@ -48,15 +51,49 @@ def test_no_command_lists_the_commands(run):
     assert "COMMAND" in err
 
 
+def test_a_misspelt_command_or_required_flag_suggests_the_nearest(run):
+    status, _, err = run("documnts")
+    assert (status, "did you mean 'documents'" in err) == (2, True)
+    status, _, err = run("corpus", "randm")
+    assert (status, "did you mean 'random'" in err) == (2, True)
+    status, _, err = run("corpus", "random", "--documents", "d", "--sequence-length", "9", "--ouput", "o")
+    assert (status, "did you mean '--output'" in err) == (2, True)
+
+
+def test_the_version_is_printed(run):
+    assert run("--version")[:2] == (0, f"farspan {farspan_version()}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_flags_and_choices(run, shell):
+    status, out, _ = run("completion", shell)
+    assert status == 0
+    for word in ("check-objective", "whole-documents", "held-out"):
+        assert word in out
+
+
+@pytest.mark.parametrize("command", [("--help",), ("corpus", "linked", "--help"), ("mask", "--help")])
+def test_help_imports_nothing_heavy(command):
+    heavy = ("numpy", "pyarrow", "numba", "torch", "apache_beam", "faiss", "transformers")
+    code = (
+        "import sys\nfrom pipelines.commands import build_parser\ntry: build_parser().parse_args(sys.argv[1:])\n"
+        f"except SystemExit: sys.exit(', '.join(set({heavy}) & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_misspelt_flag_is_an_error_that_suggests(run, tmp_path):
     documents = make_documents(str(tmp_path / "documents"))
     base = ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--output", tmp_path / "c"]
     status, _, err = run(*base, "--direct_num_worker=2")
     assert status == 1
-    assert "did you mean --direct_num_workers" in err
+    assert "did you mean '--direct_num_workers'" in err
     status, _, err = run("verify", documents, "--fast")
     assert status == 1
     assert "--fast" in err
+    status, _, err = run("verify", documents, "--corpse", "x")
+    assert (status, "did you mean '--corpus'" in err) == (1, True)
     assert not (tmp_path / "c").exists()
 
 

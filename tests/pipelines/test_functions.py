@@ -17,10 +17,11 @@ FUNCTIONS = [value for value in vars(functions).values() if getattr(value, "__mo
 
 def flags(*command: str) -> set[str]:
     """Attributes that parsing sets for a command, other than the parser's own."""
-    parser: argparse.ArgumentParser = build_parser()
+    parser = build_parser()
     for word in command:
         (group,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
         parser = group.choices[word]
+    parser.declare()
     return {action.dest for action in parser._actions if not isinstance(action, argparse._HelpAction)}
 
 

@@ -11,7 +11,8 @@ import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.artefacts import make_corpus
-from trainer.conversion.convert import Conversion, convert
+from trainer.conversion.convert import convert
+from trainer.conversion.options import Conversion
 from trainer.recipe import RECIPES, load_recipe
 from trainer.run.sources import open_source
 from trainer.run.train import train

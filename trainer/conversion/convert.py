@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from corpora.errors import FarspanError
 from corpora.settings import override, parse
@@ -15,31 +14,11 @@ from trainer.conversion.adapt import adapt
 from trainer.conversion.differences import TRAINING, differences, given
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import Model, read_model_folder, write_model_folder
+from trainer.conversion.options import Conversion
 from trainer.conversion.sources import read_model
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.recipe import load_recipe
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conversion:
-    """What becomes of a model.
-
-    Attributes:
-        recipe: the recipe whose model it is made into; None leaves it as it is.
-        assignments: ``dotted.key=value`` each, over the recipe's values, or else over the model's own.
-        masks: the mask set whose special tokens it must know.
-        vocab_size: or how many rows its tables have.
-        tokenizer: where its tokenizer lies, if its own folder has none.
-        to: what is written.
-    """
-
-    recipe: str | None = None
-    assignments: tuple[str, ...] = ()
-    masks: str | None = None
-    vocab_size: int | None = None
-    tokenizer: str | None = None
-    to: Literal["farspan", "huggingface"] = "farspan"
 
 
 def convert(source: Path, output: Path, conversion: Conversion) -> Model:

@@ -19,9 +19,10 @@ from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
 from tests.published_tokenizers import bart_files, t5_files, tokenizer_of
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
-from trainer.conversion.convert import Conversion, convert
+from trainer.conversion.convert import convert
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
+from trainer.conversion.options import Conversion
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.generation import generate_greedily

@@ -1,0 +1,144 @@
+"""A subcommand and its parser, which adds the command's arguments when the command is named."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from corpora.errors import FarspanError, nearest
+from pipelines.flags import add_flags, make
+
+Typed = argparse.Namespace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A subcommand; heavy imports wait until it is run.
+
+    Attributes:
+        name: the words after ``farspan``.
+        summary: one sentence.
+        declare: adds its arguments to a parser.
+        run: runs it on what was typed.
+        check: finds mistakes in what was typed, quickly, before Beam is imported.
+        epilog: examples and further explanation, printed below the flags.
+        job: makes an artefact with a Beam job, and has the flags of the engine.
+        takes_beam_flags: unknown flags are Beam's; otherwise they are errors.
+    """
+
+    name: str
+    summary: str
+    declare: Callable[[Any], object]
+    run: Callable[[Typed], None]
+    check: Callable[[Typed], None] = lambda typed: None
+    epilog: str = ""
+    job: bool = False
+    takes_beam_flags: bool = False
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Give ``parser`` all arguments of the command."""
+        self.declare(parser)
+        if self.job:
+            from pipelines.engine.runner import Engine
+
+            add_flags(parser.add_argument_group("engine", "Beam's own flags are passed on unchanged"), Engine)
+
+
+def job(
+    name: str,
+    summary: str,
+    options: str,
+    run: Callable[[Typed], None] | str,
+    epilog: str = "",
+    declare: Callable[[Any], object] | None = None,
+    check: Callable[[Typed], None] = lambda typed: None,
+) -> Command:
+    """A command that makes an artefact.
+
+    Args:
+        options: module and name of the job's options, ``module:Class``.
+        run: what runs it, or the module whose ``plan`` lays out the job.
+        declare: adds its arguments, if they are not those of ``options`` alone.
+    """
+    return Command(
+        name=name,
+        summary=summary,
+        declare=declare or (lambda parser: add_flags(parser, _load(options))),
+        run=partial(_plan_and_start, options, run) if isinstance(run, str) else run,
+        check=check,
+        epilog=epilog,
+        job=True,
+        takes_beam_flags=True,
+    )
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _plan_and_start(options: str, module: str, typed: Typed) -> None:
+    start(typed, _load(f"{module}:plan")(make(_load(options), typed)))
+
+
+def start(typed: Typed, planned: Any, shown: str = "") -> None:
+    """Run a job with the engine of the flags and print its summary under the name ``shown`` (default: ``--output``)."""
+    from pipelines.engine.job import run_job
+    from pipelines.engine.runner import Engine
+    from pipelines.inspect.stats import summary
+
+    manifest = run_job(planned, make(Engine, typed, beam_flags=typed.beam_flags))
+    print(f"{shown or typed.output}: {summary(manifest)}")
+
+
+class Parser(argparse.ArgumentParser):
+    """An ``ArgumentParser`` that declares its arguments late and suggests the nearest name for a wrong one."""
+
+    def __init__(self, *, command: Command | None = None, **named: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **named)
+        self.command = command
+        self._declared = False
+        self._typed: list[str] = []
+
+    def declare(self) -> None:
+        """Add the command's arguments, once."""
+        if self.command is not None and not self._declared:
+            self.command.add_arguments(self)
+        self._declared = True
+
+    def flags(self) -> list[str]:
+        """All flags that the parser knows."""
+        return list(self._option_string_actions)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        self.declare()
+        self._typed = list(args or [])
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> Any:
+        if "required" in message:  # which a misspelt flag may be the reason for
+            unknown = [word.partition("=")[0] for word in self._typed if word.startswith("--")]
+            hints = (name + nearest(name, self.flags()) for name in unknown if name not in self.flags())
+            message = "; ".join([message, *(f"unknown {hint}" for hint in hints if "(" in hint)])
+        super().error(message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            hint = nearest(str(value), known)
+            raise argparse.ArgumentError(action, f"unknown {value!r}{hint}; choose one of {', '.join(known)}")
+
+
+def refuse_rest(typed: Typed, rest: Sequence[str]) -> None:
+    """Refuse arguments that a command without Beam does not know.
+
+    Raises:
+        FarspanError: with the nearest flag.
+    """
+    if rest:
+        hint = nearest(rest[0].partition("=")[0], typed.parser.flags())
+        raise FarspanError(f"{rest[0]}: unknown argument{hint}; see farspan {typed.parser.command.name} --help")

@@ -1,0 +1,45 @@
+"""``farspan completion``: what a shell needs to complete commands, flags and their choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipelines.commands.command import Command, Parser, Typed
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def _declare(parser: Any) -> None:
+    parser.add_argument("shell", choices=_SHELLS, help="shell to complete in")
+
+
+def _run(typed: Typed) -> None:
+    import shtab
+
+    from pipelines.commands import build_parser
+
+    parser = build_parser()
+    _declare_all(parser)
+    print(shtab.complete(parser, typed.shell))
+
+
+def _declare_all(parser: Parser) -> None:
+    parser.declare()
+    for action in parser._actions:
+        for inner in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
+            _declare_all(inner)
+
+
+COMMANDS = (
+    Command(
+        name="completion",
+        summary="Print a script that completes farspan's commands and flags in a shell.",
+        declare=_declare,
+        run=_run,
+        epilog="""\
+examples:
+  farspan completion bash > ~/.local/share/bash-completion/completions/farspan
+  farspan completion zsh > ~/.zfunc/_farspan
+  farspan completion fish > ~/.config/fish/completions/farspan.fish""",
+    ),
+)

@@ -1,0 +1,94 @@
+"""Flags of a command from the fields of option dataclasses, and the dataclasses from what was typed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_origin
+
+from corpora.options import NO_FLAG, Flag, choices, declared, meanings
+from corpora.settings import assignment
+
+Options = TypeVar("Options")
+
+
+def add_flags(parser: Any, kind: type, without: Sequence[str] = ()) -> list[str]:
+    """Give a parser, or a group of it, a flag for each field of ``kind`` and of the dataclasses among its fields.
+
+    A flag that the parser has already is shared: it sets the fields of all dataclasses that declare it.
+
+    Args:
+        without: fields that get none.
+
+    Returns:
+        The attributes of the flags that were added.
+    """
+    help_of, added = meanings(kind), []
+    hints = declared(kind)
+    for field in fields(kind):
+        hint, flag = hints[field.name]
+        if field.name in without or flag is NO_FLAG:
+            continue
+        if is_dataclass(hint):
+            added += add_flags(parser, hint, flag.without)  # type: ignore[arg-type]
+        elif f"--{_dashed(field.name, flag)}" not in parser._option_string_actions:
+            added.append(_add(parser, field, hint, flag, flag.help or help_of[field.name]))
+    return added
+
+
+def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> str:
+    required = field.default is MISSING and field.default_factory is MISSING
+    default = None if field.default is MISSING else field.default
+    given: dict[str, Any] = {"help": argparse.SUPPRESS if flag.hidden else _help(text, default)}
+    if hint is bool:
+        given |= {"action": "store_true"}
+    elif get_origin(hint) in (tuple, Mapping):
+        given |= {"action": "append", "default": None if required else [], "metavar": flag.metavar}
+    else:
+        plain = next((part for part in get_args(hint) if part is not NoneType), hint)
+        known = choices(hint)
+        given |= {"type": flag.convert or (str if known else plain), "default": default}
+        given |= {"choices": known} if known else {"metavar": flag.metavar}
+    if flag.positional:
+        return parser.add_argument(field.name, **{k: v for k, v in given.items() if k != "default"}).dest
+    return parser.add_argument(f"--{_dashed(field.name, flag)}", required=required, **given).dest
+
+
+def _help(text: str, default: Any) -> str:
+    """The help of a flag, with its default unless the text itself speaks of one."""
+    text = text.replace("``", "").replace("%", "%%").removesuffix(".")
+    told = isinstance(default, bool) or default in (None, ()) or "(default" in text
+    return text if told else f"{text} (default: {default})"
+
+
+def make(kind: type[Options], typed: argparse.Namespace, without: Sequence[str] = (), **given: Any) -> Options:
+    """Build ``kind`` from what was typed; fields without flag have their defaults.
+
+    Args:
+        without: fields whose flags, if there are any, mean something else.
+        given: values of fields, instead of what was typed.
+    """
+    values = dict(given)
+    for name, (hint, flag) in declared(kind).items():
+        dest = _dashed(name, flag).replace("-", "_")
+        if name in given or name in without or flag is NO_FLAG:
+            continue
+        if is_dataclass(hint):
+            values[name] = make(hint, typed, flag.without)  # type: ignore[arg-type]
+        elif hasattr(typed, dest):
+            values[name] = _value(hint, getattr(typed, dest))
+            if hint is bool and getattr(kind, name):  # as --euclidean says that spherical is not wanted
+                values[name] = not values[name]
+    return kind(**values)
+
+
+def _value(hint: Any, typed: Any) -> Any:
+    if get_origin(hint) is Mapping:
+        return dict(map(assignment, typed))
+    return tuple(typed) if get_origin(hint) is tuple else typed
+
+
+def _dashed(name: str, flag: Flag) -> str:
+    return flag.name or name.replace("_", "-")
