@@ -13,6 +13,8 @@ from typing import Any
 
 from pyarrow import fs
 
+from corpora.errors import from_extra
+
 REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
 _CURES = {  # by what Arrow and boto3 call the error
     r"access.?denied|invalid.?access.?key|signature.?does|(expired|invalid).?token|secret_key|access_key|credentials": (
@@ -43,12 +45,10 @@ def client() -> fs.S3FileSystem:
     """The client for the current settings.
 
     Raises:
-        ImportError: boto3 is not installed.
+        FarspanError: boto3 is not installed.
     """
-    try:
+    with from_extra("s3", "s3://"):
         import boto3  # noqa: F401
-    except ImportError as error:
-        raise ImportError("s3:// needs boto3; pip install 'farspan[s3]'") from error
     return _client(_settings)
 
 
