@@ -1,4 +1,4 @@
-"""Raw files to records, by the modules of ``formats``. A record comes out whole, or its dead letter says why not."""
+"""Readers: raw files to records, by the modules of ``formats``. A record is read whole, or rejected with a reason."""
 
 from corpora.readers.formats import FORMATS
 from corpora.readers.huggingface import data_files

@@ -1,7 +1,7 @@
-"""Members of tar and zip archives, read where they lie: nothing is unpacked to disk.
+"""Reading of the members of tar and zip archives, without unpacking to disk.
 
-A tar archive, plain or compressed as a whole, is read forwards in bounded memory; a plain one is cut into ranges of
-members. A zip archive is cut by the members of its directory, without which it cannot be read at all.
+A tar archive, plain or compressed as a whole, is read forwards in bounded memory; a plain one is split into ranges of
+members. A zip archive is split by the members in its directory, without which it cannot be read.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def is_zip(path: str) -> bool:
 
 
 def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> list[Cut]:
-    """Cuts between members.
+    """Split an archive between members.
 
-    One range where the archive is compressed as a whole, and where only one that sees all members can tell: a name that
-    occurs twice, no wanted member at all.
+    It is a single range if it is compressed as a whole, and if a fault can only be seen from all members: a name that
+    occurs twice, or no wanted member at all.
     """
     size = files.size(path)
     if compression(path):
@@ -64,7 +64,7 @@ def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> 
                 names.append(header.name)
                 edges.append(header.offset)
         except DamagedFile:
-            pass  # whoever reads the last range will tell
+            pass  # reading the last range reports it
     if _one_range(names, wanted):
         return [Cut(0, size, size)]
     edges = [0, *edges[1:], size]
@@ -77,16 +77,16 @@ def _one_range(names: list[str], wanted: Wanted) -> bool:
 
 
 def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted, add: Add) -> Iterator[int]:
-    """Hand every wanted member of a range to ``add``.
+    """Pass every wanted member of a range to ``add``.
 
-    Folders, links and devices are no members. A name that leads out of the archive and a name that occurred before are
-    rejects. A damaged member is a reject and its neighbours are read, unless the archive itself ends there.
+    Folders, links and devices are skipped. A name that leads out of the archive, or that occurred before, is a reject.
+    A damaged member is a reject, and its neighbours are read unless the archive itself ends there.
 
     Yields:
         Bytes of the range read so far.
 
     Raises:
-        DamagedFile: the archive is cut or damaged.
+        DamagedFile: the archive is truncated or damaged.
     """
     seen: set[str] = set()
     with files.open(piece.path) as file:
@@ -106,7 +106,7 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
                             yield min(position + done, piece.bytes)
                 except (DamagedFile, *MEMBER_ERRORS) as error:
                     damaged = error if isinstance(error, DamagedFile) else DamagedFile(_as_end(error), name)
-                    ended = isinstance(stream, _Body) and stream.broken  # the archive itself is cut or damaged
+                    ended = isinstance(stream, _Body) and stream.broken  # the archive itself is truncated or damaged
                     block.damage(damaged, max(0, piece.bytes - position) if ended else size)
                     if ended:
                         return
@@ -118,7 +118,7 @@ def read_archive(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
 
 
 def _as_end(error: Exception) -> Exception:
-    """tarfile says ``ReadError`` where a member's bytes end early."""
+    """Convert tarfile's ``ReadError``, raised if a member's bytes end early, to ``EOFError``."""
     return EOFError(str(error)) if isinstance(error, tarfile.ReadError) else error
 
 
@@ -152,10 +152,10 @@ def _open(stream: BinaryIO, archive: tarfile.TarFile, header: tarfile.TarInfo) -
 
 
 class _Body(io.BufferedIOBase):
-    """The ``size`` bytes of a member, which begin where ``stream`` stands; up to a cut, all of them.
+    """The ``size`` bytes of a member from the current position of ``stream``; if truncated, all bytes that exist.
 
     Attributes:
-        broken: whether they could not be read to their end.
+        broken: whether the end could not be read.
     """
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
@@ -205,7 +205,7 @@ def _zip_members(file: BinaryIO, piece: Range) -> Iterator[tuple[str, Opened, in
 
 
 class _Header(tarfile.TarInfo):
-    """A header that is checked: at a cut or damaged one ``tarfile`` would end as if the archive did."""
+    """A tar header with checks; ``tarfile`` treats a truncated or damaged header as the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
@@ -227,7 +227,7 @@ class _Header(tarfile.TarInfo):
 
 
 def _headers(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The headers from where ``stream`` stands, each with the archive that opens it.
+    """The headers from the current position of ``stream``, each with the archive that opens it.
 
     Raises:
         DamagedFile: the archive does not end with its end mark.
@@ -246,7 +246,7 @@ def _headers(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInf
 
 
 class _Forwards:
-    """A decompressed stream as the file that ``tarfile`` wants; seeks forwards by reading."""
+    """A decompressed stream as a file for ``tarfile``; it seeks forwards by reading."""
 
     def __init__(self, source: Iterator[bytes]) -> None:
         self._source, self._held, self._at = source, b"", 0

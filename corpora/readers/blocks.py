@@ -1,4 +1,4 @@
-"""Records are judged here, whatever their format: kept, left out or rejected."""
+"""Checks of records of all formats: each is kept, left out or rejected."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ _RECORD_BYTES = 100  # what a record takes beside its text
 
 @dataclass
 class BlockBuilder:
-    """Judges records and gathers the good ones into blocks.
+    """Checks records and collects the good ones into blocks.
 
     Attributes:
-        prefix: stands before the place of every record: the name of the archive's member that is being read, and a
-            colon.
-        split: how the text of a record falls into the documents of a cluster; None where a text is a document.
+        prefix: prefix of the place of every record: the name of the current archive member and a colon.
+        split: function that splits the text of a record into the documents of a cluster; None if a text is a document.
     """
 
     path: str
@@ -62,7 +61,7 @@ class BlockBuilder:
     def _add_cluster(
         self, key: int | str, texts: Sequence[Any], own: str | None, cluster: str | None, raw: bytes
     ) -> None:
-        """Judge each of the texts for itself, so that a bad one does not cost its neighbours."""
+        """Check each of the texts separately, so that a bad one does not affect its neighbours."""
         if not texts:
             self.reject(key, "empty_cluster", raw, f"{self.options.text_field!r} is a list without texts")
         if self.options.cluster_field is None:
@@ -112,13 +111,13 @@ class BlockBuilder:
         self._bytes += len(raw) + _RECORD_BYTES
 
     def damage(self, damaged: DamagedFile, behind: int) -> None:
-        """Reject what a cut or damaged place makes unreadable, of which ``behind`` bytes lie behind that place."""
+        """Reject the data that is unreadable because of damage, ``behind`` bytes of it after the damaged place."""
         self.reject(damaged.key, damaged.reason, damaged.raw, str(damaged))
         self._damaged += 1
         self._lost += behind if damaged.lost is None else damaged.lost
 
     def take(self, position: int) -> RecordBlock:
-        """The block so far; begins the next one."""
+        """Return the current block and begin the next one."""
         ids = None if self.options.id_field is None else self._ids
         block = RecordBlock(
             self._texts,
@@ -145,12 +144,12 @@ def _name_of(record: Mapping[str, Any], field: str, reason: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text in characters that UTF-8 has: names in it may hold half a surrogate pair."""
+    """The text with lone surrogates, which names in it may contain, escaped so that it can be encoded."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _half_pair(text: str) -> str | None:
-    """The first lone surrogate, escaped: JSON may hold it as ``\\udXXX``, but no UTF-8 can."""
+    """The first lone surrogate, escaped: JSON may contain it as ``\\udXXX``, but UTF-8 cannot."""
     if text.isascii():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of Arrow columns as records: what Parquet and Arrow files share."""
+"""Rows of Arrow columns as records, for Parquet and Arrow files."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.t
 
 
 def wanted(schema: pa.Schema, options: ReadOptions) -> list[str]:
-    """The columns of a file that hold the text, the id and the cluster, as far as it has them."""
+    """The columns of a file with the text, the id and the cluster, as far as they exist."""
     return [name for name in schema.names if name in (options.text_field, options.id_field, options.cluster_field)]
 
 
 def fields(schema: pa.Schema) -> dict[str, int]:
-    """Names of the columns; 1 for those of text, else 0."""
+    """Names of the columns: 1 for text columns, else 0."""
     return {column.name: int(_is_text(column.type)) for column in schema}
 
 
 def check_batch(batch: pa.RecordBatch) -> None:
-    """See that every offset, length and index of a batch lies inside its buffers; one that does not can crash Arrow.
+    """Check that all offsets, lengths and indices of a batch lie inside its buffers; others can crash Arrow.
 
-    Text that is not UTF-8 is no such damage, but a bad record.
+    Text that is not UTF-8 is not damage of the file, but a bad record.
 
     Raises:
-        ArrowInvalid: damage.
+        ArrowInvalid: the batch is damaged.
     """
     for column in batch.columns:
         kind = _as_bytes(column.type)
@@ -43,15 +43,15 @@ def check_batch(batch: pa.RecordBatch) -> None:
 def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.Schema) -> Iterator[int]:
     """Add the rows of ``batch``, the first of which is row number ``first`` of its file.
 
-    A few bytes of a file may stand for gigabytes (dictionaries, runs, views of one buffer), so rows are turned into
-    Python's values about ``BLOCK_BYTES`` at a time.
+    A few bytes of a file may expand to gigabytes (dictionaries, runs, views of one buffer), so rows are converted to
+    Python values about ``BLOCK_BYTES`` at a time.
 
     Args:
         batch: the wanted columns, checked.
-        schema: of the file, for messages.
+        schema: schema of the file, for messages.
 
     Yields:
-        Rows of the batch done so far, about every ``BLOCK_BYTES``.
+        Number of rows done so far, about every ``BLOCK_BYTES``.
     """
     names = batch.schema.names
     for begin in range(0, len(batch), _MOST_ROWS):
@@ -70,7 +70,7 @@ def add_rows(block: BlockBuilder, batch: pa.RecordBatch, first: int, schema: pa.
 
 
 def _pieces(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
-    """``(n,)`` sizes in pieces of ``BLOCK_BYTES`` at most, or of one row where that is larger."""
+    """Split rows of ``(n,)`` sizes into pieces of at most ``BLOCK_BYTES``, or of one larger row."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):
@@ -81,7 +81,7 @@ def _pieces(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _sizes(array: pa.Array) -> np.ndarray:
-    """``(n,)`` int64: bytes that each value takes once it stands for itself; the size of numbers is guessed."""
+    """``(n,)`` int64: bytes of each value after expansion; the size of numbers is estimated."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         values = np.append(_sizes(array.dictionary), 0)
@@ -111,7 +111,7 @@ def _sizes(array: pa.Array) -> np.ndarray:
 
 
 def _sums(items: pa.Array, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """``(n,)`` int64: bytes of the items from each of the ``(n,)`` starts to each of the stops."""
+    """``(n,)`` int64: total bytes of the items between the ``(n,)`` starts and stops."""
     if not len(starts):
         return np.zeros(0, np.int64)
     low, high = int(starts.min()), int(max(stops.max(), starts.min()))
@@ -124,7 +124,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with bytes for text, as whose values nothing but their places is checked."""
+    """The type with text replaced by bytes, so that Arrow checks offsets only."""
     if pa.types.is_string(kind):
         return pa.binary()
     if pa.types.is_large_string(kind):
@@ -162,7 +162,7 @@ def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schem
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Python values; text that is not UTF-8 as bytes, which Arrow's files do not rule out."""
+    """Python values; text that is not UTF-8, which Arrow files may contain, is returned as bytes."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:

@@ -1,4 +1,4 @@
-"""Folders that Hugging Face ``datasets`` saved with ``save_to_disk``: which of their files hold records.
+"""Selection of the files with records in folders saved by Hugging Face ``datasets`` (``save_to_disk``).
 
 A dataset is a folder with ``data-*.arrow`` (Arrow streams) and ``state.json``, which names them; a DatasetDict is a
 folder of datasets. Other ``.arrow`` files beside them are caches of ``map`` and ``filter``.
@@ -17,10 +17,10 @@ _STATE = "state.json"
 
 
 def data_files(paths: Sequence[str]) -> list[str]:
-    """The given files without descriptions and caches of saved datasets among them, in the given order.
+    """Remove descriptions and caches of saved datasets from the given files, keeping the order.
 
     Raises:
-        FarspanError: a dataset's ``state.json`` cannot be understood, or a file that it names is missing.
+        FarspanError: a dataset's ``state.json`` is not valid, or a file that it names is missing.
     """
     present = set(paths)
     named: dict[str, set[str]] = {}

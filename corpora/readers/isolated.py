@@ -1,4 +1,4 @@
-"""The process that reads for ``corpora.readers.isolation``: ``python -m corpora.readers.isolated``."""
+"""The reading process of ``corpora.readers.isolation``: ``python -m corpora.readers.isolated``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _BUFFER = 1 << 16
 
 def main() -> None:
     """Answer requests from standard input until it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     _limit_memory()
     stdin = cast(BinaryIO, io.BufferedReader(io.FileIO(0, "r")))
     stdout = cast(BinaryIO, io.BufferedWriter(io.FileIO(os.dup(1), "w")))
-    os.dup2(2, 1)  # a library that prints breaks no frame
+    os.dup2(2, 1)  # so that printing libraries do not break frames
     with suppress(EOFError, BrokenPipeError):
         while True:
             _, body = receive(stdin)
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _limit_memory() -> None:
-    """Let a file that unpacks without end run into an error, and not the machine out of memory."""
+    """Limit memory, so that a file that unpacks without end gives an error."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (half if hard == resource.RLIM_INFINITY else min(half, hard), hard))
@@ -59,7 +59,7 @@ def _answer(request: dict[str, Any], stdin: BinaryIO, stdout: BinaryIO) -> None:
 
 
 class _AskedFiles:
-    """The one file of a request, whose bytes are asked for."""
+    """The file of a request, whose bytes are requested from the parent."""
 
     def __init__(self, stdin: BinaryIO, stdout: BinaryIO, size: int) -> None:
         self._streams, self._size = (stdin, stdout), size

@@ -1,17 +1,17 @@
-"""Formats that native code reads, in processes of their own: a file that crashes one costs that file and no job.
+"""Isolation of native readers in separate processes, so that a file that crashes one does not end the job.
 
-Such a process opens nothing: it asks for the bytes that it wants, so that it needs to know no file system. Both sides
-send frames of a letter, a length and a body:
+Such a process opens no files: it requests bytes from its parent, and so needs no file systems. Both sides send frames
+of a letter, a length and a body:
 
 =====  ==============  ====================================================
 `C`    to the process  a request, JSON: ``call``, ``path``, ``size`` and more
 `D`    to the process  bytes of the file
-`E`    to the process  why they cannot be read
-`R`    from it         offset and number of bytes that it wants of the file
+`E`    to the process  the reason why they cannot be read
+`R`    from it         offset and number of requested bytes
 `B`    from it         a block of records, JSON
 `V`    from it         the end of the answer, JSON
 `F`    from it         the message of a ``FarspanError``
-`X`    from it         why the file cannot be planned or looked into
+`X`    from it         the reason why the file cannot be planned or inspected
 =====  ==============  ====================================================
 """
 
@@ -36,7 +36,7 @@ from corpora.storage.files import Files
 
 _HEAD = struct.Struct("<cQ")
 _READ = struct.Struct("<QQ")
-# signals by which a process ends that read what it should not have; others come from outside
+# signals of a process that crashed by itself; others come from outside
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 
@@ -61,10 +61,10 @@ def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
 
 
 def read(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
-    """The blocks of a range; damage is in them, as rejects.
+    """Read the blocks of a range; they contain damage as rejects.
 
     Raises:
-        CrashedReader: the process crashed; what was yielded before is sound.
+        CrashedReader: the process crashed; blocks yielded before are valid.
     """
     for letter, body in _answer("read", piece.path, files, {"options": asdict(options), "piece": asdict(piece)}):
         if letter == b"B":
@@ -112,7 +112,7 @@ def ask(stream: BinaryIO, offset: int, count: int) -> None:
 
 
 class _Processes:
-    """Processes that wait for work; each serves one answer at a time."""
+    """Idle reading processes; each answers one request at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,9 +121,9 @@ class _Processes:
 
     @contextmanager
     def one(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A process, which is kept for the next only if its answer was heard to the end."""
+        """A process, which is reused only if its answer was read to the end."""
         with self._lock:
-            if self._owner != os.getpid():  # a fork has no claim to its parent's
+            if self._owner != os.getpid():  # a fork must not use its parent's processes
                 self._idle, self._owner = [], os.getpid()
             process = self._idle.pop() if self._idle else None
         process = process or _start()
@@ -174,7 +174,7 @@ def _value(call: str, path: str, files: Files, request: dict[str, Any]) -> Any:
 
 
 def _answer(call: str, path: str, files: Files, request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Frames ``B`` and ``V`` of an answer, while its questions for bytes are answered."""
+    """Frames ``B`` and ``V`` of an answer, serving its requests for bytes."""
     size = files.size(path)
     with _PROCESSES.one() as process, files.open(path) as file:
         assert process.stdin is not None

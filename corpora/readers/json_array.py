@@ -1,4 +1,4 @@
-"""Files with one JSON array of records, however large, or with a record on each line: record by record."""
+"""Record-by-record reading of one JSON array of any size, or of a file with one record per line."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LOOKED_AT = 1 << 20
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-    """Cuts of a file of lines; an array is one range."""
+    """Split a file of lines; an array is one range."""
     with files.open(path) as file:
         array = is_array(file, path)
     return [Cut(0, 1, files.size(path))] if array else plan_lines(path, files, target_bytes)
 
 
 def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-    """Hand every record of the range to ``add`` as the JSON text it is; its place is its offset in the file."""
+    """Pass every record of the range to ``add`` as JSON text; its place is its offset in the file."""
     limit = block.options.max_record_bytes
     with files.open(piece.path) as file:
         if is_array(file, piece.path):
@@ -41,7 +41,7 @@ def parse(line: Line) -> Any:
     """The JSON value of a record.
 
     Raises:
-        BadRecord: not JSON, or not UTF-8.
+        BadRecord: it is not JSON or not UTF-8.
     """
     text = line.text()
     try:
@@ -51,9 +51,9 @@ def parse(line: Line) -> Any:
 
 
 def is_array(file: BinaryIO, path: str) -> bool:
-    """Whether the file begins an array that is not the record of its first line; leaves it at its beginning.
+    """True if the file begins with an array that is not just its first line's record; rewinds the file.
 
-    Two lines that are each an array, as far as the first MiB shows them, are two records.
+    Two lines that are each an array, as far as the first MiB shows, are two records.
     """
     try:
         head = next(chunks(file, path), b"")[:_LOOKED_AT]
@@ -67,7 +67,7 @@ def is_array(file: BinaryIO, path: str) -> bool:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """Names of the fields of the first good records that are objects, and characters of text in each."""
+    """Names of the fields of the first valid objects, with the number of text characters in each."""
     size = files.size(path)
     found: dict[str, int] = {}
     with files.open(path) as file:
@@ -76,7 +76,7 @@ def fields(path: str, files: Files) -> dict[str, int]:
         try:
             first = next(filter(None, (_Elements if array else Lines)(file, piece, _LOOKED_AT, sound=False)), [])
         except DamagedFile:
-            first = []  # whoever reads the file will tell
+            first = []  # reading the file reports it
     for line in first[:100]:
         try:
             record = parse(line)
@@ -89,13 +89,13 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 class _Elements(Lines):
-    """The elements of one array, found by their brackets and parsed by nobody, in bounded memory."""
+    """The elements of one array, found by their brackets without parsing, in bounded memory."""
 
     def __iter__(self) -> Iterator[list[Line]]:
-        """Yields the elements of one chunk after the other.
+        """Yield the elements chunk by chunk.
 
         Raises:
-            DamagedFile: the file ends inside the array, is damaged, or goes on behind it.
+            DamagedFile: the file ends inside the array, is damaged, or continues after it.
         """
         scan = _Scan(self._limit)
         try:
@@ -110,12 +110,12 @@ class _Elements(Lines):
 
 
 class _Scan:
-    """Where in an array the scan stands.
+    """State of the scan of an array.
 
     Attributes:
-        depth: of brackets: 0 outside the array, 1 between its elements.
-        start: offset of the element that is being read.
-        behind: offset of what stands behind the array and is no white space.
+        depth: depth of brackets: 0 outside the array, 1 between its elements.
+        start: offset of the current element.
+        behind: offset of anything but white space after the array.
     """
 
     def __init__(self, limit: int) -> None:
@@ -132,7 +132,7 @@ class _Scan:
         return b"".join(self._pieces)[:RAW_BYTES]
 
     def feed(self, chunk: bytes) -> list[Line]:
-        """The elements that end in ``chunk``."""
+        """Return the elements that end in ``chunk``."""
         found: list[Line] = []
         begin = place = 0  # of the element's part in this chunk; of the scan
         while place < len(chunk):
@@ -162,7 +162,7 @@ class _Scan:
         return found
 
     def _skip_string(self, chunk: bytes, place: int) -> int:
-        """Where the scan goes on behind the string, or behind the part of it that is in ``chunk``."""
+        """Position after the string, or after the part of it that is in ``chunk``."""
         place += self._escaped
         self._escaped = False
         place = _STRING.match(chunk, place).end()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""What a reader is asked for and what it hands out: ranges, options, blocks of good records, dead letters."""
+"""Input and output of readers: ranges, options, blocks of good records, rejects."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Range:
         path: the file.
         format: one of ``FORMATS``, resolved.
         start, stop: half-open, in the format's unit: bytes of plain lines and tar archives, Parquet row groups, Arrow
-            record batches, members of a zip archive, 0..1 for what is read in one go.
-        bytes: of the file that the range covers, to weigh tasks.
-        size: of the file in bytes when the range was planned; None where it was no file that can be read.
+            record batches, members of a zip archive, 0..1 for files that are read as a whole.
+        bytes: number of the file's bytes in the range, for balancing tasks.
+        size: bytes of the file when the range was planned; None if it was not a readable file.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Cut(NamedTuple):
 
 
 def group(sizes: Sequence[int], target_bytes: int) -> list[Cut]:
-    """Neighbouring pieces of the given sizes, together up to ``target_bytes`` or a single larger one."""
+    """Group consecutive pieces of the given sizes up to ``target_bytes``; a larger piece is alone."""
     cuts: list[Cut] = []
     start = total = 0
     for index, size in enumerate(sizes):
@@ -63,7 +63,7 @@ _PREPROCESS_HELP = f"step applied to each text: {', '.join(STEPS)}; repeatable, 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How records are read; survives JSON.
+    """Options of reading; can be converted to JSON and back.
 
     Attributes:
         format: format of the files (default: by file name).
@@ -107,14 +107,14 @@ class ReadOptions:
 
     @property
     def named_fields(self) -> list[tuple[str, str]]:
-        """(flag, name) of the fields beside the text that the options ask for."""
+        """(flag, name) of the fields other than the text that the options name."""
         fields = (("--id-field", self.id_field), ("--cluster-field", self.cluster_field))
         return [(flag, name) for flag, name in fields if name is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A dead letter.
+    """A rejected record.
 
     Attributes:
         path: the file.
@@ -122,9 +122,9 @@ class Reject:
         reason: invalid_utf8, broken_json, not_an_object, missing_text, null_text, not_a_string, empty_text, missing_id,
             too_long, truncated_file, unreadable_file, crashed_reader, dangling_link or not_a_file; missing_cluster,
             not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
-            broken_dialogue; special_token, where the tokenizer yields one for the text.
+            broken_dialogue; special_token, if the tokenizer yields one for the text.
         raw: the record's first 64 KiB, as far as they are known.
-        detail: what exactly is wrong.
+        detail: explanation of the fault.
     """
 
     path: str
@@ -136,22 +136,22 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Consecutive records of a range, about 8 MiB, or one record where that is longer.
+    """Consecutive records of a range, about 8 MiB, or one longer record.
 
     Attributes:
-        texts: of the good records.
+        texts: texts of the good records.
         keys: place of each in its file, whatever the ranges: byte offset of a line in the (decompressed) file, row
             number in a table, ``0`` for a whole file, name of a member of an archive; for a document of a cluster, the
             cluster's place, a dot and its number in the cluster.
         ids: the user's own id of each, None without ``id_field``.
-        clusters: of each, what names its cluster: the value of ``cluster_field`` or the cluster's place in the file;
-            None where it belongs to none.
+        clusters: name of each one's cluster: the value of ``cluster_field`` or the cluster's place in the file; None
+            without a cluster.
         rejects: the bad records among them.
         filtered: good records left out by ``preprocess`` and ``min_characters``.
         position: bytes of the range read so far, for showing progress.
-        damaged: places where the file is cut or damaged, each with a reject of its own.
-        lost: bytes of the file that were not read or cannot be believed on their account, as far as they are known: not
-            what a cut file lacks.
+        damaged: number of places where the file is truncated or damaged, each with a reject of its own.
+        lost: bytes of the file that were not read or are not trusted because of this, without the missing end of a
+            truncated file.
     """
 
     texts: list[str]
@@ -166,7 +166,7 @@ class RecordBlock:
 
     @property
     def read(self) -> int:
-        """Records, good and bad; each document of a cluster is one."""
+        """Number of records, good and bad; each document of a cluster is one."""
         return len(self.texts) + len(self.rejects) + self.filtered
 
 
@@ -175,7 +175,7 @@ class CrashedReader(OSError):
 
 
 class DamagedStream(OSError):
-    """Compressed data that a checksum refutes; its last ``lost`` bytes cannot be believed."""
+    """Compressed data failed its checksum; its last ``lost`` bytes are not trusted."""
 
     def __init__(self, reason: str, lost: int) -> None:
         super().__init__(reason)
@@ -183,10 +183,10 @@ class DamagedStream(OSError):
 
 
 class DamagedFile(Exception):
-    """Nothing more can be read of a file, from the record ``key`` on.
+    """A file cannot be read from the record ``key`` on.
 
     Attributes:
-        lost: bytes of the range that are given up, None for all behind the last position.
+        lost: bytes of the range that are discarded, None for all after the last position.
     """
 
     def __init__(self, error: Exception, key: int | str, raw: bytes = b"") -> None:
@@ -203,7 +203,7 @@ class DamagedFile(Exception):
 
 
 class BadRecord(Exception):
-    """A record that becomes a dead letter."""
+    """A record is rejected."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

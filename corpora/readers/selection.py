@@ -1,4 +1,4 @@
-"""The reader for a file, by its name or as told; planning and reading with the errors of files handled in one place."""
+"""Choice of a file's reader, and planning and reading with all errors of files handled in one place."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
 
 @cache
 def reader(format: str) -> Reader:
-    """The reader of one of ``FORMATS``, whose module is loaded when it is first asked for."""
+    """The reader of one of ``FORMATS``; its module is imported on first use."""
     found: Reader = import_module(f"corpora.readers.formats.{format.replace('-', '_')}").READER
     return found
 
 
 @cache
 def formats_by_suffix() -> dict[str, str]:
-    """Suffix of a file's name, with its dot -> the format that is read by default."""
+    """Suffix of a file's name, with its dot -> default format."""
     return {suffix: format for format in FORMATS for suffix in reader(format).suffixes}
 
 
@@ -46,7 +46,7 @@ def native_suffixes() -> tuple[str, ...]:
 
 
 def holds_records(path: str, options: ReadOptions) -> bool:
-    """Whether a file found in a folder can hold records of a published data set, going by its name."""
+    """True if a file in a folder can contain records of a published data set, judging by its name."""
     if not options.format or not reader(options.format).published:
         return True
     beside = reader(options.format).beside or _NOTES
@@ -57,7 +57,7 @@ def format_of(path: str, options: ReadOptions) -> str:
     """The format to read ``path`` in.
 
     Raises:
-        FarspanError: no format is given and the name tells none, or the file cannot be compressed in that format.
+        FarspanError: no format is given and the suffix is unknown, or files of this format cannot be compressed.
     """
     name = posixpath.basename(path)
     if kind := compression(path):
@@ -79,9 +79,9 @@ def format_of(path: str, options: ReadOptions) -> str:
 
 
 def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Range]:
-    """Cut a file into ranges of about ``target_bytes`` where its format allows it; at least one.
+    """Split a file into ranges of about ``target_bytes`` if its format allows it; at least one.
 
-    A file that cannot be read is one range, and reading it one reject. So is a link that leads nowhere, and a pipe.
+    An unreadable file, a dangling link and a pipe are one range each, and give one reject.
 
     Raises:
         FarspanError: the format is unknown, ``target_bytes`` is not positive, or the file vanished.
@@ -103,19 +103,19 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
 
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
-    """The cuts of a file that can be read, made in this process."""
+    """Split a readable file, in this process."""
     with _damage_told(path):
         return reader(format_of(path, options)).plan(path, files, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
-    """True if native code reads the file, which damage or malice can crash."""
+    """True if native code reads the file, which damaged or malicious input can crash."""
     return reader(format).native or path.lower().endswith(native_suffixes())
 
 
 @contextmanager
 def _damage_told(path: str) -> Iterator[None]:
-    """Make whatever native code raises over damaged bytes an error of the file."""
+    """Convert exceptions of native code over damaged bytes to an error of the file."""
     try:
         yield
     except (DamagedFile, FarspanError, *FILE_ERRORS):
@@ -125,14 +125,14 @@ def _damage_told(path: str) -> Iterator[None]:
 
 
 def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
-    """The records of a range in the order of the file; those of all ranges are those of the file, each once.
+    """Read the records of a range in file order; the ranges of a file together give every record once.
 
-    A bad record is a reject and its neighbours are kept. When a file ends early or is damaged, all complete records
-    before that are kept and one reject says where. Of compressed data that a checksum refutes, nothing is kept from the
-    beginning of the member, frame or stream on that the checksum is of.
+    A bad record is a reject, and its neighbours are kept. If a file ends early or is damaged, all complete records
+    before that are kept, and one reject gives the place. If compressed data fails a checksum, everything is discarded
+    from the beginning of the member, frame or stream that the checksum covers.
 
     Raises:
-        FarspanError: the file vanished, or has another size than when the range was planned.
+        FarspanError: the file disappeared, or changed its size since the range was planned.
     """
     position = 0
     failed = BlockBuilder(piece.path, options)
@@ -151,7 +151,7 @@ def read_records(piece: Range, files: Files, options: ReadOptions) -> Iterator[R
 
 
 def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlock]:
-    """The records of a range of a file, read in this process."""
+    """Read the records of a range of a file, in this process."""
     chosen = reader(piece.format)
     block = BlockBuilder(piece.path, chosen.resolve(options))
     position = 0
@@ -184,12 +184,12 @@ def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
 
 
 def check_fields(path: str, files: Files, options: ReadOptions) -> None:
-    """Look whether the first good records of a file have the fields that the options name.
+    """Check that the first good records of a file have the fields that the options name.
 
-    Says nothing about a file that cannot be read or has no good record in the beginning: that shows as rejects.
+    A file that cannot be read, or has no good record at its beginning, passes: reading it gives rejects.
 
     Raises:
-        FarspanError: the format is unknown or a field is missing; names those that are there.
+        FarspanError: the format is unknown, or a field is missing; lists the existing ones.
     """
     format = format_of(path, options)
     options = reader(format).resolve(options)
@@ -199,7 +199,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
         return
     for flag, name in [("--text-field", options.text_field), *options.named_fields]:
         if found and name not in found:
-            # the field with most text is what the user will mean
+            # the user probably means the field with most text
             proposal = max(found, key=lambda known: found[known]) if flag == "--text-field" else "NAME"
             raise FarspanError(
                 f"no field {name!r} in {path}; its fields: {', '.join(sorted(found))}; give {flag} {proposal}"
@@ -207,7 +207,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
 
 
 def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
-    """The fields of a file's first records, each with the amount of text in it, looked up in this process."""
+    """The fields of a file's first records, with the amount of text in each, in this process."""
     look = reader(format_of(path, options)).fields
     with _damage_told(path):
         return look(path, files) if look else {}

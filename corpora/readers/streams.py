@@ -1,4 +1,4 @@
-"""Byte streams: decompression that never hides a truncated file, and lines in bounded memory."""
+"""Byte streams: decompression that detects truncated files, and lines in bounded memory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compression(path: str) -> str | None:
 def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
     """The decompressed bytes of ``file`` in pieces of a few MiB at most.
 
-    Everything before a cut or a damaged place is yielded, then one of ``STREAM_ERRORS`` raised: ``EOFError`` for a cut.
+    Everything before damage is yielded; then one of ``STREAM_ERRORS`` is raised, ``EOFError`` for a truncated file.
     """
     kind = compression(path)
     if kind is None:
@@ -51,10 +51,10 @@ def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def sound_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """As ``chunks`` of a file that stands at its beginning, but nothing is yielded that a checksum refutes.
+    """As ``chunks`` for a file at its beginning, but without data that fails a checksum.
 
-    A checksum stands behind the data that it is of, a whole member, frame or stream; where in it the damage lies cannot
-    be told. So a compressed file is unpacked twice, first to find how far it is sound.
+    A checksum follows the member, frame or stream that it covers, and does not locate the damage in it. So a compressed
+    file is unpacked twice, first to find how much of it is valid.
     """
     kind = compression(path)
     left, damage = _sound_bytes(file, kind) if kind else (0, None)
@@ -70,9 +70,9 @@ def sound_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
-    """Unpack a whole file and go back to its beginning; bytes before the member that is damaged, and the damage.
+    """Unpack a whole file and rewind it; returns the bytes before the damaged member, and the error.
 
-    A file that is merely cut is sound: what it has of its last member is as it was written.
+    A file that is only truncated is valid up to its end.
     """
     whole = seen = 0  # decompressed bytes up to the end of the last whole member, and altogether
     behind = 0  # where the last whole member ends in the file
@@ -93,7 +93,7 @@ def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
 
 
 def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
-    """Pieces of the decompressed data, each with the place in the file where its member ends, None inside of one."""
+    """Pieces of the decompressed data, each with the position in the file where its member ends, or None inside it."""
     member: Any = None
     members = place = 0
     while block := _read(file):
@@ -118,7 +118,7 @@ def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
 
 
 def _read(file: BinaryIO) -> bytes:
-    # read1, since read throws away what it has when it meets damage
+    # read1, because read discards its data when it meets damage
     return cast(Any, file).read1(_CHUNK)
 
 
@@ -138,8 +138,8 @@ class Line(NamedTuple):
     """A line without its newline.
 
     Attributes:
-        offset: where it begins in the decompressed stream.
-        data: the line, or the beginning of one that is over the limit.
+        offset: offset in the decompressed stream.
+        data: the line, or the beginning of one above the limit.
         size: bytes of the whole line.
     """
 
@@ -148,17 +148,19 @@ class Line(NamedTuple):
     size: int
 
     def check_size(self, limit: int) -> None:
-        """Raises:
-        BadRecord: it is longer than ``limit`` bytes, so that ``data`` is its beginning only.
+        """Check the length of the line.
+
+        Raises:
+            BadRecord: it is longer than ``limit`` bytes, so ``data`` is only its beginning.
         """
         if self.size > limit:
             raise BadRecord("too_long", f"{self.size:,} bytes, more than --max-record-bytes {limit:,}")
 
     def text(self) -> str:
-        """Strict UTF-8; a byte order mark at the stream's beginning does not count.
+        """Decode strict UTF-8, without a byte order mark at the stream's beginning.
 
         Raises:
-            BadRecord: other bytes.
+            BadRecord: it is not UTF-8.
         """
         data = self.data.removeprefix(codecs.BOM_UTF8) if self.offset == 0 else self.data
         try:
@@ -171,11 +173,11 @@ class Line(NamedTuple):
 class Lines:
     """The lines that begin inside a range, read in bounded memory.
 
-    A range need not begin at a line: the line that its first byte lies in the middle of belongs to the range before.
-    A line over ``limit`` bytes is counted and passed by; only its beginning is kept.
+    A range may begin inside a line, which then belongs to the range before. Of a line above ``limit`` bytes, only the
+    beginning and the size are kept.
 
     Args:
-        sound: of a compressed file, hand out nothing that a checksum refutes, for which it is read twice.
+        sound: leave out data of a compressed file that fails its checksum, which requires reading it twice.
     """
 
     def __init__(self, file: BinaryIO, piece: Range, limit: int, sound: bool = True) -> None:
@@ -191,10 +193,10 @@ class Lines:
         return max(0, min(self._file.tell() - self._start, self._piece.bytes))
 
     def __iter__(self) -> Iterator[list[Line]]:
-        """Yields the lines of one chunk after the other.
+        """Yield the lines chunk by chunk.
 
         Raises:
-            DamagedFile: after all whole lines before the damage.
+            DamagedFile: the file is damaged; raised after all complete lines before the damage.
         """
         offset, size = self._first_line(), 0  # of the line being read
         held: list[bytes] = []  # its pieces, or its beginning once it is too long
@@ -228,10 +230,10 @@ class Lines:
                 held = [b"".join(held)[:RAW_BYTES]]
 
     def _first_line(self) -> int:
-        """Go to the first line that begins in the range; its offset, at least ``stop`` where there is none."""
+        """Go to the first line that begins in the range; returns its offset, at least ``stop`` if there is none."""
         if self._start == 0:
             return 0
-        # a byte early: when that byte is a newline, the range's first byte begins a line
+        # a byte early: if that byte is a newline, the range's first byte begins a line
         at = self._start - 1
         self._file.seek(at)
         while at < self._stop and (chunk := self._file.read(_CHUNK >> 4)):
@@ -246,7 +248,7 @@ class Lines:
 def read_lines(
     piece: Range, files: Files, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]
 ) -> Iterator[int]:
-    """Hand every line of a range to ``add``, unless it is blank, which is no record, or too long.
+    """Pass every line of a range to ``add``, except blank ones, which are not records, and too long ones.
 
     Yields:
         Bytes of the range read so far, now and then.
@@ -256,7 +258,7 @@ def read_lines(
 
 
 def add_lines(lines: Lines, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]) -> Iterator[int]:
-    """As ``read_lines``, of an open stream."""
+    """As ``read_lines``, for an open stream."""
     for chunk in lines:
         for line in chunk:
             if not line.data or line.data.isspace():
@@ -270,7 +272,7 @@ def add_lines(lines: Lines, block: BlockBuilder, add: Callable[[BlockBuilder, Li
 
 
 def plan_lines(path: str, files: Files, target_bytes: int) -> list[Cut]:
-    """Cuts of equal length of a plain file; one of a compressed one, which cannot be entered in the middle."""
+    """Split a plain file into equal ranges; a compressed file is one range, because it cannot be split."""
     size = files.size(path)
     if compression(path):
         return [Cut(0, 1, size)]

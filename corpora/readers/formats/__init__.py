@@ -1,4 +1,4 @@
-"""Formats of raw files: the module ``multi_news`` is what ``--format multi-news`` reads, by its ``READER``."""
+"""Formats of raw files, one module each: ``--format multi-news`` uses ``READER`` of the module ``multi_news``."""
 
 from pkgutil import iter_modules
 

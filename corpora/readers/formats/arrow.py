@@ -1,8 +1,8 @@
 """Arrow IPC files and streams (Feather, Hugging Face ``datasets``), cut at record batches.
 
-A file is a stream between two marks, so both are walked alike: from message to message, reading only the headers, then
-only the batches asked for. Format: https://arrow.apache.org/docs/format/Columnar.html, "Encapsulated message format",
-and the flatbuffers schema Message.fbs there.
+A file is a stream between two marks, so both are read in the same way: first only the message headers, then only the
+requested batches. Format: https://arrow.apache.org/docs/format/Columnar.html, "Encapsulated message format", and the
+flatbuffers schema Message.fbs there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH = 3  # MessageHeader.RecordBatch
 
 @dataclass(frozen=True)
 class _Message:
-    """Where a message lies in the file; rows of a record batch."""
+    """Position of a message in the file, and the rows of a record batch."""
 
     start: int
     stop: int
@@ -36,12 +36,12 @@ class _Message:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the headers tell.
+    """Contents of a file according to its message headers.
 
     Attributes:
         batches: complete record batches, each with the number of messages of ``context`` before it.
-        context: schema and dictionaries, without which no batch can be read.
-        damage: why the file ends before it should.
+        context: schema and dictionaries, which are needed to read a batch.
+        damage: reason why the file ends early.
     """
 
     batches: list[tuple[_Message, int]]
@@ -144,7 +144,7 @@ def _walk(file: BinaryIO, size: int) -> _Layout:
 
 
 def _header(metadata: bytes) -> tuple[int, int, int]:
-    """Kind of message, its rows when it is a record batch, and bytes of its body: three fields of Message.fbs."""
+    """Kind of a message, rows if it is a record batch, and bytes of its body: three fields of Message.fbs."""
     message = struct.unpack_from("<I", metadata)[0]
     kind = _field(metadata, message, 1, "<B")
     table = _slot(metadata, message, 2)
@@ -158,7 +158,7 @@ def _field(data: bytes, table: int, number: int, kind: str) -> int:
 
 
 def _slot(data: bytes, table: int, number: int) -> int:
-    """Where field ``number`` of a flatbuffers table lies; 0 when it is absent, which means 0."""
+    """Position of field ``number`` of a flatbuffers table; 0 if it is absent, which means the value 0."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     if 4 + 2 * number >= struct.unpack_from("<H", data, vtable)[0]:
         return 0

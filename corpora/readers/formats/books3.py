@@ -1,4 +1,4 @@
-"""Archives of texts, one a member: Books3 (``books3.tar.gz`` with ``.../Title.epub.txt``) and what looks like it."""
+"""Books3 (``books3.tar.gz`` with ``.../Title.epub.txt``) and other archives with one text per member."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _is_text(name: str) -> bool:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each text member (``.txt``, ``.text``) is a record; its path in the archive is its place."""
+    """Read each text member (``.txt``, ``.text``) as a record; its place is its path in the archive."""
 
     def add(name: str, stream: BinaryIO) -> Iterator[int]:
         data = stream.read(block.options.max_record_bytes + 1)

@@ -18,12 +18,12 @@ from corpora.storage.files import Files
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each interview is a record: a line ``speaker: utterance`` for each turn, whatever ``text_field``."""
+    """Read each interview as a record: a line ``speaker: utterance`` for each turn, regardless of ``text_field``."""
     return json_array.read(piece, files, block, _add)
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """Names of the fields of the first interviews, and ``text``, which the reader makes."""
+    """Names of the fields of the first interviews, and ``text``, which the reader builds."""
     found = json_array.fields(path, files)
     return {**found, "text": max(found.values(), default=0) + 1} if found else {}
 
@@ -36,10 +36,10 @@ def _add(block: BlockBuilder, line: Line) -> None:
 
 
 def dialogue(interview: dict[str, Any]) -> str:
-    """The turns of an interview, a line each; line ends inside an utterance become spaces.
+    """The turns of an interview, one line each; line ends inside an utterance become spaces.
 
     Raises:
-        BadRecord: ``utt`` and ``speaker`` are not two lists of strings of one length.
+        BadRecord: ``utt`` and ``speaker`` are not two lists of strings of equal length.
     """
     turns, speakers = interview.get("utt"), interview.get("speaker")
     for name, value in (("utt", turns), ("speaker", speakers)):

@@ -26,7 +26,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each record or line is a cluster."""
+    """Read each record or line as a cluster."""
     block.split = split_articles
     return _reader(piece.path).read(piece, files, block)
 
@@ -37,7 +37,7 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 def split_articles(cluster: str) -> list[str]:
-    """The articles of a cluster. A separator at the very end ends the last article and begins none."""
+    """The articles of a cluster. A separator at the very end does not begin another article."""
     articles = [_NEWLINE.sub("\n", article).strip() for article in _SEPARATOR.split(cluster)]
     return articles[:-1] if len(articles) > 1 and not articles[-1] else articles
 

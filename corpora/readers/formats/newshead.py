@@ -27,7 +27,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each cluster is a record; its place is its offset in a JSON file, its number in a ``.pt`` file."""
+    """Read each cluster as a record; its place is its offset in a JSON file, or its number in a ``.pt`` file."""
     if not _saved_by_torch(piece.path):
         yield from json_array.read(piece, files, block, _add_line)
         return
@@ -46,16 +46,16 @@ def _saved_by_torch(path: str) -> bool:
 
 
 def _load(path: str, files: Files) -> list[Any]:
-    """The list in a ``.pt`` file. Lists, dicts, strings and numbers are all that is let in: nothing is executed.
+    """Load the list in a ``.pt`` file. Only lists, dicts, strings and numbers are allowed: nothing is executed.
 
     Raises:
-        DamagedFile: anything else, or a file that is cut.
+        DamagedFile: the file contains anything else, or is truncated.
     """
     import torch  # no other part of corpora needs it
 
     try:
         with files.open(path) as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a hostile file: the user can only be told that it is refused
+            warnings.simplefilter("ignore")  # torch's text about a hostile file is not helpful to the user
             clusters = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError):
         raise

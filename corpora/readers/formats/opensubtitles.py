@@ -2,8 +2,8 @@
 
 - ``.xml``, ``.xml.gz``, and ``.zip`` or ``.tar`` archives of them: a file is a film, its text a line for each sentence.
   Both kinds of OPUS are read: ``raw`` (sentences of text) and ``xml`` (sentences of ``<w>`` words, which are joined by
-  spaces; prefer ``raw``, where the spacing is the film's own).
-- ``.txt``, ``.txt.gz`` (monolingual text): films are not told apart there. A document is the run of lines that begin in
+  spaces; prefer ``raw``, which keeps the original spacing).
+- ``.txt``, ``.txt.gz`` (monolingual text), which do not separate films. A document is the run of lines that begin in
   one 64 KiB of the uncompressed file, about a film and a half.
 
 Source: Lison and Tiedemann 2016, "OpenSubtitles2016", section 3; https://opus.nlpl.eu.
@@ -43,7 +43,7 @@ def _is_xml(path: str) -> bool:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """A record is a film, by its path in an archive, or a run of lines, by the offset of the first."""
+    """Read each film, or each run of lines, as a record; its place is its path in an archive, or its first offset."""
     if is_archive(piece.path):
 
         def add(name: str, stream: BinaryIO) -> Iterator[int]:
@@ -103,7 +103,7 @@ def _add_film(block: BlockBuilder, key: int | str, stream: BinaryIO, path: str) 
 class _Film:
     """The sentences of an OPUS document.
 
-    Entities, which a file can declare to grow without bounds or to read other files, are refused: OPUS has none.
+    Entity declarations are refused, because they can grow without bounds or read other files; OPUS has none.
     """
 
     def __init__(self) -> None:
@@ -116,8 +116,10 @@ class _Film:
         self._parser.EntityDeclHandler = self._entity
 
     def feed(self, data: bytes, last: bool = False) -> None:
-        """Raises:
-        BadRecord: not XML, or XML with entities of its own.
+        """Parse a piece of the document.
+
+        Raises:
+            BadRecord: it is not XML, or declares entities.
         """
         try:
             self._parser.Parse(data, last)

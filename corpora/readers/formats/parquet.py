@@ -29,7 +29,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each row is a record."""
+    """Read each row as a record."""
     with _open(piece.path, files) as file:
         metadata = file.metadata
         names = columns.wanted(file.schema_arrow, block.options)
@@ -80,7 +80,7 @@ def _open(path: str, files: Files, dictionaries: Sequence[str] = ()) -> Iterator
 
 
 def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) -> dict[str, set[str]]:
-    """Path of each wanted column of text -> encodings of its pages in the range."""
+    """Path of each wanted text column -> encodings of its pages in the range."""
     found: dict[str, set[str]] = {}
     for index in range(piece.start, piece.stop):
         group = metadata.row_group(index)
@@ -94,7 +94,7 @@ def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) ->
 
 
 def _stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:
-    """Bytes of the range in the file, compressed as they are; ``piece.bytes`` says what they unpack to."""
+    """Bytes of the range as stored in the file; ``piece.bytes`` counts them uncompressed."""
     groups = map(metadata.row_group, range(piece.start, piece.stop))
     return sum(group.column(index).total_compressed_size for group in groups for index in range(metadata.num_columns))
 

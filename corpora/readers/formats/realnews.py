@@ -32,7 +32,7 @@ def _is_lines(name: str) -> bool:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each line is a record; in an archive its place is ``member:offset``."""
+    """Read each line as a record; in an archive, its place is ``member:offset``."""
     if not is_archive(piece.path):
         return jsonl.read(piece, files, block)
 
@@ -50,7 +50,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """As of JSON lines; nothing is known of an archive before it is read."""
+    """The fields of JSON lines; those of an archive are not known before it is read."""
     return {} if is_archive(path) else jsonl.fields(path, files)
 
 

@@ -1,7 +1,7 @@
-"""Plain text that holds many documents with a line between them: CC-Stories and its like.
+"""CC-Stories and similar plain text: many documents, with a line between them.
 
-The line is a blank one, as RoBERTa's preparation of this corpus has it, or what ``separator`` says (``=====``,
-``<|endoftext|>``), white space round it aside. With a separator of their own, stories keep their blank lines.
+The line is blank, as in RoBERTa's preparation of this corpus, or equals ``separator`` (``=====``, ``<|endoftext|>``),
+apart from surrounding white space. With a separator, stories keep their blank lines.
 Source: Trinh and Le 2018, "A Simple Method for Commonsense Reasoning", section 5.3.
 """
 
@@ -18,13 +18,13 @@ from corpora.storage.files import Files
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each story is a record; its place is the offset of its first line.
+    """Read each story as a record; its place is the offset of its first line.
 
-    A story belongs to the range in which the separator before it begins, so ranges may cut anywhere.
+    A story belongs to the range in which the separator before it begins, so ranges may begin anywhere.
     """
     separator = (block.options.separator or "").strip().encode()
     with files.open(piece.path) as file:
-        # a story may end behind the range
+        # a story may end after the range
         whole = Range(piece.path, piece.format, piece.start, files.size(piece.path), piece.bytes, piece.size)
         lines = Lines(file, whole, block.options.max_record_bytes)
         story = GatheredLines(block)

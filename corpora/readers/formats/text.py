@@ -16,7 +16,7 @@ def plan_file(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """The whole file is one record, its line ends as they are; a damaged file is none."""
+    """Read the whole file as one record, with unchanged line ends; a damaged file gives none."""
     limit = block.options.max_record_bytes
     pieces: list[bytes] = []
     size = 0
@@ -34,7 +34,7 @@ def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
-    """Add a whole file or member of an archive, of which no more was read than tells that it is too long."""
+    """Add a whole file or archive member; of a too long one, only enough was read to know that."""
     limit = block.options.max_record_bytes
     try:
         if len(data) > limit:
@@ -45,7 +45,7 @@ def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
 
 
 def read_each_line(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each line is a record, without its line end."""
+    """Read each line as a record, without its line end."""
     return read_lines(piece, files, block, _add_line)
 
 
@@ -59,7 +59,7 @@ def _add_line(block: BlockBuilder, line: Line) -> None:
 
 
 class GatheredLines:
-    """Neighbouring lines that become one record, known by the place of the first; in bounded memory."""
+    """Consecutive lines that become one record, with the place of the first, in bounded memory."""
 
     def __init__(self, block: BlockBuilder) -> None:
         self._block = block
@@ -75,11 +75,11 @@ class GatheredLines:
 
     @property
     def place(self) -> tuple[int, bytes] | None:
-        """Offset and first bytes; None while there is no line."""
+        """Offset and first bytes, or None without any line."""
         return (self._offset, b"\n".join(self._lines)[:RAW_BYTES]) if self._size else None
 
     def add(self) -> None:
-        """Hand the record to the block and begin the next one; blank lines alone are none."""
+        """Add the record to the block and begin the next one; blank lines alone are not a record."""
         whole = Line(self._offset, b"\n".join(self._lines), self._size - 1)
         self._lines, self._size = [], 0
         if not whole.data.strip():
