@@ -138,6 +138,7 @@ from pipelines.cli import main; main()
 """
 
 
+@pytest.mark.slow
 def test_killed_half_way_and_resumed(run, store, bucket, local):
     copy(f"{local}/documents", f"{bucket}/documents")
     _, command, _ = chain(bucket, "")
@@ -315,6 +316,7 @@ def test_what_reads_local_disk_says_so(run, command):
     assert err.startswith("farspan: s3://bucket/corpus: is read from local disk only; copy")
 
 
+@pytest.mark.slow
 def test_vectors_to_a_linked_corpus_on_s3_have_the_bytes_of_a_local_run(run, store, bucket, tmp_path):
     here = str(tmp_path)
     make_documents(f"{here}/documents")

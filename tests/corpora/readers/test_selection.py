@@ -6,6 +6,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions, check_fields, plan_ranges
+from corpora.readers.reader import Reader
+from corpora.readers.selection import formats_by_suffix, reader
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
@@ -29,6 +31,13 @@ def test_the_name_tells_the_format(tmp_path, name, format):
     (tmp_path / name).write_bytes(b"of any kind")
     (piece,) = plan_ranges(str(tmp_path / name), files, ReadOptions(), 1 << 20)
     assert piece.format == format
+
+
+def test_every_format_declares_itself_and_no_suffix_is_declared_twice():
+    readers = [reader(format) for format in FORMATS]
+    assert all(isinstance(found, Reader) for found in readers)
+    suffixes = [suffix for found in readers for suffix in found.suffixes]
+    assert len(suffixes) == len(set(suffixes)) == len(formats_by_suffix())
 
 
 @pytest.mark.parametrize("name", ["README.md", "a.csv", "jsonl", "x.gz", "x.tar.gz"])

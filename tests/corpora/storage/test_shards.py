@@ -11,9 +11,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.files import sweep
 from corpora.storage.shards import map_shard, write_shard
-from corpora.storage.temporary import temporary_name
 from tests.artefacts import make_corpus
 
 SCHEMA = pa.schema([pa.field("tokens", pa.large_list(pa.uint16()))])
@@ -49,13 +47,6 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
         writer.write(rows_of(1, 2, 3, 4, 5))
         raise RuntimeError("stop")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_sweeping_takes_only_what_killed_writers_left(tmp_path):
-    (tmp_path / "kept.arrow").write_bytes(b"")
-    open(temporary_name(str(tmp_path / "kept.arrow")), "wb").close()
-    sweep(str(tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["kept.arrow"]
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:-20], lambda d: b"not arrow at all", lambda d: b""])
