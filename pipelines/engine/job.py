@@ -32,7 +32,6 @@ from pipelines.engine.finalize import WORK, finalize, read_start
 from pipelines.engine.lock import locked
 from pipelines.engine.progress import ProgressBars, Reporter
 from pipelines.engine.runner import Engine, WorkerDied, run_pipeline
-from pipelines.engine.stores import use_flags_of_pipeline
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
@@ -167,6 +166,8 @@ class RunTask:
     reporter: Reporter
 
     def __call__(self, task: Task, barrier: Any = None) -> str:
+        from pipelines.engine.stores import use_flags_of_pipeline  # loads Beam, which laying out a job does not need
+
         use_flags_of_pipeline()
         place = os.path.join(self.output, WORK, task.name)
         if not files.exists(f"{place}.json"):

@@ -3,7 +3,7 @@
 import pytest
 
 from corpora.errors import FarspanError, nearest
-from corpora.settings import assignment
+from corpora.settings import assigned, assignment
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,17 @@ def test_values_are_null_toml_or_a_word(text, value):
 def test_what_is_no_assignment_is_refused(text):
     with pytest.raises(FarspanError, match="give KEY=VALUE"):
         assignment(text)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0.1, "a=b", 'a "b"', "ü", [3, 5], [["a"], []], {"name": "span", "options": {"density": 0.2}}]
+)
+def test_what_is_assigned_is_read_back(value):
+    assert assignment(assigned("data.objective", value)) == ("data.objective", value)
+
+
+def test_a_path_is_assigned_as_its_text(tmp_path):
+    assert assignment(assigned("data.corpus", tmp_path)) == ("data.corpus", str(tmp_path))
 
 
 def test_the_nearest_known_word_is_suggested_or_none():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from objectives.api.mask_set import MaskSet
+from objectives.api.mask_set import MaskSet, open_masks
 from objectives.api.protocol import load_objective, mask_key
 from pipelines.engine.job import run_job
 from pipelines.engine.runner import Engine
@@ -25,6 +27,15 @@ def folders(tmp_path_factory, farspan_lead):
         Engine(workers=1),
     )
     return corpus, str(folder / "masks")
+
+
+def test_a_mask_set_can_go_to_another_process(folders):
+    masks = open_masks(folders[1], options={"lead": 2})
+    there = pickle.loads(pickle.dumps(masks))
+    rows = np.array([1, 4])
+    batch = Corpus(folders[0]).take(rows)
+    assert there.adjusted
+    assert there.masks(batch, rows).to_arrow() == masks.masks(batch, rows).to_arrow()
 
 
 def test_adjusted_masks_are_those_that_the_options_would_have_made(folders):
