@@ -1,0 +1,79 @@
+"""Recipes of `farspan corpus long`: what is read, and what is refused with the file, the key and the cure."""
+
+from __future__ import annotations
+
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines.corpus.mixture_recipe import read_recipe
+
+WHOLE = """
+sequence_length = 128
+documents = "documents"
+tokens = 1000
+[sources.books]
+weight = 0.75
+[sources.news]
+weight = 0.25
+epochs = 2
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def write(text: str) -> str:
+        path = tmp_path / "recipe.toml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_recipe_is_read_with_its_defaults(recipe):
+    found = read_recipe(recipe(WHOLE))
+    assert (found.sequence_length, found.tokens, found.on_cap, found.short_documents) == (128, 1000, "stop", "within")
+    assert {name: (source.weight, source.epochs) for name, source in found.sources.items()} == {
+        "books": (0.75, 1.0),
+        "news": (0.25, 2),
+    }
+    assert (found.packing.capacity, found.windows.overlap) == (126, 0)
+    assert found.inputs("recipe.toml") == ()
+
+
+def test_sources_with_inputs_are_found(recipe, tmp_path):
+    (tmp_path / "a.txt").write_text("One.")
+    text = f'sequence_length = 128\ntokenizer = "t"\n[sources.a]\ninput = "{tmp_path}/a.txt"\nmin_tokens = 3\n'
+    (item,) = read_recipe(recipe(text)).inputs("recipe.toml")
+    assert (item.source, item.read.min_tokens) == ("a", 3)
+    with pytest.raises(FarspanError, match="add tokenizer = "):
+        read_recipe(recipe(text.replace('tokenizer = "t"\n', ""))).inputs("recipe.toml")
+    with pytest.raises(FarspanError, match=r"\[sources\.b\] has no input, others have"):
+        read_recipe(recipe(text + "[sources.b]\n")).inputs("recipe.toml")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("weight = 0.75", "wieght = 0.75"), "wieght.*weight"),
+        (("sequence_length", "sequence_lenght"), "sequence_lenght.*sequence_length"),
+        (("= 128", '= "128"'), "sequence_length"),
+        (("[sources.books]", '[sources."a/b"]'), r"leave ':' and '/' out of it"),
+        (("weight = 0.75", "weight = 0.5"), "weights"),
+        (("weight = 0.75", "weight = 0.75\nmin_tokens = 3"), r"\[sources\.books\] min_tokens has no effect"),
+        (("tokens = 1000", 'tokenizer = "t"'), "tokenizer has no effect"),
+        (("tokens = 1000", "stride = 500"), "stride"),
+        (("tokens = 1000", "tokens = "), "is no TOML"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_key(recipe, change, message):
+    path = recipe(WHOLE.replace(*change))
+    with pytest.raises(FarspanError, match=message) as caught:
+        read_recipe(path)
+    assert "recipe.toml" in str(caught.value) or "stride" in str(caught.value)
+
+
+def test_a_recipe_needs_a_source_and_a_file(recipe, tmp_path):
+    with pytest.raises(FarspanError, match="no source; add a table"):
+        read_recipe(recipe("sequence_length = 128\n[sources]\n"))
+    with pytest.raises(FarspanError, match=r"nothing\.toml: cannot be read"):
+        read_recipe(str(tmp_path / "nothing.toml"))
