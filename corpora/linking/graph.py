@@ -54,7 +54,7 @@ class Graph:
         return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
 
     def families(self) -> np.ndarray:
-        """``(n,)`` int64, equal for documents that near-duplicates of near-duplicates connect.
+        """Family of each document, ``(n,)`` int64: connected components of near-duplicates.
 
         Of a text in more copies than a list has places, few copies are in each other's lists; they still are a family.
         """

@@ -58,16 +58,16 @@ def document_groups(
 ) -> Groups:
     """Grow a group from every seed that is in no earlier group.
 
-    A group takes the first neighbour of its query that fits, has uses left and is of no family that the group has a
-    document of; then the next. The query is the seed; in a chain it is, of the documents whose list still has one to
-    give, the one added last.
+    A group takes the first neighbour of its query that fits, has uses left and belongs to no family of which the group
+    has a document; then the next. The query is the seed; in a chain, it is the last added document whose list is not
+    exhausted.
 
     Args:
-        neighbours: n rows of int32, in the order in which they are to be tried.
-        similarities: float32 beside ``neighbours.values``, falling in every row.
-        families: ``(n,)`` int64 below n; documents of one family are not to meet.
+        neighbours: n rows of int32, in the order of trial.
+        similarities: ``(edges,)`` float32, for ``neighbours.values``; descending in every row.
+        families: ``(n,)`` int64 below n; documents of one family never share a group.
         sizes: ``(n,)`` int64, tokens of a document in its group; each fits into a sequence by itself.
-        seeds: documents, in the order in which they are to be tried.
+        seeds: documents, in the order of trial.
         candidates: ``(n,)`` bool, documents that may be added to a seed.
     """
     documents, chosen, ends, refused = _grow(
@@ -87,14 +87,14 @@ def _grow(
     candidates: np.ndarray,
     limits: Limits,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    capacity, room = limits.capacity, limits.room_per_document
+    capacity, reserved = limits.capacity, limits.room_per_document
     n = len(sizes)
     uses = np.zeros(n, np.int32)
     refused, refusals = np.empty((16, 2), np.int64), 0
-    # stamps: the seed of the last group that a document was put into, that a family has a document in, and which
+    # per document, the seed of its last group; per family, the seed of its last group and its document there
     inside, taken, member = np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.empty(n, np.int64)
-    # the group that is growing: its documents, and its queries with the next edge of each
-    most = min(n, capacity // (1 + room)) + 1
+    # the current group: its documents, and its queries with the next edge of each
+    most = min(n, capacity // (1 + reserved)) + 1
     group, steps = np.empty(most, np.int64), np.empty(most, np.float32)
     queries, edges = np.empty(most, np.int64), np.empty(most, np.int64)
     # all groups
@@ -109,16 +109,16 @@ def _grow(
         while added >= 0:
             group[count], steps[count], inside[added] = added, step, seed
             count += 1
-            free -= sizes[added] + room
+            free -= sizes[added] + reserved
             taken[families[added]], member[families[added]] = seed, added
             if limits.chain or count == 1:
                 top += 1
                 queries[top], edges[top] = added, offsets[added]
             added = -1
-            while added < 0 and top >= 0 and free > room:
+            while added < 0 and top >= 0 and free > reserved:
                 edge = edges[top]
                 if edge == offsets[queries[top] + 1] or similarities[edge] < limits.min_similarity:
-                    top -= 1  # what this list could not give now, it cannot give later
+                    top -= 1  # the list is exhausted: what did not fit now will not fit later
                     continue
                 edges[top] += 1
                 other = np.int64(values[edge])
@@ -126,7 +126,7 @@ def _grow(
                     not candidates[other]
                     or inside[other] == seed
                     or uses[other] >= limits.max_uses
-                    or sizes[other] + room > free
+                    or sizes[other] + reserved > free
                 ):
                     continue
                 if taken[families[other]] != seed:

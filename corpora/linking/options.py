@@ -12,7 +12,7 @@ from corpora.options import check_choices
 
 @dataclass(frozen=True, kw_only=True)
 class Linking:
-    """How documents are chosen for a sequence, and in which order they stand in it.
+    """The choice of documents for a sequence, and their order in it.
 
     Attributes:
         policy: ``nearest``: neighbours of a sequence's seed; ``chain``: of the last document added; ``path``: one path

@@ -24,7 +24,7 @@ def document_path(
     ranks: np.ndarray,
     min_similarity: float = -np.inf,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Walk through the kept ones of n documents.
+    """Find a path through the kept ones of n documents.
 
     Args:
         neighbours: n rows of int32, best first, no document twice in a row.
@@ -70,7 +70,7 @@ def _links(
 
 @numba.njit(cache=True, nogil=True)
 def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The links that a document has from others, and they not from it.
+    """Links from other documents to each document that it does not return.
 
     Returns:
         Sources, ascending for each document; ``(n + 1,)`` where those of each document begin; and ``(n,)`` its degree
@@ -117,7 +117,7 @@ def _weights(
     sources: np.ndarray,
     begins: np.ndarray,
 ) -> np.ndarray:
-    """Similarities beside ``sources``: rows are read in the order in which each document's sources ascend."""
+    """Similarities of ``sources``, read row by row, so that each document's sources ascend."""
     weights, following = np.empty(len(sources), np.float32), begins[:-1].copy()
     for document in range(len(offsets) - 1):
         for edge in range(offsets[document], offsets[document + 1]):

@@ -44,7 +44,7 @@ def assemble_cuts(
     cuts: Cuts,
     cluster_ids: np.ndarray | None = None,
 ) -> SequenceBatch:
-    """Cut parts out of whole documents and put them together to rows.
+    """Cut parts out of whole documents and assemble them into rows.
 
     Args:
         document_ids: strings.
@@ -67,7 +67,7 @@ def assemble_cuts(
 
 
 def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
-    """Of the sentence starts in documents those inside of each of p pieces, counted from its beginning.
+    """Sentence starts inside each of p pieces of documents, relative to the piece's beginning.
 
     Args:
         starts: a row a document, ascending.

@@ -18,7 +18,7 @@ LEAST_ROOM = 128  # positions per document, below which max_documents = 0 begins
 
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """How sequences are filled.
+    """The capacity of a sequence, and the cutting of documents.
 
     Attributes:
         sequence_length: encoder positions of a finished sequence, with what rendering adds.
@@ -55,7 +55,7 @@ class Packing:
         return self.sequence_length - self.room_per_sequence
 
     def padding(self, rows: SequenceBatch) -> int:
-        """Positions that stay empty in all rows together."""
+        """Number of positions that stay empty, summed over all rows."""
         parts, tokens = rows.document_starts.lengths.sum(), rows.tokens.lengths.sum()
         return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
 
@@ -67,7 +67,7 @@ class Packing:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterRows:
-    """How a cluster's documents share a row.
+    """The division of a row among a cluster's documents.
 
     Attributes:
         budget: ``equal`` gives each document the same number of positions (PRIMERA); ``shared`` gives those that short

@@ -68,7 +68,7 @@ def arrange(
 
 @numba.njit(cache=True, nogil=True)
 def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
-    """Share ``room`` out among ``(n,)`` wants: what small ones leave goes to larger ones, equally; ``(n,)`` int64.
+    """Divide ``room`` among ``(n,)`` wants: what small ones leave goes to larger ones, equally; ``(n,)`` int64.
 
     The sum is ``min(sum(wants), room)``. Of what cannot be divided the first get one more.
     """

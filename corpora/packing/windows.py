@@ -17,7 +17,7 @@ from corpora.packing.options import Packing
 
 @dataclass(frozen=True)
 class Windows:
-    """How documents are cut: windows begin ``stride`` tokens apart, and the last of a document may be shorter.
+    """Windows of documents: they begin ``stride`` tokens apart, and the last of a document may be shorter.
 
     A document not longer than a window is one piece.
 

@@ -9,7 +9,7 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How neighbours are sought.
+    """Options of the search for neighbours.
 
     Attributes:
         k: neighbours per document.

@@ -1,4 +1,4 @@
-"""``manifest.json``: what an artefact is, and the receipts it is folded from.
+"""``manifest.json``, the description of an artefact, and the receipts from which it is folded.
 
 A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
 """
@@ -46,7 +46,7 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """Bytes and hex sha256 of a file that is no shard."""
+    """Bytes and hex sha256 of a file other than a shard."""
 
     bytes: Natural
     sha256: Sha256
@@ -54,7 +54,7 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What one finished task says of its output; the manifest is a fold over these.
+    """The description of one finished task's output; the manifest is a fold over receipts.
 
     Attributes:
         task: name of the task, unique in its job.
@@ -175,7 +175,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def file_info(file: BinaryIO) -> FileInfo:
-    """Bytes and sha256 of what is left to read in an open file."""
+    """Bytes and sha256 of the rest of an open file."""
     digest, size = hashlib.sha256(), 0
     while data := file.read(1 << 20):
         digest.update(data)
@@ -213,7 +213,7 @@ def farspan_version() -> str:
 
 
 def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
-    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest, whatever the order of ``receipts``.
+    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest; independent of the order of ``receipts``.
 
     A source with damaged files has these among its counts, as ``damaged_files`` and ``lost_bytes``.
     """

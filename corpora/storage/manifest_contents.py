@@ -84,7 +84,7 @@ class _OfNeighbours(_Any):
     split: str
 
 
-# format -> its config, and the totals that its readers go by
+# format -> type of its config, and the totals that its readers need
 _FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
     "farspan.documents": (_Any, ("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens")),
     "farspan.corpus": (
@@ -99,7 +99,7 @@ _FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
 
 
 def fault(manifest: Manifest, finished: bool = True) -> str | None:
-    """The first thing that is wrong with a manifest whose fields have their types, or None.
+    """The first fault of a manifest whose fields have their types, or None.
 
     Args:
         finished: also what receipts say: shards, totals, counts.

@@ -16,7 +16,7 @@ _LEAST_SAMPLE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """How texts become vectors; with the encoder's files and the machine, this decides them.
+    """Options of an encoder; together with its files and the machine, they decide the vectors.
 
     Attributes:
         name: folder or Hugging Face hub name of a BERT-like encoder.
