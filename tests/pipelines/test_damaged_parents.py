@@ -137,9 +137,12 @@ def at(sound, tmp_path):
 
 
 def test_no_job_is_forgotten():
-    modules = {module.name for module in pkgutil.iter_modules(pipelines.__path__)} - {"__main__", "cli", "worker"}
-    planning = {name for name in modules if hasattr(importlib.import_module(f"pipelines.{name}"), "plan")}
-    assert planning - {"documents"} == {name.split()[0] for name in JOBS}  # which reads raw text
+    names = {module.name for module in pkgutil.walk_packages(pipelines.__path__, "pipelines.") if not module.ispkg}
+    modules = map(importlib.import_module, names - {"pipelines.__main__"})
+    planning = {found.__module__ for module in modules if (found := getattr(module, "plan", None))}
+    tested = {module.__name__ for module in (random_corpus, long, linked, related, masks, embed, cluster, neighbours)}
+    assert planning - {"pipelines.documents.job"} == tested  # which reads raw text
+    assert len({name.split()[0] for name in JOBS}) == len(tested)
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -109,7 +110,8 @@ def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
     command = [sys.executable, "-c", "from pipelines.cli import main; main()"]
     command += arguments(documents, tmp_path / "corpus", 2)
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    progress = re.compile(r"\w+: \d+% \(.*\)")  # a line at times, on a slow machine
+    assert [line for line in done.stderr.splitlines() if not progress.fullmatch(line)] == []
     assert done.stdout.count("\n") == 1
 
 
