@@ -63,7 +63,7 @@ def corpora(folder: str, count: int) -> list[Step]:
         "documents": ["documents", *inputs, f"--tokenizer={folder}/tokenizer", f"--output={folder}/documents"],
         "corpus random": ["corpus", "random", *documents, *LENGTH, f"--output={folder}/random"],
         "corpus long": ["corpus", "long", f"{folder}/mixture.toml", f"--output={folder}/long"],
-        "corpus clusters": ["corpus", "clusters", *documents, *LENGTH, f"--output={folder}/clusters"],
+        "corpus related": ["corpus", "related", *documents, *LENGTH, f"--output={folder}/clusters"],
     }
     return [measured(name, count, command) for name, command in commands.items()]
 

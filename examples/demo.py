@@ -136,7 +136,7 @@ def parts(out: Path) -> list[Part]:
         artefact(
             "clusters",
             clusters,
-            *("corpus", "clusters", "--documents", few_documents, "--neighbours", stages / "neighbours"),
+            *("corpus", "related", "--documents", few_documents, "--neighbours", stages / "neighbours"),
             *("--max-documents", "6", "--sequence-length", "1024", "--room-per-document", "2"),
         ),
         mask_set("masks, mixed spans", masks, corpus, "span", "bart_ls_mixed"),

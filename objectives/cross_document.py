@@ -5,7 +5,7 @@ and ``</doc-s>``. Every text token is chosen with the same probability; of the c
 10 % as a random token and 10 % unchanged (BERT: Devlin et al. 2019, section 3.1). Chosen positions have global
 attention, so that they can use every document.
 
-The corpus puts related documents into one row, in random order: ``farspan corpus clusters --order shuffle
+The corpus puts related documents into one row, in random order: ``farspan corpus related --order shuffle
 --min-documents 3 --room-per-document 2``. A row of one document is masked like any other, which is plain masked
 language modelling.
 

@@ -15,7 +15,7 @@ utils/compute_scores.py). The preset ``primera`` chooses the same sentences by t
   tokens; there, the digits of their id are in the text.
 - Targets are filled best first up to ``target_length``; there, their end is cut off.
 
-Documents are shortened when the corpus is built (``farspan corpus clusters --budget equal``), not here.
+Documents are shortened when the corpus is built (``farspan corpus related --budget equal``), not here.
 """
 
 from __future__ import annotations

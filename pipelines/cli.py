@@ -19,7 +19,11 @@ from pipelines.engine.lock import locked
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; user errors end with one clear line and status 1."""
     logging.basicConfig(level=logging.ERROR)  # before Beam's import, which would install a handler of its own
-    typed, rest = build_parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:2] == ["corpus", "clusters"]:
+        print("farspan: corpus clusters is now corpus related; the old name will go", file=sys.stderr)
+        words[1] = "related"
+    typed, rest = build_parser().parse_known_args(words)
     try:
         run(typed, rest)
     except FarspanError as error:

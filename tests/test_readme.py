@@ -28,7 +28,7 @@ def test_every_job_is_shown():
         for line in COMMANDS
     }
     assert shown >= {("tokenizer", "train"), ("documents",), ("mask",), ("train",), ("convert",)}
-    assert shown >= {("corpus", kind) for kind in ("random", "linked", "long", "clusters")}
+    assert shown >= {("corpus", kind) for kind in ("random", "linked", "long", "related")}
     assert shown >= {("embed",), ("cluster",), ("neighbours",)}
     assert shown >= {("show",), ("stats",), ("verify",), ("check-objective",)}
 

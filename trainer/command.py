@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
 from corpora.settings import assigned
+from trainer.recipe_files import find_recipe
 
 if TYPE_CHECKING:
     from trainer.run.train import Outcome
@@ -53,6 +54,7 @@ def run_command(options: Namespace) -> None:
         FarspanError: what the user can cure.
         OSError: a disk that is full or gone.
     """
+    find_recipe(options.recipe)  # a wrong name is an error at once
     from trainer.memory.estimate import memory_table  # here, because they load PyTorch, which no --help needs
     from trainer.recipe import load_recipe
     from trainer.run.train import train

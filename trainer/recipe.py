@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from corpora.errors import FarspanError, nearest
+from corpora.errors import FarspanError
 from corpora.settings import override, parse
 from trainer.checkpoint.config import CheckpointConfig
 from trainer.data.config import DataConfig
@@ -21,10 +19,9 @@ from trainer.model.loss import LossConfig
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel.wrapping import ParallelConfig
+from trainer.recipe_files import merge, read_tables
 from trainer.run.config import EvaluationConfig, RunConfig
 from trainer.scorer.config import GeneratorConfig, with_scorer
-
-RECIPES = Path(__file__).parent / "recipes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +170,7 @@ def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
         FarspanError: no such recipe, invalid TOML, files that extend each other, or a wrong key or value, with file,
             section, key and cure.
     """
-    values, read = _read(name, Path(), ())
+    values, read = read_tables(name)
     values = override(values, assignments)
     stages = values.get("stages")
     if isinstance(stages, list) and isinstance(values.get("data"), dict):
@@ -191,54 +188,4 @@ def _completed(stage: Any, data: dict[str, Any]) -> Any:
     own = stage["data"]
     if any(name in own for name in ("corpus", "mixture")):
         data = {name: value for name, value in data.items() if name not in _SOURCES}
-    return {**stage, "data": _merged(data, own)}
-
-
-def _read(name: str, folder: Path, above: tuple[str, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The tables of recipe ``name`` merged over those that it extends, and all files read, the extending one first.
-
-    Args:
-        folder: folder that a relative path starts from.
-        above: the files that extend this one.
-    """
-    path = _find(name, folder)
-    if str(path) in above:
-        chain = " extends ".join(Path(file).name for file in (*above[above.index(str(path)) :], str(path)))
-        raise FarspanError(f"{chain}: recipes extend each other in a circle; remove one `extends`")
-    try:
-        values = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FarspanError(f"{path.name} is no TOML: {error}") from None
-    base = values.pop("extends", None)
-    if base is None:
-        return values, (path.name,)
-    if not isinstance(base, str):
-        raise FarspanError(f"{path.name}: extends is {base!r}; give one name or path, in quotes, above all sections")
-    below, read = _read(base, path.parent, (*above, str(path)))
-    return _merged(below, values), (path.name, *read)
-
-
-def _find(name: str, folder: Path) -> Path:
-    packaged = {path.stem: path for path in RECIPES.glob("*.toml")}
-    path = packaged.get(name, folder / name)
-    if not path.is_file():
-        raise FarspanError(
-            f"no recipe {name!r}{nearest(name, packaged)}; give the path of a TOML file or one of: "
-            f"{', '.join(sorted(packaged))}"
-        )
-    return path.resolve()
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        old = below.get(key)
-        if isinstance(old, dict) and isinstance(value, dict) and not _another_kind(old, value):
-            value = _merged(old, value)
-        merged[key] = value
-    return merged
-
-
-def _another_kind(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """True if ``new`` names another pattern or scheme than ``old``, so that the keys of ``old`` do not apply."""
-    return any(tag in new and new[tag] != old.get(tag) for tag in ("pattern", "scheme"))
+    return {**stage, "data": merge(data, own)}

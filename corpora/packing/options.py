@@ -66,7 +66,7 @@ class Packing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterRows:
+class RelatedRows:
     """The division of a row among a cluster's documents.
 
     Attributes:

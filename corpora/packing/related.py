@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from corpora.packing.assemble import Cuts
-from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.options import Packing, RelatedRows
 from corpora.storage.ragged import Ragged
 
 
@@ -20,7 +20,7 @@ def arrange(
     sentence_starts: Ragged,
     keys: np.ndarray,
     packing: Packing,
-    options: ClusterRows,
+    options: RelatedRows,
 ) -> tuple[Cuts, np.ndarray]:
     """Rows of n documents in c clusters.
 

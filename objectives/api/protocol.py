@@ -201,6 +201,32 @@ def objective_factory(name: str) -> Any:
     return factory
 
 
+def objective_of(name: str, preset: str | None = None) -> tuple[str, str | None]:
+    """The objective and preset that ``name`` means: an objective's own name, or that of a preset, which decides it.
+
+    Raises:
+        FarspanError: no objective or preset of that name, with the nearest; a preset of several objectives, with their
+            names; or a second preset beside that of ``name``.
+    """
+    known = installed()
+    if name in known:
+        return name, preset
+    if hint := nearest(name, known):  # without loading any
+        raise FarspanError(f"no objective is called {name!r}{hint}; installed: {', '.join(sorted(known))}")
+    presets = {one: getattr(objective_factory(one), "presets", {}) for one in sorted(known)}
+    owners = [one for one, own in presets.items() if name in own]
+    if not owners:
+        words = {*known, *(word for own in presets.values() for word in own)}
+        raise FarspanError(
+            f"no objective or preset is called {name!r}{nearest(name, words)}; installed: {', '.join(sorted(known))}"
+        )
+    if len(owners) > 1:
+        raise FarspanError(f"{name!r} is a preset of {' and '.join(owners)}; give one of these and --preset {name}")
+    if preset is not None:
+        raise FarspanError(f"{name!r} is itself a preset of {owners[0]}; leave out --preset {preset}")
+    return owners[0], name
+
+
 def load_objective(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> Objective:
     """Build the objective ``name`` from a preset, overridden by ``options``.
 

@@ -82,16 +82,16 @@ COMMANDS = (
         "example (the file explains every key):\n  farspan corpus long examples/long_mixture.toml --output corpus",
     ),
     job(
-        "corpus clusters",
+        "corpus related",
         "One row for each cluster of related documents, in whole sentences.",
-        "pipelines.corpus.options:ClusterCorpus",
+        "pipelines.corpus.options:RelatedCorpus",
         "pipelines.corpus.related",
         """\
 clusters that the input brings:
   farspan documents --input news='multi-news/*.jsonl' --format multi-news --tokenizer t5.model --output documents
-  farspan corpus clusters --documents documents --sequence-length 4096 --output corpus
+  farspan corpus related --documents documents --sequence-length 4096 --output corpus
 seeds with their nearest neighbours, of any documents:
-  farspan corpus clusters --documents documents --neighbours corpus.stages/neighbours \\
+  farspan corpus related --documents documents --neighbours corpus.stages/neighbours \\
     --max-documents 6 --sequence-length 4096 --output corpus""",
     ),
     job(

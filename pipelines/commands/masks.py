@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.settings import assignment
 from pipelines.commands.command import Command, Typed, job
 from pipelines.flags import add_flags, make
 
@@ -19,6 +20,14 @@ def _declare_mask(parser: Any) -> None:
 
     add_flags(parser, Masking)
     parser.add_argument("--options", action=_Explain, help="explain the objective, its options and presets, and stop")
+
+
+def _resolve(typed: Typed) -> None:
+    """Put the objective in place of a preset's name, and refuse names that are wrong."""
+    from objectives.api.protocol import load_objective, objective_of
+
+    typed.objective, typed.preset = objective_of(typed.objective, typed.preset)
+    load_objective(typed.objective, typed.preset, dict(map(assignment, typed.set)))
 
 
 class _Explain(argparse.Action):
@@ -42,9 +51,9 @@ def explain(name: str) -> str:
     Raises:
         FarspanError: no such objective.
     """
-    from objectives.api.protocol import objective_factory
+    from objectives.api.protocol import objective_factory, objective_of
 
-    factory = objective_factory(name)
+    factory = objective_factory(objective_of(name)[0])
     told = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
     lines = [told.replace("``", "").replace("Attributes:", "options:"), "", "defaults:"]
     for option, parameter in inspect.signature(factory).parameters.items():
@@ -100,15 +109,18 @@ objectives: span, principal_sentences, entity_pyramid, model_based, cross_docume
 
 examples:
   farspan mask span --preset bart_ls_mixed --corpus corpus --output masks
+  farspan mask pegasus --corpus corpus --output masks
   farspan mask principal_sentences --preset longt5_code --set target_length=512 --corpus corpus --output masks
   farspan mask model_based --preset bart_ls --scorer runs/scorer --corpus corpus --output masks""",
         _declare_mask,
+        _resolve,
     ),
     Command(
         name="check-objective",
         summary="Try the laws of objectives on one, ours or your own.",
         declare=_declare_check,
         run=_check_objective,
+        check=_resolve,
         epilog="""\
 Tries what training, verification and resuming rely on: masks that depend on key, options and row alone, spans inside
 documents, true lengths, text that comes back. Exit status 1 if a law is broken.

@@ -8,6 +8,7 @@ from typing import Any
 from pipelines.commands.command import Command, Typed
 from pipelines.flags import add_flags, make
 from trainer.command import add_arguments, run_command
+from trainer.recipe_files import find_recipe, read_tables, summaries
 
 
 def _declare_convert(parser: Any) -> None:
@@ -27,7 +28,29 @@ def _convert(typed: Typed) -> None:
     print(f"{typed.output}: {numbers:,} parameters, {model.vocabulary.size:,} rows of tokens")
 
 
+def _declare_recipes(parser: Any) -> None:
+    parser.add_argument("recipe", nargs="?", help="a packaged recipe by name, or a TOML file (default: list them all)")
+
+
+def _recipes(typed: Typed) -> None:
+    if typed.recipe is None:
+        for name, summary in summaries().items():
+            print(f"{name:24} {summary}")
+        return
+    path = find_recipe(typed.recipe)
+    print(path.read_text("utf-8"), end="")
+    for name in read_tables(typed.recipe)[1][1:]:
+        print(f"# {path.name} is put over {name}: farspan recipes {name.removesuffix('.toml')}")
+
+
 COMMANDS = (
+    Command(
+        name="recipes",
+        summary="List the recipes, or print one.",
+        declare=_declare_recipes,
+        run=_recipes,
+        epilog="examples:\n  farspan recipes\n  farspan recipes bart_ls_base",
+    ),
     Command(
         name="convert",
         summary="Make a model folder from a model of Hugging Face, of a run, or of farspan; or a Hugging Face folder.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from corpora.errors import FarspanError
@@ -19,38 +19,21 @@ MAKING = ("tokenizer", "sentences", "held_out")  # keys about the documents that
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureSource:
-    """A table ``[sources.NAME]``.
+class MixtureSource(ReadOptions):
+    """A table ``[sources.NAME]``: how raw files are read, and the source's share of the mixture.
 
     Attributes:
         input: raw files, as ``farspan documents --input`` takes them; all sources have one, or none has.
-        format, text_field, id_field, separator, min_characters, min_tokens, preprocess: how they are read, as the flags
-            of ``farspan documents``.
         weight: share of the mixture; all sources have one, or none has.
-        epochs: passes over the source at most.
+        epochs: maximum number of passes over the source.
     """
 
     input: str | None = None
-    format: str | None = None
-    text_field: str = "text"
-    id_field: str | None = None
-    separator: str | None = None
-    min_characters: int = 0
-    min_tokens: int = 0
-    preprocess: list[str] = field(default_factory=list)
     weight: float | None = None
     epochs: float = 1.0
 
     def read_options(self) -> ReadOptions:
-        return ReadOptions(
-            format=self.format,
-            text_field=self.text_field,
-            id_field=self.id_field,
-            separator=self.separator,
-            min_characters=self.min_characters,
-            min_tokens=self.min_tokens,
-            preprocess=tuple(self.preprocess),
-        )
+        return ReadOptions(**{one.name: getattr(self, one.name) for one in fields(ReadOptions)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +127,7 @@ def read_recipe(file: str) -> MixtureRecipe:
     for name, table in recipe.sources.items():
         if not name or ":" in name or "/" in name:
             raise FarspanError(f"{file}: [sources.{name}]: a source's name is part of ids; leave ':' and '/' out of it")
-        sources[name] = parse(MixtureSource, table, file, f"sources.{name}")
-        try:
-            sources[name].read_options()
-        except FarspanError as error:
-            raise FarspanError(f"{file}: [sources.{name}] {error}") from error
+        sources[name] = parse(MixtureSource, table, f"{file}: [sources.{name}]")
     recipe = replace(recipe, sources=sources)
     _refuse_idle(recipe, file)
     weights, epochs = ({name: getattr(source, key) for name, source in sources.items()} for key in SHARES)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from corpora.linking.options import Linking
 from corpora.options import Flag, check_choices
-from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.options import Packing, RelatedRows
 from pipelines.options import (
     FAN_IN,
     Compression,
@@ -90,7 +90,7 @@ class LongCorpus:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterCorpus:
+class RelatedCorpus:
     """Options of ``farspan corpus related``.
 
     Attributes:
@@ -105,7 +105,7 @@ class ClusterCorpus:
     documents: DocumentsFolder
     output: Output
     packing: Annotated[Packing, _ROOM]
-    rows: ClusterRows = field(default_factory=ClusterRows)
+    rows: RelatedRows = field(default_factory=RelatedRows)
     neighbours: Annotated[str | None, Flag(metavar="DIR")] = None
     min_similarity: float | None = None
     max_jaccard: float | None = Linking.max_jaccard

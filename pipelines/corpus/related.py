@@ -1,4 +1,4 @@
-"""``farspan corpus clusters``: rows of related documents, each cut to its share of the row in whole sentences.
+"""``farspan corpus related``: rows of related documents, each cut to its share of the row in whole sentences.
 
 Clusters are those of the documents (their ``cluster`` column), or seeds with their nearest neighbours. Stage *group*
 makes the latter and writes the placement of each document; *spill* collects the documents of a cluster in one bucket;
@@ -17,13 +17,13 @@ from corpora.keyed import id_keys, make_key
 from corpora.linking.near_duplicates import Cluster, clusters_of_shard, edge_graph
 from corpora.linking.options import Linking
 from corpora.packing.assemble import assemble_cuts
-from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.stored_shards import StoredShard
-from pipelines.corpus.options import ClusterCorpus
+from pipelines.corpus.options import RelatedCorpus
 from pipelines.engine.artefacts import absolute, parent_entry, some_tokens
 from pipelines.engine.derived import Parent, read_neighbours
 from pipelines.engine.job import Job, Report, Stage, Task
@@ -32,7 +32,7 @@ from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, pl
 from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
 
 
-def plan(options: ClusterCorpus) -> Job:
+def plan(options: RelatedCorpus) -> Job:
     """Check the options and declare the tasks.
 
     Raises:
@@ -46,7 +46,7 @@ def plan(options: ClusterCorpus) -> Job:
     tokens = some_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
     config = {
-        "builder": "clusters",
+        "builder": "clusters",  # the former name of the command; stays, so that equal corpora have equal bytes
         **asdict(options.packing),
         **asdict(rows),
         **_origin(options, output, neighbours),
@@ -74,17 +74,17 @@ def plan(options: ClusterCorpus) -> Job:
     return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
 
 
-def _neighbours(options: ClusterCorpus, documents: Parent) -> Parent | None:
+def _neighbours(options: RelatedCorpus, documents: Parent) -> Parent | None:
     if options.neighbours is not None:
         return read_neighbours(options.neighbours, documents)
     for name in ("min_similarity", "max_jaccard"):
-        if getattr(options, name) != getattr(ClusterCorpus, name):
+        if getattr(options, name) != getattr(RelatedCorpus, name):
             flag = name.replace("_", "-")
             raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
     return None
 
 
-def _split(options: ClusterCorpus, documents: Parent, neighbours: Parent | None) -> str:
+def _split(options: RelatedCorpus, documents: Parent, neighbours: Parent | None) -> str:
     """``train`` or ``held-out``: the split of the neighbours, if there are any."""
     split = options.split or "train"
     if neighbours is None:
@@ -110,7 +110,7 @@ def _clustered(documents: Manifest, split: str) -> int:
     return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
 
 
-def _origin(options: ClusterCorpus, output: str, neighbours: Parent | None) -> dict[str, object]:
+def _origin(options: RelatedCorpus, output: str, neighbours: Parent | None) -> dict[str, object]:
     if neighbours is None:
         return {"neighbours": None}
     return {
@@ -144,7 +144,7 @@ class PlaceClusters:
 class GroupShard:
     """Make groups of the clusters of one shard of neighbours; a group's number is its seed's row in the documents."""
 
-    rows: ClusterRows
+    rows: RelatedRows
     linking: Linking
     key: bytes
     starts: tuple[int, ...]
@@ -192,7 +192,7 @@ class PackClusters:
 
     spills: tuple[str, ...]
     packing: Packing
-    rows: ClusterRows
+    rows: RelatedRows
     key: bytes
     vocab_size: int
     compression: str | None

@@ -15,6 +15,7 @@ from pipelines.commands import build_parser
 from pipelines.engine.runner import Engine, check_flags
 from tests.artefacts import make_corpus, make_documents
 from tests.tiny_encoder import make_encoder
+from trainer.recipe_files import RECIPES
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,8 @@ from tests.tiny_encoder import make_encoder
         "cluster",
         "neighbours",
         "corpus long",
-        "corpus clusters",
+        "corpus related",
+        "recipes",
         "mask",
         "show",
         "stats",
@@ -58,6 +60,38 @@ def test_a_misspelt_command_or_required_flag_suggests_the_nearest(run):
     assert (status, "did you mean 'random'" in err) == (2, True)
     status, _, err = run("corpus", "random", "--documents", "d", "--sequence-length", "9", "--ouput", "o")
     assert (status, "did you mean '--output'" in err) == (2, True)
+
+
+def test_a_presets_name_decides_its_objective(run, tmp_path):
+    corpus = make_corpus(str(tmp_path / "corpus"))
+    status, _, err = run("mask", "bart_ls_mixed", "--corpus", corpus, "--output", tmp_path / "masks")
+    assert (status, err) == (0, "")
+    assert json.loads((tmp_path / "masks/manifest.json").read_text())["config"]["objective"] == "span"
+    for words, message in (
+        (["bart_ls"], "'bart_ls' is a preset of model_based and principal_sentences and span; give one of these"),
+        (["pegasux"], "no objective or preset is called 'pegasux' (did you mean 'pegasus_x'?)"),
+        (["pegasus", "--preset", "t5"], "'pegasus' is itself a preset of principal_sentences"),
+    ):
+        status, _, err = run("mask", *words, "--corpus", corpus, "--output", tmp_path / "others")
+        assert (status, err.startswith(f"farspan: {message}")) == (1, True)
+
+
+def test_recipes_are_listed_and_printed(run):
+    _, out, _ = run("recipes")
+    assert "bart_ls_base             BART-LS, base (Xiong et al. 2022, arXiv:2209.10052)\n" in out
+    assert len(out.splitlines()) == len(list(RECIPES.glob("*.toml")))
+    _, out, _ = run("recipes", "led_large")
+    assert out.startswith("# LED, large")
+    assert out.endswith("# led_large.toml is put over led_base.toml: farspan recipes led_base\n")
+    status, _, err = run("recipes", "led_bas")
+    assert (status, "did you mean 'led_base'" in err) == (1, True)
+
+
+def test_the_former_name_of_related_is_a_warning(run):
+    status, out, err = run("corpus", "clusters", "--help")
+    assert (status, err) == (0, "farspan: corpus clusters is now corpus related; the old name will go\n")
+    assert "usage: farspan corpus related" in out
+    assert "clusters" not in run("corpus", "--help")[1]
 
 
 def test_the_version_is_printed(run):

@@ -72,13 +72,13 @@ JOBS: dict[str, tuple[Callable[[str, str], Job], str]] = {
     ),
     "cluster_corpus from documents": (
         lambda at, output: related.plan(
-            related.ClusterCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
+            related.RelatedCorpus(documents=f"{at}/documents", output=output, packing=PACKING)
         ),
         "documents",
     ),
     "cluster_corpus from neighbours": (
         lambda at, output: related.plan(
-            related.ClusterCorpus(
+            related.RelatedCorpus(
                 documents=f"{at}/documents", output=output, packing=PACKING, neighbours=f"{at}/neighbours"
             )
         ),

@@ -12,7 +12,8 @@ from corpora.keyed import make_key
 from objectives.api.protocol import CorpusFacts, equip, load_objective
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.toy_tools import TOOLS
-from trainer.recipe import RECIPES, load_recipe
+from trainer.recipe import load_recipe
+from trainer.recipe_files import RECIPES
 
 _NAMED = re.compile(r"(\w+), preset (\w+(?: or \w+)*)")
 _OPTION = re.compile(r'with option (\w+) = "(\w+)"')

@@ -14,7 +14,8 @@ from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig
 from trainer.optim.schedule import learning_rate_factor
-from trainer.recipe import RECIPES, load_recipe
+from trainer.recipe import load_recipe
+from trainer.recipe_files import RECIPES
 
 BART = 50_265  # also LED's, RoBERTa's and Longformer's
 

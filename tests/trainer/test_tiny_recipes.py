@@ -13,7 +13,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.artefacts import make_corpus
 from trainer.conversion.convert import convert
 from trainer.conversion.options import Conversion
-from trainer.recipe import RECIPES, load_recipe
+from trainer.recipe import load_recipe
+from trainer.recipe_files import RECIPES
 from trainer.run.sources import open_source
 from trainer.run.train import train
 

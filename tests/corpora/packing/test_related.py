@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
-from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups, water_fill
 from corpora.storage.ragged import Ragged
 
@@ -48,7 +48,7 @@ packings = st.builds(
 @st.composite
 def row_options(draw):
     least = draw(st.integers(1, 3))
-    return ClusterRows(
+    return RelatedRows(
         budget=draw(st.sampled_from(["shared", "equal"])),
         order=draw(st.sampled_from(["shuffle", "given"])),
         min_documents=least,
@@ -117,7 +117,7 @@ def rows_of(clusters, lengths, starts, packing, **options):
     lengths, starts = np.array(lengths), Ragged.from_rows(starts, np.int32)
     count = len(lengths)
     made = Ragged.from_rows(clusters, np.int64)
-    cuts, numbers = arrange(made, lengths, starts, keys_of(count), packing, ClusterRows(order="given", **options))
+    cuts, numbers = arrange(made, lengths, starts, keys_of(count), packing, RelatedRows(order="given", **options))
     return [
         list(zip(cuts.documents[a:b].tolist(), cuts.sizes[a:b].tolist(), strict=True))
         for a, b in zip(cuts.row_offsets[:-1], cuts.row_offsets[1:], strict=True)
@@ -172,12 +172,12 @@ def test_small_clusters_are_left_out_and_large_ones_become_even_rows():
 )
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(FarspanError, match=message):
-        ClusterRows(**options)
+        RelatedRows(**options)
 
 
 def test_more_documents_than_a_row_has_room_for_are_refused():
     with pytest.raises(FarspanError, match="--max-documents 9: a row of 18 positions has no room"):
-        ClusterRows(max_documents=9).largest(Packing(sequence_length=18))
+        RelatedRows(max_documents=9).largest(Packing(sequence_length=18))
 
 
 @st.composite

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.packing.options import ClusterRows, Packing
+from corpora.packing.options import Packing, RelatedRows
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import ShardedRows
 from corpora.verify.artefact import verify
-from pipelines.corpus.options import ClusterCorpus
+from pipelines.corpus.options import RelatedCorpus
 from pipelines.corpus.related import plan
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
@@ -46,9 +46,9 @@ def neighbours(documents, tmp_path_factory):
 
 def job(documents, output, neighbours=None, rows=None, fan_in=64, **options):
     packing = Packing(sequence_length=options.pop("sequence_length", LENGTH))
-    rows = ClusterRows(**(rows or {}))
+    rows = RelatedRows(**(rows or {}))
     return plan(
-        ClusterCorpus(
+        RelatedCorpus(
             documents=documents,
             output=str(output),
             packing=packing,
@@ -277,7 +277,7 @@ def test_the_command_says_the_same(run, documents, neighbours, grouped, tmp_path
     flags = {"documents": documents, "neighbours": neighbours, "sequence-length": LENGTH, "max-documents": 4}
     flags |= {"shards": SHARDS, "workers": 1, "output": tmp_path / "corpus"}
     status, out, err = run(
-        "corpus", "clusters", *(text for name, value in flags.items() for text in (f"--{name}", value))
+        "corpus", "related", *(text for name, value in flags.items() for text in (f"--{name}", value))
     )
     assert status == 0, err
     assert "sequences" in out
@@ -289,7 +289,7 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, neighbours, t
     with pytest.raises(FarspanError, match="--max-documents 200: a row of 256 positions has no room"):
         job(documents, output, rows={"max_documents": 200})
     with pytest.raises(FarspanError, match="--shards -1"):
-        plan(ClusterCorpus(documents=documents, output=str(output), packing=Packing(sequence_length=LENGTH), shards=-1))
+        plan(RelatedCorpus(documents=documents, output=str(output), packing=Packing(sequence_length=LENGTH), shards=-1))
     with pytest.raises(FarspanError, match=r"is 'farspan\.documents' where 'farspan\.neighbours' is needed"):
         job(documents, output, documents)
     with pytest.raises(FarspanError, match=r"is 'farspan\.neighbours' where 'farspan\.documents' is needed"):

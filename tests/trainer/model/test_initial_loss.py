@@ -10,7 +10,8 @@ import torch
 
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
-from trainer.recipe import RECIPES, load_recipe
+from trainer.recipe import load_recipe
+from trainer.recipe_files import RECIPES
 
 VOCAB, ROWS, LENGTH = 8192, 2, 256
 HALF_A_NAT = 0.5
