@@ -15,6 +15,7 @@ from pipelines.engine.runner import Engine
 CELL = """
 from tests.pipelines.engine.test_notebook import small_job
 from pipelines.engine.job import run_job
+from pipelines.engine.runner import Engine
 print(dict(run_job(small_job({output!r}), Engine()).totals))
 """
 

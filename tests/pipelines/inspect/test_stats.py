@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from corpora.schemas.document_use import DocumentUse
 from corpora.storage.manifest import ShardInfo, read_manifest
 from pipelines.inspect.distributions import Distribution, distributions
-from pipelines.inspect.stats import padding_share, print_stats, shares, statistics, summary
+from pipelines.inspect.stats import padding_share, print_stats, shares, statistics, stats, summary
 from tests.artefacts import make_corpus, make_documents
 
 
@@ -70,6 +71,10 @@ def test_statistics_hold_quantiles_and_totals(corpus, capsys):
     assert numbers["documents_per_sequence"] == manifest.totals["parts"] / manifest.totals["sequences"]
     print_stats([numbers])
     assert "part length of books" in capsys.readouterr().out
+
+
+def test_stats_of_a_folder_are_those_of_its_distributions(corpus):
+    assert stats(Path(corpus), sample=8) == statistics(corpus, list(distributions(corpus, 8, None)))
 
 
 def test_distributions_of_a_corpus_and_of_documents(corpus, tmp_path):
