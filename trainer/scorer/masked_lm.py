@@ -29,10 +29,10 @@ class PretrainedMaskedLM(nn.Module):
 
     def __init__(self, model: Any) -> None:
         super().__init__()
-        self._backbone, self._told = model.base_model, _Told()
+        self._backbone, self._fixed = model.base_model, _FixedStates()
         ids = torch.arange(3, device=model.device)[None]
         middle = model(input_ids=ids).logits[0, 1:2]
-        setattr(model, model.base_model_prefix, self._told)
+        setattr(model, model.base_model_prefix, self._fixed)
         self._head = model
         if not torch.allclose(self.logits(self.encode(ids)[0, 1:2]), middle, atol=1e-4, rtol=1e-3):
             raise FarspanError(f"{type(model).__name__} predicts more than one position at a time; {_CURE}")
@@ -42,17 +42,17 @@ class PretrainedMaskedLM(nn.Module):
         output = self._backbone(
             input_ids=source_ids, attention_mask=None if source_padding_mask is None else source_padding_mask.long()
         )
-        self._told.kind = type(output)
+        self._fixed.kind = type(output)
         return output[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """``(N, d)`` -> ``(N, V)``."""
-        self._told.states = hidden[None]
+        self._fixed.states = hidden[None]
         return self._head(input_ids=None).logits[0]
 
 
-class _Told(nn.Module):
-    """A backbone that returns ``states`` as the real one would, whatever it is asked."""
+class _FixedStates(nn.Module):
+    """A backbone that returns ``states`` in the form of the real one's output, whatever its input."""
 
     kind: Any
     states: Tensor

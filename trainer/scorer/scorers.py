@@ -1,4 +1,4 @@
-"""Masked language models that say how hard hidden tokens are: the scorers of objective ``model_based``.
+"""Masked language models that score how hard masked tokens are: the scorers of objective ``model_based``.
 
 A row longer than a model has positions is cut into windows of as many tokens as it can see, and each window stands
 between the begin and end that the model was trained with. A model of 512 positions reads a row of 16,384 tokens as 33
@@ -32,7 +32,7 @@ _CHUNK = {"cpu": 512, "cuda": 8192}
 
 
 class TokenModel(Protocol):
-    """What a scorer asks of a model: ``MaskedLM`` and ``PretrainedMaskedLM``."""
+    """The methods that a scorer calls of a model, a ``MaskedLM`` or ``PretrainedMaskedLM``."""
 
     def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
         """``(B, S)`` int64 and bool -> ``(B, S, d)``."""
@@ -44,7 +44,7 @@ class TokenModel(Protocol):
 
 
 class _Windows(NamedTuple):
-    """Stretches of text to be shown, each with something asked in it; all ``(n,)`` int64."""
+    """Windows of text with at least one masked token each; all ``(n,)`` int64."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -52,12 +52,12 @@ class _Windows(NamedTuple):
 
 
 class MaskedLMScorer:
-    """An ``objectives.api.tools.Scorer``; its weights are loaded when it is first asked.
+    """An ``objectives.api.tools.Scorer``; its weights are loaded at its first use.
 
     Attributes:
-        fingerprint: of the model, and of the precision where that is not float32.
+        fingerprint: fingerprint of the model, and of the precision if it is not float32.
         tokenizer_fingerprint, special: as in ``FoundModel``.
-        room: text tokens that it sees at once.
+        room: maximum number of text tokens in a window.
     """
 
     def __init__(self, found: FoundModel, device: str, precision: str, threads: int | None) -> None:
@@ -84,7 +84,7 @@ class MaskedLMScorer:
         return model.to(own_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """As ``objectives.api.tools.Scorer`` says; the begin and end of a row give way to those of its windows."""
+        """As in ``objectives.api.tools.Scorer``; each window has its own begin and end in place of the row's."""
         found = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
         with pinned_threads(self._threads), torch.inference_mode():
@@ -99,7 +99,7 @@ class MaskedLMScorer:
         return found
 
     def _windows(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> _Windows:
-        """Rows cut where the model's positions end; what has nothing asked in it is left out."""
+        """Cut rows into windows of the model's input length; windows without masked tokens are left out."""
         width = ids.shape[1]
         edges = np.zeros((len(ids), 2), np.int64)  # positions that begin and end take
         if width:
@@ -117,7 +117,7 @@ class MaskedLMScorer:
         return _Windows(rows[used], starts[used], sizes[used])
 
     def _score(self, text: np.ndarray, sizes: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Losses of what is asked in n windows, in their order, ``(asked,)`` float32.
+        """Losses of the masked tokens of n windows, in order, ``(masked,)`` float32.
 
         Args:
             text: ``(n, longest)`` int32 ids, the first ``sizes`` of each.
