@@ -50,7 +50,7 @@ class Numbers(NamedTuple):
 
     @property
     def casts(self) -> bool:
-        """Whether matrix products take copies, in fewer bytes, of their inputs and weights."""
+        """True if matrix products take copies, in fewer bytes, of their inputs and weights."""
         return self.narrow < 4 and not self.sharded
 
 

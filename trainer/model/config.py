@@ -35,13 +35,13 @@ class EncoderConfig:
     """The encoder.
 
     Attributes:
-        layers: how many.
-        positions: learned ones reach as far as their table, hence the longest source.
+        layers: their number.
+        positions: learned ones limit the source to the rows of their table.
         attention: the self-attention pattern.
         pooling: BART-LS pooled attention in the top layers; None for none.
 
     Raises:
-        FarspanError: sizes below 1, more pooled layers than layers, a pattern that does not know the positions.
+        FarspanError: sizes below 1, more pooled layers than layers, a pattern that does not support the positions.
     """
 
     layers: int
@@ -69,7 +69,7 @@ class EncoderConfig:
             )
 
     def pooled(self, layer: int) -> bool:
-        """Whether the 0-based ``layer`` has pooled attention."""
+        """True if the 0-based ``layer`` has pooled attention."""
         return self.pooling is not None and layer >= self.layers - self.pooling.layers
 
 
@@ -78,10 +78,10 @@ class DecoderConfig:
     """The decoder: causal self-attention, full cross-attention.
 
     Attributes:
-        layers: how many.
-        positions: learned ones reach as far as their table, hence the longest target.
-        cross_attention: ``all``, or the 0-based layers that look at the encoder's output (PEGASUS-X, appendix B.3).
-        cross_attends_globals: also show the decoder the encoder's own learned tokens (PEGASUS-X, table 2).
+        layers: their number.
+        positions: learned ones limit the target to the rows of their table.
+        cross_attention: ``all``, or the 0-based layers that attend to the encoder's output (PEGASUS-X, appendix B.3).
+        cross_attends_globals: attend to the encoder's learned tokens too (PEGASUS-X, table 2).
 
     Raises:
         FarspanError: no layers, or cross-attention in layers that do not exist or in none.
@@ -104,7 +104,7 @@ class DecoderConfig:
             )
 
     def crosses(self, layer: int) -> bool:
-        """Whether the 0-based ``layer`` has cross-attention."""
+        """True if the 0-based ``layer`` has cross-attention."""
         return self.cross_attention == "all" or layer in self.cross_attention
 
 

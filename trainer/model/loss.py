@@ -17,7 +17,7 @@ from objectives.api.examples import IGNORED
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig:
-    """What is minimised.
+    """The function that is minimised.
 
     Attributes:
         label_smoothing: share of the probability that is spread over the whole vocabulary (Szegedy et al. 2016,
@@ -48,11 +48,11 @@ CHUNK = 512
 
 
 class Losses(NamedTuple):
-    """Of a forward pass, summed over the asked tokens; scalars, at least float32.
+    """Losses of a forward pass, summed over the target tokens; scalars, at least float32.
 
     Attributes:
-        minimised: what gradients come from.
-        plain: the cross-entropy alone, without a gradient; what is reported.
+        minimised: the source of gradients.
+        plain: the cross-entropy alone, without a gradient; for reports.
     """
 
     minimised: Tensor
@@ -72,14 +72,14 @@ def summed_cross_entropy(
 
     Args:
         hidden: ``(N, d)``.
-        labels: ``(N,)`` int32 or int64, ``IGNORED`` where nothing is asked.
+        labels: ``(N,)`` int32 or int64, ``IGNORED`` where there is no target.
         weight, bias: ``(V, d)`` and ``(V,)`` of the output layer.
-        loss: what is minimised.
+        loss: the function that is minimised.
         chunk: positions whose logits are held at once; the backward pass computes them again.
     """
     parts = [
-        checkpoint(_sums, part, asked, weight, bias, loss, use_reentrant=False)
-        for part, asked in zip(hidden.split(chunk), labels.split(chunk), strict=True)
+        checkpoint(_sums, part, targets, weight, bias, loss, use_reentrant=False)
+        for part, targets in zip(hidden.split(chunk), labels.split(chunk), strict=True)
     ]
     return Losses(*(torch.stack(column).sum() for column in zip(*parts, strict=True)))
 
@@ -89,11 +89,11 @@ def _sums(
 ) -> tuple[Tensor, Tensor]:
     logits = F.linear(hidden, weight, bias)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # (n, V)
-    spoken, asked = logits.log_softmax(-1), labels != IGNORED
-    plain = F.nll_loss(spoken, labels.long(), ignore_index=IGNORED, reduction="sum")
+    log_probabilities, targets = logits.log_softmax(-1), labels != IGNORED
+    plain = F.nll_loss(log_probabilities, labels.long(), ignore_index=IGNORED, reduction="sum")
     minimised = plain
     if loss.label_smoothing:
-        minimised = torch.lerp(plain, -(spoken.mean(-1) * asked).sum(), loss.label_smoothing)
+        minimised = torch.lerp(plain, -(log_probabilities.mean(-1) * targets).sum(), loss.label_smoothing)
     if loss.z_loss:
-        minimised = minimised + loss.z_loss * (logits.logsumexp(-1).square() * asked).sum()
+        minimised = minimised + loss.z_loss * (logits.logsumexp(-1).square() * targets).sum()
     return minimised, plain.detach()

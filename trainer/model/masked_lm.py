@@ -1,4 +1,4 @@
-"""The encoder alone, asked for the tokens at masked positions (RoBERTa's head, arXiv:1907.11692)."""
+"""The encoder alone, with a head that predicts masked tokens (RoBERTa's, arXiv:1907.11692)."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ class MaskedLM(nn.Module):
 
         Args:
             source_ids, source_padding_mask, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
-            labels: ``(B, S)`` int32 or int64, ``IGNORED`` where nothing is asked.
-            loss: what is minimised.
+            labels: ``(B, S)`` int32 or int64, ``IGNORED`` where there is no target.
+            loss: the function that is minimised.
 
         Returns:
-            Sums; divide by the number of asked tokens of the whole step.
+            Sums; divide by the number of target tokens of the whole step.
         """
-        # Most positions are not asked: the head, and its V logits, run on the others only.
-        asked = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
+        # Most positions have no target: the head, and its V logits, run on the others only.
+        targets = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
         encoded = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
-        hidden, labels = self.head(encoded.flatten(0, 1)[asked]), labels.flatten()[asked]
+        hidden, labels = self.head(encoded.flatten(0, 1)[targets]), labels.flatten()[targets]
         return summed_cross_entropy(hidden, labels, self.tokens.weight, self.bias, loss=loss)
 
     def encode(

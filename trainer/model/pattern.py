@@ -37,7 +37,7 @@ class SideKeys:
 
 
 class Pattern(ABC):
-    """Which positions attend to which in a self-attention layer.
+    """A pattern of self-attention: it determines which positions attend to which.
 
     A pattern is one file of ``patterns/``: a frozen dataclass. Its fields are the keys of a recipe, checked in
     ``__post_init__``; its field ``pattern`` is its name. What this class leaves abstract, every pattern states; the
@@ -103,7 +103,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        """Whether ``query`` attends to ``key``, apart from padding and documents.
+        """True where ``query`` attends to ``key``, apart from padding and documents.
 
         Args:
             query, key: int64 indices among the ``G + length`` positions, of shapes that broadcast.

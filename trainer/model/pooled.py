@@ -63,7 +63,7 @@ class Pooling:
             )
 
     def windows(self, length: Length) -> Length:
-        """How many windows a sequence of ``length`` >= 1 positions has."""
+        """Number of windows of a sequence of ``length`` >= 1 positions."""
         return (length + 2 * self.padding - self.kernel) // self.stride + 1
 
     def flops(self, length: int, width: int, inner: int) -> int:

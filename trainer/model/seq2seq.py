@@ -43,10 +43,10 @@ class Seq2Seq(nn.Module):
             decoder_ids: ``(B, T)``, the target shifted right by one.
             labels: ``(B, T)``, the target, ``IGNORED`` at padding.
             source_padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
-            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not see
-                across documents; else None.
+            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not
+                attend across documents; else None.
             global_positions: ``(B, S)`` bool, the positions that the task makes global; None where it makes none.
-            loss: what is minimised.
+            loss: the function that is minimised.
 
         Returns:
             Sums; divide by the number of target tokens of the whole step.

@@ -31,7 +31,7 @@ from trainer.parallel.distributed import PATIENCE, World
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig:
-    """How several processes share a model; ignored with one process.
+    """The way in which several processes share a model; ignored with one process.
 
     Attributes:
         mode: ``ddp`` replicates the model in every process; ``fsdp`` shards weights, gradients and optimizer state over

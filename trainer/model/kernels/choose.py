@@ -93,7 +93,7 @@ def attend_across(
 
 
 def fused(q: Tensor, dropout: float) -> bool:
-    """Whether these queries can use the kernels for CUDA devices."""
+    """True if these queries can use the kernels for CUDA devices."""
     return (
         q.is_cuda
         and not _forced

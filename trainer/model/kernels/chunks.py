@@ -88,7 +88,7 @@ class Inputs(NamedTuple):
 
     @property
     def kind(self) -> torch.dtype:
-        """What all is computed in."""
+        """The dtype of the computation."""
         return torch.promote_types(self.q.dtype, torch.float32)
 
     def chunks(self) -> Iterator[Chunk]:

@@ -21,14 +21,14 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from trainer.model.context import Context
-from trainer.model.kernels.keep import kept
+from trainer.model.kernels.keep import saved_result
 from trainer.model.kernels.remember import remembered
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
 Kernel = Callable[..., Tensor]
 
 AVAILABLE = "recompile_limit" in inspect.signature(torch.compile).parameters
-"""Whether torch lets so many lengths be compiled: past its usual limit it would keep all scores instead."""
+"""True if torch can compile this many lengths; past its usual limit it would save all scores instead."""
 
 LEAST_WIDTH = 16
 """Of a head: the products of a kernel's tiles are no narrower."""
@@ -71,7 +71,7 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
     k, v = (torch.cat([_longer(x[:, :length], wide), _longer(x[:, length:], wide_sides)], 1) for x in (k, v))
     heads_first = [x.transpose(1, 2) for x in (_longer(q, wide), k, v)]
     kernel = _compiled() if q.is_cuda else cast(Kernel, flex_attention)
-    mixed = kept(lambda: kernel(*heads_first, score_mod=score_mod, block_mask=mask, scale=scale))
+    mixed = saved_result(lambda: kernel(*heads_first, score_mod=score_mod, block_mask=mask, scale=scale))
     mixed = mixed.transpose(1, 2)[:, :length]
     return mixed if context.padding_mask is None else mixed.masked_fill(~context.padding_mask[..., None, None], 0.0)
 

@@ -1,4 +1,4 @@
-"""Results that a layer keeps though it is run again in the backward pass.
+"""Results that a checkpointed layer saves, instead of computing them again in the backward pass.
 
 PyTorch's selective checkpointing chooses by operator, and sees none inside a kernel that is compiled by itself, as
 FlexAttention's is: it would be run twice.
@@ -23,7 +23,7 @@ _active = _Active()
 
 
 class Results:
-    """Results of the ``kept`` calls of one run of a layer, in their order."""
+    """Results of the ``saved_result`` calls of one run of a layer, in their order."""
 
     def __init__(self) -> None:
         self._made: deque[Tensor] = deque()
@@ -53,7 +53,7 @@ class Results:
         """``compute()`` when it is first called for, and that result again."""
         if self._again:
             return self._made.popleft()
-        # The innermost hooks hold: what this saves for its gradient is kept too, and not computed again.
+        # The innermost hooks hold: what this saves for its gradient stays saved.
         with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
             made = compute()
         # What follows saves the same tensors in both runs only if it needs gradients in both.
@@ -61,6 +61,6 @@ class Results:
         return made
 
 
-def kept(compute: Callable[[], Tensor]) -> Tensor:
+def saved_result(compute: Callable[[], Tensor]) -> Tensor:
     """``compute()``, only once where a layer is checkpointed selectively."""
     return compute() if _active.results is None else _active.results.of(compute)

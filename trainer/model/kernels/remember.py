@@ -1,4 +1,4 @@
-"""What was worked out for a batch, kept for its other layers."""
+"""Results computed once per batch and reused by its other layers."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ else:
 
 
 class Plan(NamedTuple):
-    """Who stands together; N groups.
+    """N groups of queries and keys.
 
     Attributes:
         queries: ``(Tq,)`` int64, places in the flattened ``(B * Lq)`` of the queries that see something, group after
@@ -139,7 +139,7 @@ def _starts(counts: Tensor) -> Tensor:
 def _order(side: Side, alive: Tensor) -> Tensor | None:
     if side.sorted and side.place is None:
         return None
-    kept = (side.group >= 0) & alive[side.group.clamp(min=0)]
-    found = kept.nonzero().squeeze(1)
+    used = (side.group >= 0) & alive[side.group.clamp(min=0)]
+    found = used.nonzero().squeeze(1)
     found = found[side.group[found].argsort(stable=True)]
     return found if side.place is None else side.place[found]
