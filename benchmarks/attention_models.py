@@ -26,14 +26,14 @@ import transformers
 from report import arguments, in_turn, machine, publish
 from torch import Tensor, nn
 
-from trainer.conversion.families import family_of
+from trainer.conversion.family import family_of
 from trainer.conversion.names import load_state
-from trainer.model.attention import SelfAttention
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context
+from trainer.model.layers.attention import SelfAttention
+from trainer.model.layers.pooled import PooledAttention, Pooling
 from trainer.model.patterns.block import Block
-from trainer.model.pooled import PooledAttention, Pooling
 from trainer.model.seq2seq import Seq2Seq
 
 WIDTH, HEADS, INNER, LAYERS, VOCAB = 256, 4, 1024, 4, 4096

@@ -27,11 +27,11 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from objectives.api.tools import Tools
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 from trainer.scorer.inference import pinned_threads
 from trainer.scorer.models import FoundModel
 from trainer.scorer.scorers import MaskedLMScorer

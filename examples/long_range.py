@@ -25,8 +25,9 @@ from torch import Tensor
 from objectives.api.examples import IGNORED
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
@@ -36,9 +37,8 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Sinusoidal
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Sinusoidal
+from trainer.model.positions.relative import Buckets
 from trainer.scorer.inference import pinned_threads
 
 SYMBOLS, FILLERS = 8, 8

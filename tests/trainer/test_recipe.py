@@ -7,10 +7,10 @@ import pytest
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
 from trainer.data.curriculum import stage_number
+from trainer.model.layers.pooled import Pooling
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Sinusoidal
+from trainer.model.positions.absolute import Sinusoidal
 from trainer.recipe import load_recipe
 
 

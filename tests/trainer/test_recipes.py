@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from trainer.conversion.differences import TRAINING, differences
-from trainer.conversion.families import family_of
+from trainer.conversion.family import family_of
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.loss import LossConfig

@@ -17,7 +17,7 @@ from trainer.conversion.differences import TRAINING, differences
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
-from trainer.model.positions import tile_positions
+from trainer.model.positions.absolute import tile_positions
 
 _ADAPTABLE = (
     *TRAINING,

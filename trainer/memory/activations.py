@@ -18,12 +18,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainer.model.attention import CrossAttention, SelfAttention, attend
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context, Globals
+from trainer.model.layers.attention import CrossAttention, SelfAttention, attend
+from trainer.model.layers.pooled import PooledAttention
 from trainer.model.patterns.full import Full
-from trainer.model.pooled import PooledAttention
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.wrapping import EXPENSIVE, layers_of
 

@@ -20,11 +20,11 @@ from trainer.data.curriculum import Stage
 from trainer.memory.activations import Checkpointing, Numbers, activations
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
+from trainer.model.layers.projections import projections_in
 from trainer.model.loss import CHUNK
-from trainer.model.projections import projections_in
 from trainer.parallel.wrapping import ParallelConfig, layers_of
 from trainer.recipe import Recipe
-from trainer.run.units import unit_type
+from trainer.run.units.choose import unit_type
 
 _LEVELS: tuple[Checkpointing, ...] = ("none", "selective", "layer")
 

@@ -9,8 +9,8 @@ from torch import nn
 
 from corpora.keyed import make_key
 from trainer.model.config import ModelConfig
+from trainer.model.layers.pooled import PooledAttention
 from trainer.model.masked_lm import MaskedLM
-from trainer.model.pooled import PooledAttention
 from trainer.model.seq2seq import Seq2Seq
 
 

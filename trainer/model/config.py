@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from corpora.errors import FarspanError
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns import AnyPattern
 from trainer.model.patterns.block import Block
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned, Sinusoidal
-from trainer.model.relative import Buckets
-from trainer.model.rotary import Rotary
+from trainer.model.positions.absolute import Learned, Sinusoidal
+from trainer.model.positions.relative import Buckets
+from trainer.model.positions.rotary import Rotary
 
 
 @dataclass(frozen=True, kw_only=True)

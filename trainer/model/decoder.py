@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from trainer.model.attention import CrossAttention, SelfAttention
-from trainer.model.causal import Causal
 from trainer.model.config import DecoderConfig, ModelConfig
 from trainer.model.context import Context
-from trainer.model.layers import Embeddings, FeedForward, Residual, make_last_norm
-from trainer.model.relative import Buckets, RelativeBias
-from trainer.model.rotary import Rotary
+from trainer.model.layers.attention import CrossAttention, SelfAttention
+from trainer.model.layers.causal import Causal
+from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
+from trainer.model.positions.relative import Buckets, RelativeBias
+from trainer.model.positions.rotary import Rotary
 
 
 class EncoderOutput(NamedTuple):

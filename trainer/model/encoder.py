@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context
-from trainer.model.layers import Embeddings, FeedForward, Residual, make_last_norm
+from trainer.model.layers.pooled import PooledAttention
+from trainer.model.layers.sublayers import Embeddings, FeedForward, Residual, make_last_norm
 from trainer.model.pattern import Pattern
-from trainer.model.pooled import PooledAttention
-from trainer.model.relative import Buckets, RelativeBias
-from trainer.model.rotary import Rotary
+from trainer.model.positions.relative import Buckets, RelativeBias
+from trainer.model.positions.rotary import Rotary
 
 
 class EncoderLayer(nn.Module):

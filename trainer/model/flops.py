@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trainer.model.causal import Causal
 from trainer.model.config import ModelConfig
+from trainer.model.layers.causal import Causal
 
 
 def batch_flops(

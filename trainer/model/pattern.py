@@ -10,10 +10,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from trainer.model.context import Context
-from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.plans import Rows
 from trainer.model.kernels.varlen import Plan
-from trainer.model.layers import NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import NormConfig
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 """FlexAttention's ``score_mod(score, batch, head, query, key)``."""

@@ -21,10 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from corpora.errors import FarspanError
-from trainer.model.attention import SelfAttention
 from trainer.model.decoder import DecoderLayer
 from trainer.model.encoder import Encoder, EncoderLayer
 from trainer.model.kernels.keep import Results
+from trainer.model.layers.attention import SelfAttention
 from trainer.model.pattern import Pattern
 from trainer.parallel.distributed import PATIENCE, World
 

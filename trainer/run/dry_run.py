@@ -16,7 +16,7 @@ from trainer.optim.adafactor import Adafactor
 from trainer.parallel.device import memory_capacity
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
-from trainer.run.unit import TrainUnit
+from trainer.run.units.unit import TrainUnit
 
 _SIGNS = ("out of memory", "can't allocate memory", "not enough memory")
 """Parts of PyTorch's messages about memory that it could not allocate, on CUDA devices and elsewhere."""

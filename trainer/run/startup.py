@@ -22,7 +22,7 @@ from trainer.model.config import ModelConfig
 from trainer.model.pattern import Pattern
 from trainer.parallel.distributed import World, run_together
 from trainer.run.evaluation import HeldOut
-from trainer.run.unit import TrainUnit
+from trainer.run.units.unit import TrainUnit
 
 
 def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:

@@ -30,7 +30,7 @@ from trainer.parallel.wrapping import (
     apply_parallel,
     reducing,
 )
-from trainer.run.unit import Model, TrainUnit
+from trainer.run.units.unit import Model, TrainUnit
 
 
 class Sample(TypedDict):

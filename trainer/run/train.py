@@ -25,8 +25,8 @@ from trainer.run.logs import MetricsLogs, open_metrics
 from trainer.run.signals import Interruption
 from trainer.run.startup import check_attention, check_data, check_shards, keep_tokenizer
 from trainer.run.step import Trainer, Update
-from trainer.run.unit import TrainUnit
-from trainer.run.units import open_unit
+from trainer.run.units.choose import open_unit
+from trainer.run.units.unit import TrainUnit
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from trainer.conversion.model_folder import Model
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.build import build_model, make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.full import Full
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 
 WORDS = [f"w{number}" for number in range(20)]
 OWNED = {"<s>": 0, "<pad>": 1, "</s>": 2}

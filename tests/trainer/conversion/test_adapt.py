@@ -10,7 +10,8 @@ from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
 from tests.trainer.conversion.oracle import text
 from trainer.conversion.adapt import adapt
 from trainer.model.config import EncoderConfig
-from trainer.model.layers import NormConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -19,9 +20,8 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned, Sinusoidal
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Learned, Sinusoidal
+from trainer.model.positions.relative import Buckets
 
 SHORT = 8
 PATTERNS = {

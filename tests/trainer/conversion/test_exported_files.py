@@ -26,12 +26,12 @@ from trainer.conversion.options import Conversion
 from trainer.conversion.vocabulary import Vocabulary
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.generation import generate_greedily
-from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.positions import Learned, Sinusoidal
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Learned, Sinusoidal
+from trainer.model.positions.relative import Buckets
 
 TEXT = "three one four one five nine two six five three five eight nine seven"
 EDGES = ("<bos>", "<eos>")

@@ -7,18 +7,18 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig, BartF
 
 from corpora.errors import FarspanError
 from corpora.tokenizers import load_tokenizer
+from tests.trainer.conversion.families.test_bart import SIZES
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, tokenizer_files, vocabulary
 from tests.trainer.conversion.oracle import disturbed, text
-from tests.trainer.conversion.test_bart import SIZES
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.model.config import DecoderConfig, EncoderConfig
 from trainer.model.generation import generate_greedily
-from trainer.model.layers import EmbeddingConfig, NormConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned, Sinusoidal
+from trainer.model.positions.absolute import Learned, Sinusoidal
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from trainer.model.joint import JointModel
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.wrapping import apply_activation_checkpointing
 from trainer.recipe import Recipe, load_recipe
-from trainer.run.joint_unit import JointUnit
-from trainer.run.units import unit_type
+from trainer.run.units.choose import unit_type
+from trainer.run.units.joint import JointUnit
 
 
 def status(field: str) -> int:

@@ -9,11 +9,11 @@ import torch
 
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig, OutputConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
 from trainer.model.patterns.local import Local
 from trainer.model.patterns.tglobal import TGlobal
-from trainer.model.relative import Buckets
+from trainer.model.positions.relative import Buckets
 
 WIDTH, HEADS, HEAD_WIDTH, INNER, VOCAB = 64, 5, 24, 160, 300
 CONFIG = ModelConfig(

@@ -9,14 +9,14 @@ import pytest
 from corpora.errors import FarspanError
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.flops import forward_flops
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig, NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned, Sinusoidal
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Learned, Sinusoidal
+from trainer.model.positions.relative import Buckets
 
 ENCODER = EncoderConfig(layers=2, positions=Learned(8))
 

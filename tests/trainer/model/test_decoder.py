@@ -15,10 +15,10 @@ from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import make_context
 from trainer.model.decoder import EncoderOutput
 from trainer.model.flops import forward_flops
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig, NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.staggered import Staggered
-from trainer.model.positions import Sinusoidal
+from trainer.model.positions.absolute import Sinusoidal
 
 VOCAB, EXTRA = 29, 3
 CONFIG = ModelConfig(

@@ -16,9 +16,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, Globals
-from trainer.model.heads import HeadsConfig
 from trainer.model.kernels import chunks, flex, passes, remember
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.loss import summed_cross_entropy
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
@@ -28,10 +29,9 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned, Sinusoidal
-from trainer.model.relative import Buckets
-from trainer.model.rotary import Rotary
+from trainer.model.positions.absolute import Learned, Sinusoidal
+from trainer.model.positions.relative import Buckets
+from trainer.model.positions.rotary import Rotary
 from trainer.optim.optimizer import OptimizerConfig, build_optimizer
 
 BATCH, SOURCE, TARGET, VOCAB = 2, 300, 7, 50

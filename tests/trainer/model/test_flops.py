@@ -9,12 +9,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.flops import forward_flops
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.positions import Learned
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Learned
+from trainer.model.positions.relative import Buckets
 
 VOCAB, LENGTH, WIDTH, INNER = 29, 19, 16, 24
 

@@ -14,11 +14,12 @@ from tests.trainer.model.dense import cut, right_padded
 from trainer.data.config import Batch
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
 from trainer.model.host import on_host, sent
 from trainer.model.kernels import choose, passes, varlen
 from trainer.model.kernels.chunks import Inputs
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -27,9 +28,8 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Learned
+from trainer.model.positions.relative import Buckets
 
 META = torch.device("meta")
 

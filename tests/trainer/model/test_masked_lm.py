@@ -5,11 +5,11 @@ import torch
 from objectives.api.examples import IGNORED
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.masked_lm import MaskedLM
 from trainer.model.patterns.block import Block
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 
 CONFIG = ModelConfig(
     width=16, heads=HeadsConfig(count=4), feed_forward=FeedForwardConfig(width=32), dropout=0.0, init_std=0.3,

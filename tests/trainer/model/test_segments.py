@@ -10,8 +10,9 @@ import torch
 
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -20,9 +21,8 @@ from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned
-from trainer.model.relative import Buckets
+from trainer.model.positions.absolute import Learned
+from trainer.model.positions.relative import Buckets
 
 VOCAB, LENGTH = 40, 29
 PATTERNS = [

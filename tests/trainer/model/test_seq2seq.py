@@ -13,12 +13,12 @@ from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig, NormConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.wrapping import apply_activation_checkpointing
 

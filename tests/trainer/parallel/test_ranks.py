@@ -25,8 +25,8 @@ from trainer.parallel.wrapping import (
     apply_parallel,
     reducing,
 )
-from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.step import Trainer
+from trainer.run.units.seq2seq import Seq2SeqUnit
 
 MODES = {
     "ddp": ParallelConfig(mode="ddp"),

@@ -15,8 +15,8 @@ from trainer.model.patterns.block import Block
 from trainer.optim.optimizer import build_optimizer
 from trainer.parallel.distributed import World
 from trainer.run.dry_run import dry_run, out_of_memory
-from trainer.run.masked_lm_unit import MaskedLMUnit
-from trainer.run.seq2seq_unit import Seq2SeqUnit
+from trainer.run.units.masked_lm import MaskedLMUnit
+from trainer.run.units.seq2seq import Seq2SeqUnit
 
 VOCAB = 30
 

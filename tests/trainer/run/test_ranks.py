@@ -21,7 +21,7 @@ from tests.trainer.distributed_ranks import on_ranks, start_ranks
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.run.config import EvaluationConfig

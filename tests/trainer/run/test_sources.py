@@ -26,7 +26,7 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 from trainer.run.config import EvaluationConfig
 from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train

@@ -21,14 +21,14 @@ from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import StageConfig
 from trainer.data.mixture import Mixture, Part
 from trainer.data.prefetch import LoadingConfig
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
 from trainer.run.config import EvaluationConfig
-from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.startup import check_shards
 from trainer.run.train import train
-from trainer.run.units import open_unit
+from trainer.run.units.choose import open_unit
+from trainer.run.units.seq2seq import Seq2SeqUnit
 
 
 @pytest.fixture(scope="module")

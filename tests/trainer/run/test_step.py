@@ -18,8 +18,8 @@ from trainer.optim.schedule import ScheduleConfig
 from trainer.parallel import device
 from trainer.parallel.distributed import World
 from trainer.run import step
-from trainer.run.seq2seq_unit import Seq2SeqUnit
 from trainer.run.step import Trainer
+from trainer.run.units.seq2seq import Seq2SeqUnit
 
 
 def make_trainer(recipe) -> Trainer:

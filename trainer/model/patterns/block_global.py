@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import NormConfig
+from trainer.model.layers.attention import SelfAttention, attend, visible
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
 
 

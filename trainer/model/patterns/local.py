@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import SelfAttention
 from trainer.model.context import Context
-from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.banded import attend_banded
-from trainer.model.layers import NormConfig
+from trainer.model.layers.attention import SelfAttention
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
 MOST_POSITIONS = 1 << 20

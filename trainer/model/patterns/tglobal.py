@@ -10,16 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from corpora.errors import FarspanError
-from trainer.model.attention import SelfAttention
 from trainer.model.context import Context
-from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.banded import Sides, attend_banded
 from trainer.model.kernels.choose import attend_within
 from trainer.model.kernels.chunks import NOBODY
-from trainer.model.layers import NormConfig, make_norm
+from trainer.model.layers.attention import SelfAttention
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import NormConfig, make_norm
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 from trainer.model.patterns.local import MOST_POSITIONS, band_pairs, near_bias
-from trainer.model.rotary import rotate
+from trainer.model.positions.rotary import rotate
 
 
 @dataclass(frozen=True)

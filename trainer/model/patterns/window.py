@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.model.attention import SelfAttention, attend, visible
 from trainer.model.context import Context, Globals
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import NormConfig
+from trainer.model.layers.attention import SelfAttention, attend, visible
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.projections import Projections
+from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern
-from trainer.model.projections import Projections
-from trainer.model.rotary import rotate
+from trainer.model.positions.rotary import rotate
 
 
 class _Part(NamedTuple):

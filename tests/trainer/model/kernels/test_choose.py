@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.trainer.model.backends.emulation import loop
 from tests.trainer.model.dense import HEADS, WIDTH, cut, right_padded
+from tests.trainer.model.kernels.emulation import loop
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context
-from trainer.model.heads import HeadsConfig
 from trainer.model.kernels import choose, flex, varlen
 from trainer.model.kernels.choose import attend_across, attend_within, fused, plan_within
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.pooled import Pooling
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
 from trainer.model.patterns.overlap import Overlap
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
-from trainer.model.pooled import Pooling
-from trainer.model.positions import Learned
+from trainer.model.positions.absolute import Learned
 
 REAL = right_padded([10, 3], 10)
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainer.model.backends.emulation import loop
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, right_padded, seen_by
+from tests.trainer.model.kernels.emulation import loop
 from trainer.model.context import make_context
 from trainer.model.kernels import plans, varlen
 from trainer.model.kernels.plans import rows_of

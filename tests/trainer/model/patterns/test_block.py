@@ -13,14 +13,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, assert_equals_dense, cut, dense_mask, right_padded
-from trainer.model.attention import SelfAttention
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.context import Context, make_context
-from trainer.model.heads import HeadsConfig
-from trainer.model.layers import FeedForwardConfig
+from trainer.model.layers.attention import SelfAttention
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig
 from trainer.model.patterns.block import Block
-from trainer.model.positions import Learned, tile_positions
+from trainer.model.positions.absolute import Learned, tile_positions
 
 
 @settings(max_examples=60, deadline=None)

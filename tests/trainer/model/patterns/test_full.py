@@ -16,10 +16,10 @@ from tests.trainer.model.dense import (
     dense_mask,
     right_padded,
 )
-from trainer.model.causal import Causal
 from trainer.model.context import Context
+from trainer.model.layers.causal import Causal
 from trainer.model.patterns.full import Full
-from trainer.model.relative import Buckets, RelativeBias
+from trainer.model.positions.relative import Buckets, RelativeBias
 
 
 @settings(max_examples=30, deadline=None)

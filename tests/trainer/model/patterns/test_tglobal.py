@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, right_padded
 from trainer.model.context import Context, make_context
-from trainer.model.heads import HeadsConfig
 from trainer.model.kernels.banded import banded_attention
+from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
-from trainer.model.rotary import Rotary, rotate
+from trainer.model.positions.rotary import Rotary, rotate
 
 D = HEADS * WIDTH
 

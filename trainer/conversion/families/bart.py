@@ -1,0 +1,106 @@
+"""BART (arXiv:1910.13461) of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainer.conversion.names import Tensors, expand
+from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig
+from trainer.model.patterns.full import Full
+from trainer.model.positions.absolute import Learned
+
+MODEL_TYPES = ("bart",)
+PATTERNS = ("full",)
+IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight")
+_UNUSED_POSITIONS = 2
+
+
+def read_config(values: Mapping[str, Any]) -> ModelConfig:
+    """The configuration of the same model here.
+
+    Raises:
+        FarspanError: a field that our model has no counterpart for.
+    """
+    heads, inner = values["encoder_attention_heads"], values["encoder_ffn_dim"]
+    require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
+    return ModelConfig(
+        width=values["d_model"],
+        heads=HeadsConfig(count=heads),
+        feed_forward=FeedForwardConfig(width=inner, activation=read_activation(values, "activation_function")),
+        embedding=EmbeddingConfig(scaled=values["scale_embedding"]),
+        encoder=EncoderConfig(
+            layers=values["encoder_layers"], positions=Learned(values["max_position_embeddings"]), attention=Full()
+        ),
+        decoder=DecoderConfig(layers=values["decoder_layers"], positions=Learned(values["max_position_embeddings"])),
+        dropout=values["dropout"],
+        attention_dropout=values["attention_dropout"],
+        activation_dropout=values["activation_dropout"],
+        init_std=values["init_std"],
+    )
+
+
+def name_map(config: ModelConfig) -> dict[str, Tensors]:
+    """Our name -> theirs, for every parameter."""
+    assert config.decoder
+    modules: dict[str, str | tuple[str, ...]] = {}
+    names = {"tokens.weight": Tensors(("model.shared.weight",))}
+    for side, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers)):
+        names[f"{side}.embedded.positions.weight"] = Tensors(
+            (f"model.{side}.embed_positions.weight",), skip_rows=_UNUSED_POSITIONS
+        )
+        modules[f"{side}.embedded.norm"] = f"model.{side}.layernorm_embedding"
+        for layer in range(layers):
+            modules |= layer_modules(f"{side}.layers.{layer}", side)
+    return names | expand(modules, ("weight", "bias"))
+
+
+def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
+    """A ``config.json``; what it cannot say is for the caller to find by reading it back."""
+    assert config.decoder
+    return {
+        "architectures": ["BartForConditionalGeneration"],
+        "model_type": "bart",
+        "vocab_size": vocab_size,
+        "d_model": config.width,
+        "encoder_layers": config.encoder.layers,
+        "decoder_layers": config.decoder.layers,
+        "encoder_attention_heads": config.heads.count,
+        "decoder_attention_heads": config.heads.count,
+        "encoder_ffn_dim": config.feed_forward.width,
+        "decoder_ffn_dim": config.feed_forward.width,
+        "activation_function": write_activation(config.feed_forward.activation),
+        "max_position_embeddings": config.encoder.positions.limit,
+        "scale_embedding": config.embedding.scaled,
+        "tie_word_embeddings": config.output.tied,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "init_std": config.init_std,
+        "is_encoder_decoder": True,
+        **token_ids(special),
+    }
+
+
+def layer_modules(ours: str, side: str, root: str = "model") -> dict[str, str | tuple[str, ...]]:
+    """One layer's modules, ours -> theirs, which PEGASUS and, under another ``root``, LED call alike."""
+    theirs = f"{root}.{ours}"
+    modules: dict[str, str | tuple[str, ...]] = {
+        f"{ours}.attention.qkv": tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv"),
+        f"{ours}.attention.out": f"{theirs}.self_attn.out_proj",
+        f"{ours}.attention_residual.norm": f"{theirs}.self_attn_layer_norm",
+        f"{ours}.feed_forward.up": f"{theirs}.fc1",
+        f"{ours}.feed_forward.down": f"{theirs}.fc2",
+        f"{ours}.feed_forward_residual.norm": f"{theirs}.final_layer_norm",
+    }
+    if side == "decoder":
+        modules |= {
+            f"{ours}.cross_attention.q": f"{theirs}.encoder_attn.q_proj",
+            f"{ours}.cross_attention.kv": (f"{theirs}.encoder_attn.k_proj", f"{theirs}.encoder_attn.v_proj"),
+            f"{ours}.cross_attention.out": f"{theirs}.encoder_attn.out_proj",
+            f"{ours}.cross_attention_residual.norm": f"{theirs}.encoder_attn_layer_norm",
+        }
+    return modules

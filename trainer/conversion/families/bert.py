@@ -1,0 +1,98 @@
+"""BERT (arXiv:1810.04805) of Hugging Face, with its masked-language-model head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainer.conversion.names import Tensors, expand
+from trainer.conversion.values import read_activation, require
+from trainer.model.config import EncoderConfig, ModelConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import FeedForwardConfig, NormConfig
+from trainer.model.patterns.full import Full
+from trainer.model.positions.absolute import Learned
+
+MODEL_TYPES = ("bert",)
+PATTERNS: tuple[str, ...] = ()
+IGNORED = ("bert.pooler.*", "cls.seq_relationship.*", "cls.predictions.decoder.*", "*position_ids")
+
+
+def read_config(values: Mapping[str, Any]) -> ModelConfig:
+    """The configuration of the same model here.
+
+    Raises:
+        FarspanError: a field that our model has no counterpart for.
+    """
+    return read_encoder(values, values["max_position_embeddings"])
+
+
+def read_encoder(values: Mapping[str, Any], positions: int) -> ModelConfig:
+    """The configuration of a model whose layers are BERT's.
+
+    Args:
+        values: of ``config.json``.
+        positions: the longest text.
+
+    Raises:
+        FarspanError: a field that our model has no counterpart for.
+    """
+    require(
+        values,
+        hidden_act="gelu",  # the head's too
+        tie_word_embeddings=True,
+        is_decoder=False,
+        add_cross_attention=False,
+        position_embedding_type="absolute",
+    )
+    return ModelConfig(
+        width=values["hidden_size"],
+        heads=HeadsConfig(count=values["num_attention_heads"]),
+        feed_forward=FeedForwardConfig(
+            width=values["intermediate_size"], activation=read_activation(values, "hidden_act")
+        ),
+        norm=NormConfig(eps=values["layer_norm_eps"]),
+        encoder=EncoderConfig(layers=values["num_hidden_layers"], positions=Learned(positions), attention=Full()),
+        dropout=values["hidden_dropout_prob"],
+        attention_dropout=values["attention_probs_dropout_prob"],
+        init_std=values["initializer_range"],
+    )
+
+
+def name_map(config: ModelConfig) -> dict[str, Tensors]:
+    """Our name -> theirs, for every parameter."""
+    head = {"head.0": "cls.predictions.transform.dense", "head.2": "cls.predictions.transform.LayerNorm"}
+    return {
+        **encoder_names("bert", config.encoder.layers),
+        **expand(head, ("weight", "bias")),
+        "bias": Tensors(("cls.predictions.bias",)),
+    }
+
+
+def encoder_names(prefix: str, layers: int, skip_rows: int = 0) -> dict[str, Tensors]:
+    """Our name -> theirs, for token table and layers.
+
+    Args:
+        prefix: what their names begin with.
+        layers: how many.
+        skip_rows: first rows of the position table that no text uses.
+    """
+    embeddings = f"{prefix}.embeddings"
+    modules: dict[str, str | tuple[str, ...]] = {"encoder.embedded.norm": f"{embeddings}.LayerNorm"}
+    for layer in range(layers):
+        ours, theirs = f"encoder.layers.{layer}", f"{prefix}.encoder.layer.{layer}"
+        modules |= {
+            f"{ours}.attention.qkv": tuple(f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")),
+            f"{ours}.attention.out": f"{theirs}.attention.output.dense",
+            f"{ours}.attention_residual.norm": f"{theirs}.attention.output.LayerNorm",
+            f"{ours}.feed_forward.up": f"{theirs}.intermediate.dense",
+            f"{ours}.feed_forward.down": f"{theirs}.output.dense",
+            f"{ours}.feed_forward_residual.norm": f"{theirs}.output.LayerNorm",
+        }
+    return {
+        "tokens.weight": Tensors((f"{embeddings}.word_embeddings.weight",)),
+        "encoder.embedded.positions.weight": Tensors(
+            (f"{embeddings}.position_embeddings.weight",), skip_rows, f"{embeddings}.token_type_embeddings.weight"
+        ),
+        **expand(modules, ("weight", "bias")),
+    }

@@ -1,0 +1,116 @@
+"""PEGASUS (arXiv:1912.08777) and PEGASUS-X (arXiv:2208.04347) of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from corpora.errors import FarspanError
+from trainer.conversion.families.bart import layer_modules
+from trainer.conversion.names import Tensors, expand
+from trainer.conversion.values import read_activation, require, token_ids, write_activation
+from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.sublayers import EmbeddingConfig, FeedForwardConfig, NormConfig
+from trainer.model.patterns.full import Full
+from trainer.model.patterns.staggered import Staggered
+from trainer.model.positions.absolute import Sinusoidal
+
+MODEL_TYPES = ("pegasus", "pegasus_x")
+PATTERNS = ("staggered",)
+IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embed_positions.weight")
+
+
+def read_config(values: Mapping[str, Any]) -> ModelConfig:
+    """The configuration of the same model here.
+
+    Raises:
+        FarspanError: a field that our model has no counterpart for.
+    """
+    heads, inner, long = (
+        values["encoder_attention_heads"],
+        values["encoder_ffn_dim"],
+        values["model_type"] == "pegasus_x",
+    )
+    require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)
+    positions = Sinusoidal("pegasus_x" if long else "pegasus")
+    return ModelConfig(
+        width=values["d_model"],
+        heads=HeadsConfig(count=heads, bias=not long),
+        feed_forward=FeedForwardConfig(width=inner, activation=read_activation(values, "activation_function")),
+        norm=NormConfig(placement="pre"),
+        embedding=EmbeddingConfig(scaled=values["scale_embedding"], norm=False),
+        encoder=EncoderConfig(
+            layers=values["encoder_layers"],
+            positions=positions,
+            attention=Staggered(values["block_size"], values["num_global_tokens"], values["stagger_local_blocks"])
+            if long
+            else Full(),
+        ),
+        decoder=DecoderConfig(layers=values["decoder_layers"], positions=positions),
+        dropout=values["dropout"],
+        attention_dropout=values["attention_dropout"],
+        activation_dropout=values["activation_dropout"],
+        init_std=values["init_std"],
+    )
+
+
+def name_map(config: ModelConfig) -> dict[str, Tensors]:
+    """Our name -> theirs, for every parameter."""
+    assert config.decoder
+    modules: dict[str, str | tuple[str, ...]] = {}
+    names = {"tokens.weight": Tensors(("model.shared.weight",))}
+    long = config.encoder.attention.extra_tokens > 0
+    if long:
+        names["encoder.extra"] = Tensors(("model.encoder.embed_global.weight",))
+    for side, layers in (("encoder", config.encoder.layers), ("decoder", config.decoder.layers)):
+        modules[f"{side}.norm"] = f"model.{side}.layer_norm"
+        for layer in range(layers):
+            modules |= layer_modules(f"{side}.layers.{layer}", side)
+    if long:
+        for layer in range(config.encoder.layers):
+            ours, theirs = f"encoder.layers.{layer}.attention_residual.norm", f"model.encoder.layers.{layer}"
+            modules[f"{ours}.tokens"] = modules.pop(ours)
+            modules[f"{ours}.extra"] = f"{theirs}.global_self_attn_layer_norm"
+    weights, biases = expand(modules, ["weight"]), expand(modules, ["bias"])
+    if not config.heads.bias:
+        biases = {name: tensors for name, tensors in biases.items() if "attention." not in name}
+    return names | weights | biases
+
+
+def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
+    """PEGASUS-X's ``config.json``; what it cannot say is for the caller to find by reading it back.
+
+    Raises:
+        FarspanError: another pattern than the one that PEGASUS-X has.
+    """
+    assert config.decoder
+    pattern = config.encoder.attention
+    if not isinstance(pattern, Staggered):
+        raise FarspanError(
+            f"model.encoder.attention.pattern is {pattern.pattern!r}; PEGASUS-X's is 'staggered': choose another family"
+        )
+    return {
+        "architectures": ["PegasusXForConditionalGeneration"],
+        "model_type": "pegasus_x",
+        "vocab_size": vocab_size,
+        "d_model": config.width,
+        "encoder_layers": config.encoder.layers,
+        "decoder_layers": config.decoder.layers,
+        "encoder_attention_heads": config.heads.count,
+        "decoder_attention_heads": config.heads.count,
+        "encoder_ffn_dim": config.feed_forward.width,
+        "decoder_ffn_dim": config.feed_forward.width,
+        "activation_function": write_activation(config.feed_forward.activation),
+        "block_size": pattern.size,
+        "num_global_tokens": pattern.global_tokens,
+        "stagger_local_blocks": pattern.staggered,
+        "scale_embedding": config.embedding.scaled,
+        "tie_word_embeddings": config.output.tied,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "activation_dropout": config.activation_dropout,
+        "init_std": config.init_std,
+        "is_encoder_decoder": True,
+        **token_ids(special),
+    }

@@ -1,0 +1,35 @@
+"""RoBERTa (arXiv:1907.11692) of Hugging Face, with its masked-language-model head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainer.conversion.families.bert import encoder_names, read_encoder
+from trainer.conversion.names import Tensors, expand
+from trainer.conversion.values import require
+from trainer.model.config import ModelConfig
+
+MODEL_TYPES = ("roberta",)
+PATTERNS: tuple[str, ...] = ()
+IGNORED = ("roberta.pooler.*", "lm_head.decoder.*", "*position_ids")
+_UNUSED_POSITIONS = 2  # theirs begin behind the id of padding
+
+
+def read_config(values: Mapping[str, Any]) -> ModelConfig:
+    """The configuration of the same model here.
+
+    Raises:
+        FarspanError: a field that our model has no counterpart for.
+    """
+    require(values, pad_token_id=_UNUSED_POSITIONS - 1)
+    return read_encoder(values, values["max_position_embeddings"] - _UNUSED_POSITIONS)
+
+
+def name_map(config: ModelConfig) -> dict[str, Tensors]:
+    """Our name -> theirs, for every parameter."""
+    return {
+        **encoder_names("roberta", config.encoder.layers, _UNUSED_POSITIONS),
+        **expand({"head.0": "lm_head.dense", "head.2": "lm_head.layer_norm"}, ("weight", "bias")),
+        "bias": Tensors(("lm_head.bias",)),
+    }

@@ -1,0 +1,105 @@
+"""The model families of Hugging Face that are known here, and which of them a model can be written as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from corpora.errors import FarspanError
+from trainer.conversion.differences import differences
+from trainer.conversion.families import bart, bert, longformer, pegasus, roberta, t5
+from trainer.conversion.names import Tensors
+from trainer.model.config import ModelConfig
+
+
+class Family(Protocol):
+    """What a family's module holds.
+
+    Attributes:
+        MODEL_TYPES: values of ``model_type`` in ``config.json``.
+        IGNORED: patterns of stored names that carry nothing.
+        PATTERNS: names of the attention patterns that its models are written with; none where none is written.
+    """
+
+    MODEL_TYPES: tuple[str, ...]
+    IGNORED: tuple[str, ...]
+    PATTERNS: tuple[str, ...]
+
+    def read_config(self, values: Mapping[str, Any]) -> ModelConfig:
+        """A whole ``config.json`` -> the configuration of the same model here."""
+
+    def name_map(self, config: ModelConfig) -> dict[str, Tensors]:
+        """Our name -> theirs, for every parameter."""
+
+
+class ExportableFamily(Family, Protocol):
+    """One that Hugging Face can be given models of."""
+
+    def write_config(self, config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
+        """A ``config.json``; what it cannot say is found by reading it back."""
+
+
+FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer, t5))
+_BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in FAMILIES for pattern in family.PATTERNS})
+
+
+def family_of(model_type: str) -> Family:
+    """The family of a ``model_type``.
+
+    Raises:
+        FarspanError: none.
+    """
+    for family in FAMILIES:
+        if model_type in family.MODEL_TYPES:
+            return family
+    known = ", ".join(kind for family in FAMILIES for kind in family.MODEL_TYPES)
+    raise FarspanError(f"config.json: model_type is {model_type!r}; known are {known}; convert one of these")
+
+
+def exportable_family(config: ModelConfig) -> ExportableFamily:
+    """The family whose encoder has the pattern of ``config``.
+
+    Raises:
+        FarspanError: Hugging Face has no such encoder-decoder.
+    """
+    pattern = config.encoder.attention.pattern
+    if config.decoder is None or config.encoder.pooling or pattern not in _BY_PATTERN:
+        what = (
+            "no decoder"
+            if config.decoder is None
+            else "pooled attention"
+            if config.encoder.pooling
+            else f"the attention pattern {pattern!r}"
+        )
+        raise FarspanError(
+            f"the model has {what}; only encoder-decoders without pooling and with one of the patterns "
+            f"{', '.join(_BY_PATTERN)} are written as models of Hugging Face; keep it as farspan's"
+        )
+    return _BY_PATTERN[pattern]
+
+
+def exported_config(
+    family: ExportableFamily, config: ModelConfig, vocab_size: int, special: Mapping[str, int]
+) -> dict[str, Any]:
+    """A whole ``config.json`` that is read back as the same model.
+
+    Raises:
+        FarspanError: something in ``config`` that the family's models do not have; all of it is listed.
+    """
+    from transformers import CONFIG_MAPPING  # slow to import
+
+    values = family.write_config(config, vocab_size, special)
+    architecture, kind = values["architectures"][0], CONFIG_MAPPING[values["model_type"]]
+    try:
+        # T5's configuration keeps for itself whether its tables are tied, and says that they are
+        whole = kind(**values).to_dict() | {"tie_word_embeddings": values["tie_word_embeddings"]}
+        found = differences(config, family.read_config(whole))
+    except FarspanError as error:
+        raise FarspanError(f"{architecture} cannot be this model: {error}") from None
+    if found:
+        lines = [f"  model.{field}: here {ours!r}, there {theirs!r}" for field, ours, theirs in found]
+        raise FarspanError(
+            f"{architecture} of Hugging Face cannot be this model:\n" + "\n".join(lines) + "\nchange these fields with "
+            "--set, or keep the model as farspan's"
+        )
+    return whole

@@ -1,0 +1,1 @@
+"""Attention and feed-forward sublayers that encoder and decoder layers are made of."""

@@ -1,0 +1,119 @@
+"""Scaled dot-product attention that is defined at padding too, and the self- and cross-attention layers built on it.
+
+Tensors that hold heads are ``(B, L, H, D)``: batch, positions, heads, head width.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainer.model.context import Context
+from trainer.model.kernels.choose import attend_across, attend_within
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.projections import Projections
+from trainer.model.pattern import Pattern
+from trainer.model.positions.rotary import rotate
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    dropout: float = 0.0,
+    causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Softmax(scale q k^T + bias) v.
+
+    Args:
+        q: ``(B, Lq, H, D)``.
+        k, v: ``(B, Lk, H, D)``; a last stride other than 1 costs the fast kernel.
+        mask: ``(B, 1 or Lq, Lk)`` bool, the keys that each query attends to; None means all, which is fastest.
+        bias: ``(H, Lq, Lk)``, or with a batch in front; learned ones cost the fast kernel on a CPU.
+        dropout: probability of dropping an attention weight; above 0 costs the fast kernel on a CPU.
+        causal: query i attends to keys up to i only; not together with a mask or a bias.
+        scale: of the scores; None is 1 / sqrt(D).
+
+    Returns:
+        ``(B, Lq, H, D)``; zeros, with zero gradients, in rows without any key.
+    """
+    empty = None
+    if mask is not None:
+        # A softmax over nothing is NaN in some kernels: such rows attend to everything, and are then set to zero.
+        empty = ~mask.any(-1, keepdim=True)  # (B, 1 or Lq, 1)
+        mask = (mask | empty)[:, None]  # (B, 1, 1 or Lq, Lk)
+    if bias is not None:
+        bias = bias.to(q.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    mixed = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
+    ).transpose(1, 2)
+    return mixed if empty is None else mixed.masked_fill(empty[..., None], 0.0)
+
+
+def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segments: Tensor | None) -> Tensor | None:
+    """The mask of ``attend``: keys of the query's own document, without padding.
+
+    Args:
+        padding_mask: ``(N, Lk)`` bool, False at padding; None where there is none.
+        query_segments, key_segments: ``(N, Lq)`` and ``(N, Lk)`` int; None where documents attend to each other.
+
+    Returns:
+        ``(N, 1 or Lq, Lk)`` bool, or None where every query attends to every key.
+    """
+    keys = None if padding_mask is None else padding_mask[:, None, :]
+    if query_segments is None or key_segments is None:
+        return keys
+    same = query_segments[:, :, None] == key_segments[:, None, :]
+    return same if keys is None else same & keys
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention within a pattern that has no parameters of its own."""
+
+    def __init__(self, width: int, heads: HeadsConfig, pattern: Pattern, dropout: float) -> None:
+        super().__init__()
+        inner = heads.inner(width)
+        self.heads, self.scale = heads.count, heads.scale
+        self.pattern, self.dropout = pattern, dropout
+        self.qkv = Projections(width, inner, 3, bias=heads.bias)
+        self.out = nn.Linear(inner, width, bias=heads.bias)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, G + L, d)`` -> ``(B, G + L, d)``."""
+        return self.out(self.mix(x, context).flatten(2))
+
+    def mix(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, G + L, d)`` -> ``(B, G + L, H, D)``: the mixture of values at each position, for every head."""
+        # (B, G + L, 3 H D) -> three views (B, G + L, H, D)
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        q, k = rotate(q, context.rotation), rotate(k, context.rotation)
+        dropout = self.dropout if self.training else 0.0
+        return attend_within(self.pattern, q, k, v, context, dropout, self.scale)
+
+
+class CrossAttention(nn.Module):
+    """The decoder's full attention to the encoder's output."""
+
+    def __init__(self, width: int, heads: HeadsConfig, dropout: float) -> None:
+        super().__init__()
+        inner = heads.inner(width)
+        self.heads, self.scale, self.dropout = heads.count, heads.scale, dropout
+        self.q = nn.Linear(width, inner, bias=heads.bias)
+        self.kv = Projections(width, inner, 2, bias=heads.bias)
+        self.out = nn.Linear(inner, width, bias=heads.bias)
+
+    def forward(self, x: Tensor, states: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Decoder states ``(B, T, d)``, encoder states ``(B, S, d)`` and their ``(B, S)`` bool -> ``(B, T, d)``."""
+        q = self.q(x).unflatten(-1, (self.heads, -1))
+        k, v = self.kv(states).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        dropout = self.dropout if self.training else 0.0
+        mixed = attend_across(q, k, v, Context(), Context(padding_mask), dropout, self.scale)
+        if mixed is None:
+            mixed = attend(q, k, v, visible(padding_mask, None, None), dropout=dropout, scale=self.scale)
+        return self.out(mixed.flatten(2))

@@ -1,0 +1,186 @@
+"""Pooled attention: a second attention whose keys and values are averages over windows of the whole sequence.
+
+Source: BART-LS, arXiv:2209.10052, section 2.1. In the top layers of the encoder, ``y`` being what self-attention gave
+after its output projection, the layer goes on with ``x + y + pooled(y)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corpora.errors import FarspanError
+from trainer.model.context import Context
+from trainer.model.host import derived
+from trainer.model.kernels.choose import attend_across
+from trainer.model.layers.attention import attend, visible
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.layers.projections import Projections
+
+Length = TypeVar("Length", int, Tensor)
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """Pooled attention in the top ``layers`` of the encoder; the defaults are the paper's.
+
+    Attributes:
+        layers: how many layers have it, counted from the top.
+        kernel, stride, padding: of the average over positions; 16,384 positions become 1,366.
+        reference_init: draw the output projection like all others; by default it starts at zero, so that a model
+            starts as the same model without pooling.
+        reference_padding: as the released code does: average over the whole window, padding counted as zeros, and
+            see every window of the padded batch that holds a real position, so that a row's result depends on how far
+            it is padded. By default, averages and windows are those of the row without its padding.
+
+    Raises:
+        FarspanError: windows that leave positions out or a sequence without any window.
+    """
+
+    layers: int = 4
+    kernel: int = 18
+    stride: int = 12
+    padding: int = 9
+    reference_init: bool = False
+    reference_padding: bool = False
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise FarspanError(f"pooling.layers is {self.layers}; give at least 1, or leave the pooling section out")
+        if not 1 <= self.stride <= self.kernel:
+            raise FarspanError(
+                f"pooling.stride is {self.stride} with pooling.kernel {self.kernel}; "
+                "1 <= stride <= kernel keeps every position in a window"
+            )
+        if self.padding != self.kernel // 2:
+            raise FarspanError(
+                f"pooling.padding is {self.padding} with pooling.kernel {self.kernel}; set it to {self.kernel // 2} "
+                "(half the kernel), so that a sequence of one position has a window too"
+            )
+
+    def windows(self, length: Length) -> Length:
+        """Number of windows of a sequence of ``length`` >= 1 positions."""
+        return (length + 2 * self.padding - self.kernel) // self.stride + 1
+
+    def flops(self, length: int, width: int, inner: int) -> int:
+        """Forward floating-point operations of one layer's pooled attention, its four projections included.
+
+        Args:
+            length: positions.
+            width: d.
+            inner: of all heads together, H * D.
+        """
+        windows = self.windows(length)
+        return 4 * inner * (width * (length + windows) + length * windows)
+
+
+class PooledAttention(nn.Module):
+    """Every position attends to every pooled window.
+
+    Averages of projections are projections of averages: what is projected to keys and values is the average of the
+    layer's input, at 1 / stride of the cost.
+    """
+
+    def __init__(self, width: int, heads: HeadsConfig, pooling: Pooling, dropout: float) -> None:
+        super().__init__()
+        inner = heads.inner(width)
+        self.heads, self.scale = heads.count, heads.scale
+        self.pooling, self.dropout = pooling, dropout
+        self.q = nn.Linear(width, inner, bias=heads.bias)
+        self.kv = Projections(width, inner, 2, bias=heads.bias)
+        self.out = nn.Linear(inner, width, bias=heads.bias)
+
+    def forward(self, x: Tensor, context: Context) -> Tensor:
+        """``(B, L, d)`` -> ``(B, L, d)``; padding on the right changes nothing at real positions.
+
+        Where documents must not see each other, a window belongs to the document of its middle position, averages that
+        document's positions only and is seen by them only. A document shorter than a stride may have no window; its
+        positions see nothing.
+        """
+        q = self.q(x).unflatten(-1, (self.heads, -1))
+        pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
+        owners = None if segments is None else derived(_owners, (padding_mask, segments), pooling)
+        k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        padding_mask = None if padding_mask is None else derived(_real_windows, (padding_mask,), pooling)
+        dropout = self.dropout if self.training else 0.0
+        windows = context._replace(padding_mask=padding_mask, segments=owners)
+        mixed = attend_across(q, k, v, context, windows, dropout, self.scale)
+        if mixed is None:
+            mask = visible(padding_mask, context.segments, owners)
+            mixed = attend(q, k, v, mask, dropout=dropout, scale=self.scale)
+        return self.out(mixed.flatten(2))
+
+    def _pooled(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
+        """Contiguous ``(B, P, 2 H D)``: keys and values with another last stride than 1 lose the fast kernel."""
+        if owners is not None and context.segments is not None:
+            average, share = self._average_own(x, context.segments, context.padding_mask, owners)
+        else:
+            average, share = self._average(x, context.padding_mask)
+        if not self.pooling.reference_padding:
+            return self.kv(average)
+        # Padding counts as positions whose keys and values are zero, hence without the bias too.
+        keys = F.linear(average * share, self.kv.weight)
+        return keys if self.kv.bias is None else keys + self.kv.bias * share
+
+    def _average(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Averages of ``(B, L, C)`` over the real positions of each window, ``(B, P, C)``, and which share of the
+        window these are, ``(B or 1, P, 1)``."""
+        if padding_mask is None:
+            share = self._slide(x.new_ones(1, x.shape[1], 1), count_padding=True)
+            return self._slide(x, count_padding=False), share
+        total = self._slide(x.masked_fill(~padding_mask[..., None], 0.0), count_padding=True)
+        share = self._slide(padding_mask[..., None].float(), count_padding=True)  # 0 in windows without a position
+        return (total / share.clamp(min=1 / self.pooling.kernel)).to(x.dtype), share.to(x.dtype)
+
+    def _slide(self, x: Tensor, count_padding: bool) -> Tensor:
+        # As an image of height L and width 1 whose channels come last, (B, L, C) is pooled without being transposed.
+        pooling = self.pooling
+        image = x.transpose(1, 2).unsqueeze(-1).contiguous(memory_format=torch.channels_last)
+        pooled = F.avg_pool2d(
+            image, (pooling.kernel, 1), (pooling.stride, 1), (pooling.padding, 0), count_include_pad=count_padding
+        )
+        return pooled.squeeze(-1).transpose(1, 2)
+
+    def _average_own(
+        self, x: Tensor, segments: Tensor, padding_mask: Tensor | None, owners: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same over the positions of each window's own document, ``owners`` being ``(B, P)``."""
+        pooling = self.pooling
+        if padding_mask is not None:
+            segments = segments.masked_fill(~padding_mask, -1)
+        # (B, P, kernel); -2, what is padded here, owns no window
+        members = F.pad(segments, (pooling.padding, pooling.padding), value=-2).unfold(
+            1, pooling.kernel, pooling.stride
+        )
+        own = (members == owners[..., None]).to(x.dtype)
+        count = own.sum(-1, keepdim=True)  # (B, P, 1), exact: a kernel has few positions
+        # (B, P, C, kernel) @ (B, P, kernel, 1)
+        windows = F.pad(x, (0, 0, pooling.padding, pooling.padding)).unfold(1, pooling.kernel, pooling.stride)
+        total = (windows @ own[..., None]).squeeze(-1)
+        return total / count.clamp(min=1), count / pooling.kernel
+
+
+def _owners(padding_mask: Tensor | None, segments: Tensor, pooling: Pooling) -> Tensor:
+    """``(B, P)``: the document of each window's middle, or of the row's last position if the middle is past it."""
+    length = segments.shape[1]
+    middles = pooling.stride * torch.arange(pooling.windows(length), device=segments.device)
+    lengths = middles.new_full((len(segments),), length) if padding_mask is None else _lengths(padding_mask)
+    return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
+
+
+def _real_windows(padding_mask: Tensor, pooling: Pooling) -> Tensor:
+    """``(B, P)`` bool: the windows that the positions of each row see."""
+    lengths = _lengths(padding_mask)[:, None]
+    windows = torch.arange(pooling.windows(padding_mask.shape[1]), device=padding_mask.device)
+    if pooling.reference_padding:
+        return pooling.stride * windows - pooling.padding < lengths.where(lengths > 0, -pooling.padding)
+    return (windows < pooling.windows(lengths)) & (lengths > 0)
+
+
+def _lengths(padding_mask: Tensor) -> Tensor:
+    """``(B,)``: the last real position + 1."""
+    return (padding_mask * torch.arange(1, padding_mask.shape[1] + 1, device=padding_mask.device)).amax(1)

@@ -1,0 +1,168 @@
+"""Parts that encoder and decoder layers share: norms, the residual sum, the feed-forward sublayer, embeddings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from corpora.errors import FarspanError
+from trainer.model.positions.absolute import Learned, LearnedPositions, Sinusoidal, SinusoidalPositions
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormConfig:
+    """The norms.
+
+    Attributes:
+        placement: ``post``, after each residual sum, as in BART; ``pre``, before each sublayer and once at the end.
+        kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
+        eps: added to the variance.
+
+    Raises:
+        FarspanError: ``eps`` not above 0, or infinite.
+    """
+
+    placement: Literal["post", "pre"] = "post"
+    kind: Literal["layer", "rms"] = "layer"
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.eps < math.inf:
+            raise FarspanError(f"model.norm.eps is {self.eps}; it must be above 0 and finite (BART's is 1e-5)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedForwardConfig:
+    """The feed-forward layers.
+
+    Attributes:
+        width: of the inner layer.
+        activation: ``gelu_tanh`` is the approximation that T5 1.1 was trained with.
+        gated: multiply the activated inner layer by a second, linear one.
+        bias: whether the linear layers have biases.
+
+    Raises:
+        FarspanError: a width below 1.
+    """
+
+    width: int
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu"] = "gelu"
+    gated: bool = False
+    bias: bool = True
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise FarspanError(f"model.feed_forward.width is {self.width}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """Between token table and first layer.
+
+    Attributes:
+        scaled: multiply token vectors by sqrt(width) before positions are added.
+        norm: normalise the sum, as BART and BERT do.
+    """
+
+    scaled: bool = False
+    norm: bool = True
+
+
+def make_norm(width: int, norm: NormConfig) -> nn.Module:
+    """LayerNorm with weight and bias, or RMSNorm with a weight."""
+    kind = nn.LayerNorm if norm.kind == "layer" else nn.RMSNorm
+    return kind(width, eps=norm.eps)
+
+
+def make_last_norm(width: int, norm: NormConfig) -> nn.Module:
+    """The norm at the end of a stack of pre-norm layers, whose sum nothing has normalised."""
+    return make_norm(width, norm) if norm.placement == "pre" else nn.Identity()
+
+
+class SplitNorm(nn.Module):
+    """One norm for the positions of the sequence, another for the ``G`` learned tokens before it (PEGASUS-X)."""
+
+    def __init__(self, width: int, norm: NormConfig) -> None:
+        super().__init__()
+        self.tokens, self.extra = make_norm(width, norm), make_norm(width, norm)
+
+    def forward(self, x: Tensor, extra: int) -> Tensor:
+        """``(B, G + L, d)``, G -> ``(B, G + L, d)``."""
+        return torch.cat([self.extra(x[:, :extra]), self.tokens(x[:, extra:])], 1)
+
+
+class Residual(nn.Module):
+    """``norm(x + drop(f(x)))`` (post) or ``x + drop(f(norm(x)))`` (pre)."""
+
+    def __init__(self, width: int, norm: NormConfig, dropout: float, split: bool = False) -> None:
+        """
+        Args:
+            width: d.
+            norm: its kind and place.
+            dropout: on the sublayer's output.
+            split: whether learned tokens have a norm of their own.
+        """
+        super().__init__()
+        self.norm = SplitNorm(width, norm) if split else make_norm(width, norm)
+        self.dropout = nn.Dropout(dropout)
+        self.pre = norm.placement == "pre"
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], *norm_arguments: int) -> Tensor:
+        if self.pre:
+            return x + self.dropout(sublayer(self.norm(x, *norm_arguments)))
+        return self.norm(x + self.dropout(sublayer(x)), *norm_arguments)
+
+
+class FeedForward(nn.Module):
+    """``(B, L, d) -> (B, L, d)`` through one wider layer; gated: ``f(up x) * gate x`` (GLU, arXiv:2002.05202)."""
+
+    def __init__(self, width: int, config: FeedForwardConfig, dropout: float) -> None:
+        super().__init__()
+        inner, bias = config.width, config.bias
+        self.up = nn.Linear(width, inner, bias=bias)
+        self.gate = nn.Linear(width, inner, bias=bias) if config.gated else None
+        self.down = nn.Linear(inner, width, bias=bias)
+        self.activation = ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.activation(self.up(x))
+        return self.down(self.dropout(inner if self.gate is None else inner * self.gate(x)))
+
+
+class Embeddings(nn.Module):
+    """Token vectors, scaled where configured, plus absolute positions if there are any; normalised, with dropout."""
+
+    def __init__(
+        self, width: int, embedding: EmbeddingConfig, positions: object, norm: NormConfig, dropout: float
+    ) -> None:
+        super().__init__()
+        self.scale = width**0.5 if embedding.scaled else 1.0
+        self.positions: nn.Module | None = None
+        if isinstance(positions, Learned):
+            self.positions = LearnedPositions(positions.count, width)
+        elif isinstance(positions, Sinusoidal):
+            self.positions = SinusoidalPositions(positions)
+        self.norm = make_norm(width, norm) if embedding.norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``(B, L, d) -> (B, L, d)``."""
+        x = tokens * self.scale if self.scale != 1.0 else tokens
+        if self.positions is not None:
+            x = x + self.positions(tokens)
+        return self.dropout(self.norm(x))

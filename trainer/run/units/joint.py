@@ -1,0 +1,250 @@
+"""Joint training: a generator is trained beside an encoder-decoder and chooses what the encoder-decoder learns.
+
+The loader's batches show every candidate masked. The generator's losses on them decide which candidates stay hidden;
+the rows rendered with this choice are what the encoder-decoder is trained on. See ``trainer.data.generator_masks``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributed.fsdp import register_fsdp_forward_method
+
+from corpora.errors import FarspanError
+from corpora.schemas.corpus import Corpus
+from objectives.api.examples import IGNORED
+from trainer.checkpoint.trained_model import vocabulary_of
+from trainer.data.collate import collate
+from trainer.data.config import Batch, Batches, Source
+from trainer.data.curriculum import Stage
+from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
+from trainer.data.loader import Loader
+from trainer.data.mixture import Mixture
+from trainer.metrics import Counts
+from trainer.model.flops import batch_flops
+from trainer.model.joint import JointModel
+from trainer.model.masked_lm import MaskedLM
+from trainer.model.seq2seq import Seq2Seq
+from trainer.parallel.distributed import World
+from trainer.recipe import Recipe
+from trainer.run.evaluation import HeldOut
+from trainer.run.sources import shared
+from trainer.run.units.seq2seq import Seq2SeqUnit
+from trainer.run.units.unit import Model, ModelSize
+from trainer.scorer.config import GeneratorConfig
+from trainer.scorer.generator import Generator, generator_config, open_generator
+
+_CANDIDATES = 3
+"""One in so many positions is a candidate in the dry run and the memory estimate."""
+
+
+@dataclass(frozen=True)
+class JointBatch(Batch):
+    """Both views of the same samples; the ``Batch`` is that of the encoder-decoder.
+
+    Attributes:
+        candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, as ``MaskedLM`` takes them.
+        target_counts: ``(2,)`` int64, target and candidate tokens of the whole step, over all ranks.
+        generator_loss: mean cross-entropy per candidate token of the whole step, over all ranks, without dropout.
+    """
+
+    candidate_ids: Tensor | None = None
+    candidate_padding_mask: Tensor | None = None
+    candidate_labels: Tensor | None = None
+    target_counts: Tensor | None = None
+    generator_loss: float = 0.0
+
+    @classmethod
+    def of(cls, batch: Batch, candidates: Batch, target_counts: Tensor, generator_loss: float = 0.0) -> JointBatch:
+        """Join the two views."""
+        return cls(
+            **{field.name: getattr(batch, field.name) for field in fields(Batch)},
+            candidate_ids=candidates.source_ids,
+            candidate_padding_mask=candidates.source_padding_mask,
+            candidate_labels=candidates.labels,
+            target_counts=target_counts,
+            generator_loss=generator_loss,
+        )
+
+    @property
+    def inputs(self) -> dict[str, Tensor | None]:
+        """Keyword arguments of ``JointModel``."""
+        names = ("candidate_ids", "candidate_padding_mask", "candidate_labels", "target_counts")
+        return {**super().inputs, **{name: getattr(self, name) for name in names}}
+
+
+class JointUnit(Seq2SeqUnit):
+    """The unit of an encoder-decoder and its generator.
+
+    Attributes:
+        generator: the generator before the first update.
+    """
+
+    def __init__(self, recipe: Recipe, mixtures: Sequence[Mixture], generator: Generator) -> None:
+        super().__init__(recipe, mixtures)
+        self.generator = generator
+
+    @classmethod
+    def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
+        generator = ModelSize(generator_config(_section(recipe)), stage.data.source_length // _CANDIDATES)
+        return [*super().sizes(recipe, stage), generator]
+
+    @classmethod
+    def open(cls, recipe: Recipe, source: Source | None = None) -> Self:
+        if source is not None:
+            raise FarspanError(
+                "generator.mode is 'joint', which opens its corpus itself; name it in data.corpus and pass no source"
+            )
+        stages, verify = recipe.curriculum, recipe.loading.verify == "lazily"
+        generator = open_generator(_section(recipe), Corpus(stages[0].data.corpus), recipe.run.seed)
+
+        def opened(stage: Stage) -> Mixture:
+            source = open_generator_masked(stage.data, generator.special, generator.positions, verify=verify)
+            return Mixture.of(source)
+
+        unit = cls(recipe, shared(stages, opened), generator)
+        unit.check_data()
+        return unit
+
+    def loader(self, rank: int, world_size: int) -> Loader:
+        candidates = [Mixture.of(Candidates(_rows(mixture))) for mixture in self.mixtures]
+        return replace(super().loader(rank, world_size), mixtures=candidates)
+
+    def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
+        assert isinstance(model, JointModel)
+        return JointBatches(loader, prefetched, model, world, self.recipe.run.precision)
+
+    def build_model(self) -> Model:
+        model = super().build_model()
+        assert isinstance(model, Seq2Seq)
+        return JointModel(model, self.generator.model, _section(self.recipe).weight)
+
+    def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
+        assert isinstance(model, JointModel)
+        return super().counts(model, batches, stage) + Counts(flops=_generator_flops(batches, model.generator))
+
+    def metrics(self, batches: Sequence[Batch]) -> Mapping[str, float]:
+        (batch, *_) = batches
+        assert isinstance(batch, JointBatch)
+        return {"generator_loss": batch.generator_loss}
+
+    def open_held_out(self, source: Source | None = None) -> list[HeldOut]:
+        evaluation = self.recipe.evaluation
+        if evaluation and not evaluation.mixture and not evaluation.masks:
+            raise FarspanError(
+                "evaluation.corpus stands without masks, and what joint training hides changes as the generator "
+                "learns; give evaluation.masks, or evaluation.mixture with an objective that has a scorer or needs none"
+            )
+        return super().open_held_out(source)
+
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "initial_generator": self.generator.identity}
+
+    def vocabulary(self) -> dict[str, Any]:
+        """Both vocabularies: the generator's is under ``generator``, with its configuration."""
+        candidates = _rows(self.mixtures[0]).candidates(np.zeros(1, np.int64))
+        own = vocabulary_of(self.tokenizer_fingerprint, self.generator.special, candidates)
+        return {**super().vocabulary(), "generator": {"model": asdict(self.generator.model.config), **own}}
+
+    def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
+        batch = super().largest_batch(stage, vocab_size)
+        ids = torch.zeros_like(batch.source_ids)  # an id of any vocabulary
+        labels = ids.masked_fill(torch.arange(ids.shape[1]) % _CANDIDATES > 0, IGNORED)
+        candidates = replace(batch, source_ids=ids, labels=labels)
+        counts = torch.tensor([batch.target_tokens, int((labels != IGNORED).sum())])
+        return JointBatch.of(batch, candidates, counts)
+
+
+class JointBatches:
+    """Batches with both views: scores the candidates of each step, then renders the rows with the choice.
+
+    All ranks call ``step`` together.
+    """
+
+    def __init__(
+        self, loader: Loader, batches: Batches, model: JointModel, world: World, precision: Literal["bf16", "fp32"]
+    ) -> None:
+        """
+        Args:
+            loader: loader over ``Candidates``.
+            batches: its batches, perhaps made ahead.
+            model: the model as it is trained; under FSDP the sharded one.
+            world: all processes of the run.
+            precision: precision of the run.
+        """
+        self._loader, self._batches, self._model, self._world = loader, batches, model, world
+        self._precision = precision
+
+    def step(self, step: int) -> list[Batch]:
+        """Make this rank's micro-batches of ``step``, counted from 0.
+
+        Raises:
+            FarspanError: data that is damaged or wider than the configured lengths.
+        """
+        stage, mixture = self._loader.at(step)
+        shown = self._batches.step(step)
+        (source,) = (part.source for part in mixture.parts)
+        assert isinstance(source, Candidates)
+        chosen, scores = [], self._scores(shown)
+        for batch, losses in zip(shown, scores, strict=True):
+            indices, epochs = mixture.sequences(batch.samples, self._loader.seed)
+            examples = source.rows.chosen(indices, losses, epochs)
+            made = collate(examples, batch.samples, stage.data, mixture.special)
+            chosen.append(made if batch.source_tokens else made.without_targets())
+        targets, candidates, total = self._world.sum(
+            sum(batch.target_tokens for batch in chosen),
+            sum(batch.target_tokens for batch in shown),
+            sum(float(losses.sum(dtype=np.float64)) for losses in scores),
+        )
+        counts, loss = torch.tensor([targets, candidates], dtype=torch.int64), total / max(candidates, 1)
+        return [JointBatch.of(made, batch, counts, loss) for made, batch in zip(chosen, shown, strict=True)]
+
+    @cached_property
+    def _score(self) -> Callable[..., Tensor]:
+        register_fsdp_forward_method(self._model, "score")  # gathers sharded weights before the call
+        return self._model.score
+
+    def _scores(self, shown: Sequence[Batch]) -> list[np.ndarray]:
+        """The generator's losses, ``(B, C)`` float32 for each batch."""
+        device = self._world.device
+        self._model.eval()
+        with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bf16"):
+            scores = [
+                self._score(batch.source_ids, batch.source_padding_mask, batch.labels)
+                for batch in (batch.to(device) for batch in shown)
+            ]
+        # A loss that is not finite does not affect the choice; training meets it again and skips the update.
+        return [np.nan_to_num(losses.cpu().numpy(), nan=0.0, posinf=0.0, neginf=0.0) for losses in scores]
+
+
+def _section(recipe: Recipe) -> GeneratorConfig:
+    assert recipe.generator is not None
+    return recipe.generator
+
+
+def _rows(mixture: Mixture) -> GeneratorMaskedCorpus:
+    (source,) = (part.source for part in mixture.parts)
+    assert isinstance(source, GeneratorMaskedCorpus)
+    return source
+
+
+def _generator_flops(batches: Sequence[Batch], generator: MaskedLM) -> int:
+    """The generator's operations in a step: one forward pass to choose, and training, counted as in ``Counts``.
+
+    The two passes differ in dropout, so neither can replace the other.
+    """
+    vocab_size, total = generator.tokens.num_embeddings, 0
+    for batch in batches:
+        assert isinstance(batch, JointBatch)
+        assert batch.candidate_ids is not None
+        assert batch.candidate_labels is not None
+        rows, width = batch.candidate_ids.shape
+        masked = int((batch.candidate_labels != IGNORED).sum())
+        total += (1 + 3) * batch_flops(generator.config, vocab_size, rows, width, masked)
+    return total

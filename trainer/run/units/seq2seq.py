@@ -1,0 +1,32 @@
+"""Training of an encoder-decoder on source and target texts."""
+
+from __future__ import annotations
+
+from corpora.errors import FarspanError
+from trainer.data.config import Batch, DataConfig
+from trainer.data.curriculum import Stage
+from trainer.data.mixture import Mixture
+from trainer.recipe import Recipe
+from trainer.run.sources import check_start
+from trainer.run.units.unit import ModelSize, TrainUnit, has_labels, random_ids
+
+
+class Seq2SeqUnit(TrainUnit):
+    """The unit of a model with a decoder."""
+
+    @classmethod
+    def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
+        return [ModelSize(stage.model(recipe.model), stage.data.target_length)]
+
+    def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:
+        check_start(mixture.special, data)
+        if has_labels(mixture):
+            raise FarspanError(
+                f"{section}: the objective asks for masked tokens in place; remove the recipe's model.decoder section, "
+                "as --set model.decoder=none does, or give another objective"
+            )
+
+    def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
+        rows, data = min(stage.micro_batch_size, stage.batch_size), stage.data
+        source, target = random_ids(vocab_size, (rows, data.source_length), (rows, data.target_length))
+        return Batch.full(source, target, target)
