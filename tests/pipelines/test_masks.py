@@ -62,6 +62,7 @@ def test_masks_are_sound_and_equal_those_drawn_in_process(corpus, masks):
     assert stored.objective.options == objective.options
 
 
+@pytest.mark.slow  # jobs over documents show the same of the engine
 def test_two_workers_write_the_same_bytes(corpus, masks, tmp_path):
     build(corpus, tmp_path / "masks", Engine(workers=2))
     assert digests(tmp_path / "masks") == digests(masks)

@@ -34,8 +34,8 @@ def test_workers_cannot_be_negative():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--direct_num_worker=2"], "did you mean --direct_num_workers"),
-        (["--sequence-lenght", "5"], "did you mean --sequence-length"),
+        (["--direct_num_worker=2"], "did you mean '--direct_num_workers'"),
+        (["--sequence-lenght", "5"], "did you mean '--sequence-length'"),
         (["--qqqqqq"], "--qqqqqq is a flag of neither farspan nor Beam; see --help"),
         (["stray.jsonl"], "unexpected argument 'stray.jsonl'; quote globs"),
     ],

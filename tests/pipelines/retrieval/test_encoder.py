@@ -79,7 +79,9 @@ def test_a_real_encoder_finds_what_is_alike(mini_lm):
     assert unit[0] @ unit[2] < 0.2
 
 
-@pytest.mark.parametrize(("precision", "least"), [("int8", 0.97), ("bfloat16", 0.999)])
+@pytest.mark.parametrize(
+    ("precision", "least"), [("int8", 0.97), pytest.param("bfloat16", 0.999, marks=pytest.mark.slow)]
+)
 def test_cheaper_arithmetic_gives_nearly_the_same_vectors(mini_lm, precision, least):
     cheap = encoder(mini_lm, precision=precision)
     assert cosines(cheap.encode(TEXTS), encoder(mini_lm).encode(TEXTS)).min() > least

@@ -69,7 +69,12 @@ def trained_in(world: World, modes: list[str]):
 
 @pytest.mark.parametrize(
     ("size", "modes"),
-    [(2, ["ddp", "fsdp", "fsdp, each"]), (3, ["ddp", "fsdp"]), (4, ["ddp", "fsdp", "hybrid", "hybrid, each"])],
+    [
+        (2, ["ddp", "fsdp", "fsdp, each"]),
+        pytest.param(3, ["ddp", "fsdp"], marks=pytest.mark.slow),
+        (4, ["hybrid", "hybrid, each"]),
+        pytest.param(4, ["ddp", "fsdp"], marks=pytest.mark.slow),
+    ],
 )
 def test_ranks_make_the_updates_that_one_process_makes(alone, size, modes):
     for found in on_ranks(size, trained_in, modes):

@@ -100,7 +100,8 @@ def test_every_pattern_is_traced_once(pattern):
     assert_compiled_is_plain(pattern, "eager")
 
 
-@pytest.mark.parametrize("checkpointing", [pytest.param("layer", marks=pytest.mark.slow), "selective"])
+@pytest.mark.slow
+@pytest.mark.parametrize("checkpointing", ["layer", "selective"])
 def test_decoder_pooling_and_checkpointing_are_traced_once(checkpointing):
     assert_compiled_is_plain(Block(BLOCK), "eager", pooling=True, decoder=True, checkpointing=checkpointing)
 
