@@ -1,1 +1,1 @@
-"""Documents, tokenizers, sequences, and how they lie on disk. Imports neither Beam nor torch."""
+"""Documents, tokenizers and sequences, and their storage on disk. Imports neither Beam nor torch."""

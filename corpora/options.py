@@ -18,16 +18,16 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True, kw_only=True)
 class Flag:
-    """Annotation of a field whose flag is not simply ``--field-name`` with the docstring's words.
+    """Annotation of a field whose flag differs from ``--field-name`` with the help of the docstring.
 
     Attributes:
-        name: name of the flag without dashes; empty for the field's own.
+        name: name of the flag without dashes; empty for the field's name.
         metavar: placeholder of the value in the help.
-        help: the help; empty for the field's entry under ``Attributes:``.
-        convert: what makes the value from the text of the command line, other than the field's type.
-        positional: an argument without dashes.
-        hidden: not in the help.
-        without: fields of the field's dataclass that have no flag here.
+        help: help text; empty for the field's entry under ``Attributes:``.
+        convert: function from the text of the command line to the value, in place of the field's type.
+        positional: True for an argument without dashes.
+        hidden: True to leave the flag out of the help.
+        without: fields of a nested dataclass that get no flag.
     """
 
     name: str = ""
@@ -39,11 +39,11 @@ class Flag:
     without: tuple[str, ...] = ()
 
 
-NO_FLAG = Flag()  # annotates a field that is for programs alone
+NO_FLAG = Flag()  # annotates a field that only programs set
 
 
 def declared(kind: type) -> dict[str, tuple[Any, Flag]]:
-    """Type and ``Flag`` of each field of a dataclass, without its ``Annotated``."""
+    """Return the type of each field of a dataclass, stripped of ``Annotated``, and its ``Flag``."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: _unwrapped(hints[field.name]) for field in fields(kind)}
 
@@ -56,7 +56,7 @@ def _unwrapped(hint: Any) -> tuple[Any, Flag]:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Each field's entry under ``Attributes:`` in the docstrings of a dataclass and those that it inherits from."""
+    """Return each field's entry under ``Attributes:`` in the docstrings of a dataclass and its base classes."""
     found: dict[str, str] = {}
     for ancestor in reversed(kind.__mro__):
         entries = inspect.cleandoc(ancestor.__doc__ or "").partition("\nAttributes:\n")[2].partition("\n\n")[0]
@@ -66,7 +66,7 @@ def meanings(kind: type) -> dict[str, str]:
 
 
 def choices(hint: Any) -> tuple[Any, ...]:
-    """The words that a field of type ``hint`` may be; empty where it may be anything."""
+    """Return the words that a field of type ``hint`` accepts; empty if it accepts anything."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return next((get_args(part) for part in get_args(hint) if get_origin(part) is Literal), ())
@@ -86,7 +86,7 @@ def check_choices(options: Any) -> None:
 
 
 def utf8(text: str) -> str:
-    """An argument of the command line in UTF-8, as which Python reads it in UTF-8 locales only."""
+    """Decode a command-line argument as UTF-8; Python itself does so in UTF-8 locales only."""
     try:
         return os.fsencode(text).decode()
     except UnicodeError:

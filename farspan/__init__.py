@@ -6,7 +6,7 @@
     farspan.mask("span", preset="bart_ls", corpus="corpus", output="masks")
     dataset = farspan.Dataset("corpus", "masks")
 
-``docs/python.md`` shows more. Every name is imported when it is first used, from where ``farspan/__init__.pyi`` says.
+``docs/python.md`` shows more. Every name is imported at its first use, from the module listed in ``__init__.pyi``.
 """
 
 import ast
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def _homes() -> dict[str, tuple[str, str]]:
-    """Public name -> its module and its name there, as the stub imports them."""
+    """Map each public name to the module and the name that the stub imports it from."""
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {str(one.asname): (str(node.module), one.name) for node in imports for one in node.names}

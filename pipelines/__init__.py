@@ -1,1 +1,1 @@
-"""Apache Beam jobs over terabytes, and the ``farspan`` command."""
+"""Apache Beam jobs, and the ``farspan`` command."""

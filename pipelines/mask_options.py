@@ -1,4 +1,4 @@
-"""Options that set up an objective, and those of the job that stores masks."""
+"""Options of objectives and of the job that stores masks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CorpusFolder = Annotated[str, Flag(metavar="DIR", help="folder made by `farspan 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveOptions:
-    """How an objective is set up.
+    """Preset, options, scorer and seed of an objective.
 
     Attributes:
         preset: options of a published system, e.g. t5, bart_ls, pegasus, primera.
-        options: override an option of the preset; null for none; repeatable.
+        options: overrides an option of the preset; the value null stands for None; repeatable.
         scorer: masked language model for model_based: a run of ``farspan train``, or a Hugging Face folder or name.
     """
 

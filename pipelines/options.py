@@ -1,4 +1,4 @@
-"""Options that several jobs share: the type, the flag and the help of each."""
+"""Options shared by several jobs, each with its type, flag and help."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from corpora.options import NO_FLAG, Flag
 SplitName = Literal["train", "held-out"]
 
 Folder = Annotated[str, Flag(metavar="DIR")]
-Output = Annotated[str, Flag(metavar="DIR", help="folder to make; an unfinished one is resumed")]
+Output = Annotated[str, Flag(metavar="DIR", help="folder to create; an unfinished job in it is resumed")]
 DocumentsFolder = Annotated[str, Flag(metavar="DIR", help="folder made by `farspan documents`")]
-Split = Annotated[SplitName, Flag(help="documents to take")]
+Split = Annotated[SplitName, Flag(help="documents to use")]
 Seed = Annotated[int, Flag(help="seed of every random choice")]
 Shards = Annotated[int, Flag(help="number of shards; 0 for one per 16 million tokens")]
 Threads = Annotated[
@@ -30,7 +30,7 @@ def check_shards(asked: int) -> None:
     """Refuse a negative number of shards.
 
     Raises:
-        FarspanError: it is one.
+        FarspanError: ``asked`` is negative.
     """
     if asked < 0:
         raise FarspanError(f"--shards {asked}: give 0 (by size) or a positive number")

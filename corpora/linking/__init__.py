@@ -1,1 +1,1 @@
-"""Neighbours to corpus rows: the graph, its near-duplicates, and the policies that walk it."""
+"""Corpus rows from linked documents: the neighbour graph, near-duplicates, and the policies that traverse the graph."""

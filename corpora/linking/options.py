@@ -12,21 +12,21 @@ from corpora.options import check_choices
 
 @dataclass(frozen=True, kw_only=True)
 class Linking:
-    """The choice of documents for a sequence, and their order in it.
+    """Selection and order of the documents in a sequence.
 
     Attributes:
-        policy: ``nearest``: neighbours of a sequence's seed; ``chain``: of the last document added; ``path``: one path
-            through all documents.
-        order: order of documents inside a sequence. ``seed``: by falling similarity to the seed, those that are not in
-            its list last; ``chain``: as they were added; ``shuffle``: by keys. A path has no seeds: ``seed`` is
-            ``chain``.
-        max_uses: sequences that a document may be in; ``path`` uses each document once.
-        min_similarity: neighbours of a lower inner product are not taken (default: none).
-        max_cosine: two documents of a higher cosine are near-duplicates and kept apart (default: none).
-        max_jaccard: two documents that share more of their word 5-grams are near-duplicates, too.
-        min_fill: minimum share of a sequence's capacity that is filled. Emptier sequences are taken apart again: their
-            documents count as unused; those of a long document stay or go together. ``path`` leaves only its last
-            sequence unfilled, and keeps it.
+        policy: ``nearest``: neighbours of a sequence's seed; ``chain``: neighbours of the last document added;
+            ``path``: one path through all documents.
+        order: order of documents inside a sequence. ``seed``: by descending similarity to the seed, documents outside
+            its list last; ``chain``: in the order of addition; ``shuffle``: by keys. A path has no seeds, so ``seed``
+            means ``chain`` there.
+        max_uses: number of sequences that a document may be in; ``path`` uses each document once.
+        min_similarity: neighbours with a lower inner product are ignored (default: none).
+        max_cosine: documents with a higher cosine are near-duplicates and never share a sequence (default: none).
+        max_jaccard: documents that share more of their word 5-grams are near-duplicates, too.
+        min_fill: minimum share of a sequence's capacity that is filled. Emptier sequences are dissolved, and their
+            documents count as unused; the sequences of one long document are kept or dissolved together. With
+            ``path`` only the last sequence can be emptier, and it is kept.
     """
 
     policy: Literal["nearest", "chain", "path"] = "nearest"
@@ -51,12 +51,12 @@ class Linking:
 
     @property
     def resolved(self) -> Linking:
-        """The same policy with neutral values where it does not look at an option: equal ones make equal sequences."""
+        """Return these options with neutral values where the policy ignores them; equal results build equal rows."""
         if self.policy != "path":
             return self
         return replace(self, order="chain" if self.order == "seed" else self.order, max_uses=1, min_fill=0.0)
 
     @property
     def floor(self) -> float:
-        """Least similarity of neighbours that are taken."""
+        """Minimum similarity of neighbours."""
         return -math.inf if self.min_similarity is None else self.min_similarity

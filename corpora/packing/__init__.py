@@ -1,1 +1,1 @@
-"""Documents to corpus rows without neighbours: concatenation, windows, mixtures, related documents."""
+"""Corpus rows from documents without neighbours: concatenation, windows, mixtures, related documents."""

@@ -1,4 +1,4 @@
-"""Options of packing: the capacity of rows and how documents share it."""
+"""Options of packing: the capacity of rows and its division among documents."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Packing:
     """The capacity of a sequence, and the cutting of documents.
 
     Attributes:
-        sequence_length: encoder positions of a finished sequence, with what rendering adds.
-        room_per_sequence: positions reserved in each sequence, for begin and end.
-        room_per_document: positions reserved for each part of a document, for its separator.
+        sequence_length: encoder positions of a rendered sequence, including the tokens that rendering adds.
+        room_per_sequence: positions reserved in each sequence for its begin and end tokens.
+        room_per_document: positions reserved for the separator of each part of a document.
         split_documents: cut a document where the sequence ends and continue it in the next one. Otherwise a document
             that does not fit starts a new sequence, and one longer than any sequence is left out and counted.
         drop_ragged_tail: leave out a shard's last sequence when it is not full.
@@ -60,7 +60,7 @@ class Packing:
         return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
 
     def keeps(self, lengths: np.ndarray) -> np.ndarray:
-        """``(n,)`` bool: which documents of the given ``(n,)`` token counts go into sequences at all."""
+        """``(n,)`` bool: True for documents that are packed, given their ``(n,)`` token counts."""
         kept = lengths >= max(self.min_document_tokens, 1)
         return kept if self.split_documents else kept & (lengths + self.room_per_document <= self.capacity)
 
@@ -70,8 +70,8 @@ class RelatedRows:
     """The division of a row among a cluster's documents.
 
     Attributes:
-        budget: ``equal`` gives each document the same number of positions (PRIMERA); ``shared`` gives those that short
-            documents leave free to the longer ones, so that the longest are cut to the same length.
+        budget: ``equal`` gives each document the same number of positions (PRIMERA); ``shared`` gives positions that
+            short documents leave free to longer ones, so that the longest are cut to the same length.
         order: order of documents in a row: shuffled by key, or as given.
         min_documents: rows with fewer documents are left out.
         max_documents: larger clusters become several rows of about equal numbers; 0 for as many documents as have 128
@@ -94,7 +94,7 @@ class RelatedRows:
             )
 
     def largest(self, packing: Packing) -> int:
-        """Documents in a row at most.
+        """Return the maximum number of documents in a row.
 
         Raises:
             FarspanError: a row of ``packing`` has no room for them.

@@ -1,4 +1,4 @@
-"""Readers: raw files to records, by the modules of ``formats``. A record is read whole, or rejected with a reason."""
+"""Readers of raw files, one module of ``formats`` per format. A record is read whole or rejected with a reason."""
 
 from corpora.readers.formats import FORMATS
 from corpora.readers.huggingface import data_files

@@ -1,1 +1,1 @@
-"""Vectors to neighbours: k-means and exact nearest-neighbour search inside a cluster."""
+"""Neighbours from vectors: k-means, and nearest-neighbour search within a cluster."""

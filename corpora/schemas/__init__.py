@@ -1,1 +1,1 @@
-"""The rows of each artefact: documents, sequences, vectors, and a corpus opened for reading."""
+"""Row schemas of the artefacts (documents, sequences, vectors), and readers of corpora."""

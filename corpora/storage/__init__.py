@@ -1,1 +1,1 @@
-"""How artefacts lie on disk: files, shards, manifests, ragged columns. Knows no column's meaning."""
+"""Storage of artefacts: files, shards, manifests, ragged columns. Independent of what the columns mean."""

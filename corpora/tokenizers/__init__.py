@@ -1,4 +1,4 @@
-"""Text to ids and back: SentencePiece models and Hugging Face tokenizers behind one protocol.
+"""Tokenizers: SentencePiece models and Hugging Face tokenizers behind one protocol.
 
 tokenizer = load_tokenizer("tokenizer.json")
 ids, starts = tokenizer.encode_with_starts(["Hello world."])
@@ -23,14 +23,14 @@ __all__ = ["Tokenizer", "load_tokenizer", "special_ids"]
 
 
 class Tokenizer(Protocol):
-    """Protocol of tokenizers.
+    """Conversion of text to ids and back.
 
     Attributes:
         vocab_size: largest id + 1.
-        fingerprint: hex sha256 of everything that affects text -> id, and of nothing else.
+        fingerprint: hex sha256 of everything that affects the ids of a text, and of nothing else.
         owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer has -> id,
             and its other special tokens (SentencePiece: control symbols) by their text -> id. No text yields these,
-            except ``<unk>``; a document whose text does is rejected.
+            except ``<unk>``; a document whose text yields one is rejected.
         engine: the library that encodes.
     """
 

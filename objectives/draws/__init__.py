@@ -1,1 +1,1 @@
-"""Random choices of objectives, keyed by row."""
+"""Random numbers for objectives, keyed by row."""

@@ -1,1 +1,1 @@
-"""Masks to sources and targets, and back."""
+"""Conversion of masks to sources and targets, and back."""

@@ -1,4 +1,4 @@
-"""Compiled ROUGE of batches of texts: letters -> words -> n-grams -> scores, one module each."""
+"""ROUGE for batches of texts, compiled: letters -> words -> n-grams -> scores, one module each."""
 
 from objectives.rouge.scores import (
     COUNTS,

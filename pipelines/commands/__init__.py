@@ -1,4 +1,4 @@
-"""The subcommands: the arguments of each and the job it starts; heavy imports wait until one is run."""
+"""The subcommands: their arguments and the jobs that they start. Heavy imports are delayed until a command runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def commands() -> tuple[Command, ...]:
 
 
 def build_parser() -> Parser:
-    """The parser of ``farspan``; what was typed has the chosen command's parser under ``parser``."""
+    """Build the parser of ``farspan``; the parsed namespace holds the chosen command's parser as ``parser``."""
     parser = Parser(
         prog="farspan", description="Data and training for long-context text-to-text models.", epilog=_EXAMPLE
     )

@@ -20,7 +20,7 @@ def _declare_show(parser: Any) -> None:
     parser.add_argument("--row", type=int, default=0, help="number of the row (default: 0)")
     parser.add_argument("--corpus", help=_WHERE_CORPUS)
     parser.add_argument("--width", type=int, default=0, help="characters to show of each text; 0 for all (default: 0)")
-    parser.add_argument("--figure", metavar="FILE.svg", help="draw it in colour instead of printing it")
+    parser.add_argument("--figure", metavar="FILE.svg", help="draw the row in colour instead of printing it")
     add_flags(parser, Choice)
 
 
@@ -38,7 +38,7 @@ def _declare_stats(parser: Any) -> None:
     parser.add_argument("--figure", metavar="FILE.png", help="draw the distributions of lengths, sizes and relatedness")
     parser.add_argument("--sample", type=int, default=256, help="sequences read for redundancy (default: 256)")
     parser.add_argument("--vectors", metavar="DIR", help="made by `farspan embed`: similarity inside sequences")
-    parser.add_argument("--json", action="store_true", help="numbers for a program")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
 
 
 def _stats(typed: Typed) -> None:
@@ -74,8 +74,8 @@ def _verify(typed: Typed) -> None:
             print(f"{folder}: sound")
     if damaged:
         raise FarspanError(
-            f"{damaged} of {len(typed.artefact)} folders are damaged; copy or make artefacts again; a run goes on "
-            "from its newest whole checkpoint"
+            f"{damaged} of {len(typed.artefact)} folders are damaged; copy or make artefacts again; a run continues "
+            "from its newest intact checkpoint"
         )
 
 
@@ -115,7 +115,7 @@ examples:
     ),
     Command(
         name="finalize",
-        summary="Write the manifest of a job whose driver went away.",
+        summary="Write the manifest of a job whose driver stopped before the end.",
         declare=_declare_finalize,
         run=_finalize,
         takes_beam_flags=True,

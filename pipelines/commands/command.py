@@ -1,4 +1,4 @@
-"""A subcommand and its parser, which adds the command's arguments when the command is named."""
+"""A subcommand and its parser, which declares the command's arguments only when the command is used."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Typed = argparse.Namespace
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A subcommand; heavy imports wait until it is run.
+    """A subcommand; heavy imports are delayed until it runs.
 
     Attributes:
         name: the words after ``farspan``.
-        summary: one sentence.
-        declare: adds its arguments to a parser.
-        run: runs it on what was typed.
-        check: finds mistakes in what was typed, quickly, before Beam is imported.
+        summary: description in one sentence.
+        declare: adds the arguments to a parser.
+        run: runs the command with parsed arguments.
+        check: validates parsed arguments quickly, before Beam is imported.
         epilog: examples and further explanation, printed below the flags.
-        job: makes an artefact with a Beam job, and has the flags of the engine.
-        takes_beam_flags: unknown flags are Beam's; otherwise they are errors.
+        job: True for commands that make an artefact with a Beam job and have the flags of the engine.
+        takes_beam_flags: True if unknown flags are passed to Beam; otherwise they are errors.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Command:
     takes_beam_flags: bool = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Give ``parser`` all arguments of the command."""
+        """Add all arguments of the command to ``parser``."""
         self.declare(parser)
         if self.job:
             from pipelines.engine.runner import Engine
@@ -57,12 +57,12 @@ def job(
     declare: Callable[[Any], object] | None = None,
     check: Callable[[Typed], None] = lambda typed: None,
 ) -> Command:
-    """A command that makes an artefact.
+    """Create a command that makes an artefact.
 
     Args:
         options: module and name of the job's options, ``module:Class``.
-        run: what runs it, or the module whose ``plan`` lays out the job.
-        declare: adds its arguments, if they are not those of ``options`` alone.
+        run: function that runs the command, or the module whose ``plan`` returns the job's plan.
+        declare: adds the arguments, if there are others than those of ``options``.
     """
     return Command(
         name=name,
@@ -86,7 +86,7 @@ def _plan_and_start(options: str, module: str, typed: Typed) -> None:
 
 
 def start(typed: Typed, planned: Any, shown: str = "") -> None:
-    """Run a job with the engine of the flags and print its summary under the name ``shown`` (default: ``--output``)."""
+    """Run a job with the engine options of the flags, and print its summary with the name ``shown`` or ``--output``."""
     from pipelines.engine.job import run_job
     from pipelines.engine.runner import Engine
     from pipelines.inspect.stats import summary
@@ -111,7 +111,7 @@ class Parser(argparse.ArgumentParser):
         self._declared = True
 
     def flags(self) -> list[str]:
-        """All flags that the parser knows."""
+        """Return all flags of the parser."""
         return list(self._option_string_actions)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # type: ignore[override]
@@ -120,7 +120,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> Any:
-        if "required" in message:  # which a misspelt flag may be the reason for
+        if "required" in message:  # perhaps because a flag is misspelt
             unknown = [word.partition("=")[0] for word in self._typed if word.startswith("--")]
             hints = (name + nearest(name, self.flags()) for name in unknown if name not in self.flags())
             message = "; ".join([message, *(f"unknown {hint}" for hint in hints if "(" in hint)])
@@ -134,7 +134,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def refuse_rest(typed: Typed, rest: Sequence[str]) -> None:
-    """Refuse arguments that a command without Beam does not know.
+    """Refuse unknown arguments of a command without Beam.
 
     Raises:
         FarspanError: with the nearest flag.

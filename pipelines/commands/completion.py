@@ -1,4 +1,4 @@
-"""``farspan completion``: what a shell needs to complete commands, flags and their choices."""
+"""``farspan completion``: shell completion of commands, flags and their choices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def _declare(parser: Any) -> None:
-    parser.add_argument("shell", choices=_SHELLS, help="shell to complete in")
+    parser.add_argument("shell", choices=_SHELLS, help="shell to print the script for")
 
 
 def _run(typed: Typed) -> None:

@@ -1,4 +1,4 @@
-"""Jobs whose arguments are the fields of their options: raw text, corpora, and the stages of retrieval."""
+"""Commands whose arguments are the fields of a job's options: documents, corpora, and the stages of retrieval."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ COMMANDS = (
     LINKED,
     job(
         "corpus long",
-        "Mix sources of long documents by weight, as a recipe says.",
+        "Mix sources of long documents by weight, following a recipe.",
         "pipelines.corpus.options:LongCorpus",
         _make_long,
         "example (the file explains every key):\n  farspan corpus long examples/long_mixture.toml --output corpus",
@@ -87,10 +87,10 @@ COMMANDS = (
         "pipelines.corpus.options:RelatedCorpus",
         "pipelines.corpus.related",
         """\
-clusters that the input brings:
+clusters given in the input:
   farspan documents --input news='multi-news/*.jsonl' --format multi-news --tokenizer t5.model --output documents
   farspan corpus related --documents documents --sequence-length 4096 --output corpus
-seeds with their nearest neighbours, of any documents:
+seeds with their nearest neighbours, from any documents:
   farspan corpus related --documents documents --neighbours corpus.stages/neighbours \\
     --max-documents 6 --sequence-length 4096 --output corpus""",
     ),
@@ -103,7 +103,7 @@ seeds with their nearest neighbours, of any documents:
     ),
     job(
         "cluster",
-        "Divide vectors into clusters, in which `farspan neighbours` searches.",
+        "Divide vectors into clusters for `farspan neighbours`.",
         "pipelines.retrieval.options:Clustering",
         "pipelines.retrieval.cluster",
         "example:\n  farspan cluster --vectors vectors --output clusters",

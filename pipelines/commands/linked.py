@@ -1,4 +1,4 @@
-"""``farspan corpus linked``: related documents in one sequence, with the stages before it where they are missing."""
+"""``farspan corpus linked``: related documents in one sequence, running the earlier stages if necessary."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def _declare(parser: Any) -> None:
 
     add_flags(parser, LinkedCorpus, without=["neighbours"])
     earlier = parser.add_argument_group("earlier stages", "see farspan embed, cluster and neighbours")
-    earlier.add_argument("--neighbours", metavar="DIR", help="made by `farspan neighbours`; without it, made first")
-    earlier.add_argument("--stages", metavar="DIR", help="folder to make them in (default: OUTPUT.stages)")
+    earlier.add_argument("--neighbours", metavar="DIR", help="made by `farspan neighbours`; computed if not given")
+    earlier.add_argument("--stages", metavar="DIR", help="folder for their output (default: OUTPUT.stages)")
     names = [
         "stages",
         *add_flags(earlier, Embed),
@@ -35,7 +35,7 @@ def _run(typed: Typed) -> None:
     changed = [name for name, value in typed.unused_with_neighbours.items() if getattr(typed, name) != value]
     if typed.neighbours and changed:
         flag = changed[0].replace("_", "-")
-        raise FarspanError(f"--{flag}: has no effect with --neighbours; leave out one of the two")
+        raise FarspanError(f"--{flag}: has no effect with --neighbours; give one of the two")
     folder = typed.stages or typed.output.rstrip("/") + ".stages"
     corpus = make(LinkedCorpus, typed, neighbours=typed.neighbours or f"{folder}/neighbours")
     check_output(absolute(typed.output))
@@ -45,7 +45,7 @@ def _run(typed: Typed) -> None:
 
 
 def _run_earlier_stages(typed: Typed, folder: str) -> None:
-    """Make vectors, clusters and neighbours; the options of all are checked first."""
+    """Compute vectors, clusters and neighbours, after checking the options of all three."""
     from pipelines.retrieval import cluster, embed, neighbours
     from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 

@@ -12,7 +12,7 @@ from corpora.settings import assignment
 from pipelines.commands.command import Command, Typed, job
 from pipelines.flags import add_flags, make
 
-_SHOWN = 3  # problems of a law
+_SHOWN = 3  # problems printed per law
 
 
 def _declare_mask(parser: Any) -> None:
@@ -23,7 +23,7 @@ def _declare_mask(parser: Any) -> None:
 
 
 def _resolve(typed: Typed) -> None:
-    """Put the objective in place of a preset's name, and refuse names that are wrong."""
+    """Replace the name of a preset by its objective, and refuse unknown names."""
     from objectives.api.protocol import load_objective, objective_of
 
     typed.objective, typed.preset = objective_of(typed.objective, typed.preset)
@@ -31,7 +31,7 @@ def _resolve(typed: Typed) -> None:
 
 
 class _Explain(argparse.Action):
-    """Like ``--help``, of the objective named before it."""
+    """Print the help of the objective named before this flag, and exit."""
 
     def __init__(self, option_strings: Any, dest: str, help: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
@@ -46,7 +46,7 @@ class _Explain(argparse.Action):
 
 
 def explain(name: str) -> str:
-    """The description of an objective, its options with their defaults, and its presets.
+    """Return the description of an objective, its options with their defaults, and its presets.
 
     Raises:
         FarspanError: no such objective.
@@ -66,7 +66,7 @@ def explain(name: str) -> str:
 
 
 def _spelled(value: Any) -> str:
-    """A value as ``--set`` takes it, for reading: floats of few digits."""
+    """Format a value for ``--set``, with short floats for reading."""
     return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))
 
 
@@ -117,13 +117,13 @@ examples:
     ),
     Command(
         name="check-objective",
-        summary="Try the laws of objectives on one, ours or your own.",
+        summary="Check that an objective obeys the laws of objectives.",
         declare=_declare_check,
         run=_check_objective,
         check=_resolve,
         epilog="""\
-Tries what training, verification and resuming rely on: masks that depend on key, options and row alone, spans inside
-documents, true lengths, text that comes back. Exit status 1 if a law is broken.
+Checks the properties that training, verification and resuming rely on: masks depend only on key, options and row, spans
+lie inside documents, lengths are correct, and the text can be restored. Exit status 1 if a law is broken.
 
 examples:
   farspan check-objective my_objective --corpus corpus

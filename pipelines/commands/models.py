@@ -15,7 +15,7 @@ def _declare_convert(parser: Any) -> None:
     from trainer.conversion.options import Conversion
 
     parser.add_argument("source", help="model folder of Hugging Face or farspan, or a run (its newest checkpoint)")
-    parser.add_argument("output", help="folder to make; nothing is overwritten")
+    parser.add_argument("output", help="folder to create; it must not exist")
     add_flags(parser, Conversion)
 
 
@@ -40,7 +40,7 @@ def _recipes(typed: Typed) -> None:
     path = find_recipe(typed.recipe)
     print(path.read_text("utf-8"), end="")
     for name in read_tables(typed.recipe)[1][1:]:
-        print(f"# {path.name} is put over {name}: farspan recipes {name.removesuffix('.toml')}")
+        print(f"# {path.name} extends {name}: farspan recipes {name.removesuffix('.toml')}")
 
 
 COMMANDS = (
@@ -53,19 +53,18 @@ COMMANDS = (
     ),
     Command(
         name="convert",
-        summary="Make a model folder from a model of Hugging Face, of a run, or of farspan; or a Hugging Face folder.",
+        summary="Convert a model from Hugging Face, a run or farspan to a farspan or Hugging Face folder.",
         declare=_declare_convert,
         run=_convert,
         epilog="""\
-With --recipe a short model becomes the recipe's long one: positions are tiled, global projections copied, pooled
-attention begins at zero. On inputs within the short model's reach the long one begins with the same logits. Widths,
-layers and all other parts must be equal; what differs is listed.
+With --recipe a short model is extended to the recipe's long model: positions are tiled, global projections copied, and
+the output of pooled attention starts at zero. For inputs within the short model's length the long model has the same
+logits. Widths, layers and all other parts must be equal; differences are listed.
 
-With --masks the token table gets a row for each special token of the mask set; new rows begin as the mask token's,
-each with a little noise of its own. A vocabulary that the data has and the model has not is otherwise extended when
-training begins.
+With --masks the token table gets a row for each special token of the mask set. New rows are copies of the mask token's
+row plus noise. Without --masks, missing tokens are added when training begins.
 
-A run trains on from the output with --set run.initial_model=FOLDER.
+To continue training from the output: --set run.initial_model=FOLDER.
 
 examples:
   farspan convert bart-base bart-ls --recipe bart_ls_base --masks masks
@@ -80,12 +79,12 @@ examples:
         declare=add_arguments,
         run=run_command,
         epilog="""\
-A run lies in the folder run.directory: metrics.jsonl, and checkpoints. The same command begins it, goes on after
-Ctrl-C, SIGTERM or a crash, and does nothing when all steps are made. What would change its numbers cannot be changed on
-the way; where it lies, its micro-batches, checkpoints, metrics and evaluation can.
+A run is the folder run.directory, with metrics.jsonl and checkpoints. The same command starts the run, resumes it after
+Ctrl-C, SIGTERM or a crash, and does nothing once all steps are done. Settings that affect the results cannot be changed
+when a run resumes; its location, micro-batches, checkpoints, metrics and evaluation can.
 
-A recipe of your own may begin with `extends = "bart_ls_base"` and say only what differs. docs/training.md tells what
-the sections are for; a wrong key is answered with the keys that there are.
+Your own recipe may begin with `extends = "bart_ls_base"` and hold only the differences. docs/training.md describes the
+sections; an unknown key is reported with the known ones.
 
 examples:
   farspan train tiny --set data.corpus=corpus --set data.masks=masks --set run.directory=run

@@ -1,1 +1,1 @@
-"""``farspan corpus``: build sequences from documents; one file per kind of corpus."""
+"""``farspan corpus``: sequences built from documents, one file per kind of corpus."""

@@ -31,7 +31,7 @@ class RandomCorpus:
     """Options of ``farspan corpus random``.
 
     Attributes:
-        packing: how sequences are filled.
+        packing: capacity of a sequence and the cutting of documents.
     """
 
     documents: DocumentsFolder
@@ -49,11 +49,11 @@ class LinkedCorpus:
     """Options of ``farspan corpus linked``.
 
     Attributes:
-        neighbours: folder made by ``farspan neighbours`` from the documents; without it the earlier stages run first
-        packing: capacity of a sequence, and how leftovers are concatenated.
-        linking: how documents are chosen.
-        leftovers: documents in no linked sequence are concatenated at random or left out; near-duplicates of a document
-            that is used are left out either way.
+        neighbours: folder made by ``farspan neighbours`` from the documents; without it the earlier stages run first.
+        packing: capacity of a sequence, and the concatenation of leftovers.
+        linking: selection and order of the documents in a sequence.
+        leftovers: concatenate documents that no linked sequence uses at random, or leave them out; near-duplicates of
+            a used document are left out in either case.
     """
 
     documents: DocumentsFolder
@@ -95,11 +95,11 @@ class RelatedCorpus:
 
     Attributes:
         packing: capacity of a row.
-        rows: how documents share a row.
+        rows: division of a row among documents.
         neighbours: folder made by ``farspan neighbours`` (default: the documents' own clusters).
         min_similarity: minimum similarity of a neighbour to its seed (default: none).
-        max_jaccard: neighbours that share more of their word 5-grams with the seed are near-duplicates and not taken.
-        split: documents to take (default: those of the neighbours, or train).
+        max_jaccard: neighbours that share more of their word 5-grams with the seed are left out as near-duplicates.
+        split: documents to use (default: those of the neighbours, or train).
     """
 
     documents: DocumentsFolder

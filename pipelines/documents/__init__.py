@@ -1,1 +1,1 @@
-"""``farspan documents`` and ``farspan tokenizer``: raw text to tokenised documents."""
+"""``farspan documents`` and ``farspan tokenizer``: tokenised documents from raw text."""

@@ -12,15 +12,16 @@ from pipelines.options import Compression, Folder, Output, Seed
 if TYPE_CHECKING:
     from pipelines.documents.inputs import Input
 else:
-    Input = Any  # slow to import, and the type of no flag
+    Input = Any  # slow to import, and not needed for the flags
 
 
 @dataclass(frozen=True, kw_only=True)
 class RawText:
-    """Raw files as a command names them.
+    """Raw files to read.
 
     Attributes:
-        input: file, folder or quoted glob, on any file system Beam knows; NAME is the source in ids; repeatable.
+        input: file, folder or quoted glob, local or on a file system of Arrow or fsspec; NAME is the source in ids;
+            repeatable.
         read: how records are read.
     """
 
@@ -36,10 +37,10 @@ class Documents:
         inputs: raw files and how they are read.
         tokenizer: SentencePiece model, tokenizer.json, folder or Hugging Face hub name.
         sentences: sentence splitter: nupunkt, nltk, spacy or spacy:MODEL.
-        held_out: share of documents kept apart for evaluation.
+        held_out: share of documents reserved for evaluation.
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
-        error_budget: tolerated share of bad records, of damaged files and of lost bytes, each on its own.
+        error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
     """
 
     inputs: Annotated[tuple[Input, ...], NO_FLAG]

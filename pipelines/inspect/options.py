@@ -1,4 +1,4 @@
-"""Options of the commands that look at artefacts and try objectives."""
+"""Options of the commands that show artefacts and test objectives."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pipelines.mask_options import CorpusFolder, ObjectiveOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(ObjectiveOptions):
-    """What to put over a row: an objective by name on a corpus, or options over those of a mask set.
+    """The objective shown on a row: one by name for a corpus, or changed options for a mask set.
 
     Attributes:
-        objective: on a corpus: what this objective would hide, without a mask set.
-        draw: number of its draw; epoch n of a run sees draw n.
+        objective: for a corpus: show what this objective would hide, without a mask set.
+        draw: number of the draw; epoch n of a run uses draw n.
     """
 
     objective: str | None = None
@@ -28,8 +28,8 @@ class Check(ObjectiveOptions):
 
     Attributes:
         objective: an installed objective, e.g. span.
-        rows: rows of the corpus to try it on, spread over it.
-        digest: print a digest of the masks alone, for another process.
+        rows: number of rows to test it on, spread over the corpus.
+        digest: print only a digest of the masks, for comparison between processes.
     """
 
     objective: Annotated[str, Flag(positional=True)]

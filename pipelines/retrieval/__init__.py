@@ -1,1 +1,1 @@
-"""``farspan embed``, ``cluster`` and ``neighbours``: from documents to vectors to neighbours."""
+"""``farspan embed``, ``cluster`` and ``neighbours``: vectors and nearest neighbours of documents."""

@@ -16,15 +16,15 @@ _LEAST_SAMPLE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderOptions:
-    """Options of an encoder; together with its files and the machine, they decide the vectors.
+    """Options of an encoder; they determine the vectors, together with the encoder's files and the machine.
 
     Attributes:
         name: folder or Hugging Face hub name of a BERT-like encoder.
         pooling: ``mean`` of the last hidden states of all tokens, or the state of the first token (``cls``).
-        normalize: scale vectors to length 1, which Contriever does not.
-        max_length: maximum number of tokens the encoder sees, special ones included; the model's own limit if smaller.
-        precision: of the arithmetic. ``auto``: float16 on a GPU, else float32; ``bfloat16`` is several times faster on
-            processors with AMX; ``int8``: linear layers, on the processor.
+        normalize: scale vectors to length 1; Contriever's are not scaled.
+        max_length: maximum number of input tokens, special tokens included; the model's own limit if that is smaller.
+        precision: precision of the arithmetic. ``auto``: float16 on a GPU, else float32; ``bfloat16`` is several times
+            faster on processors with AMX; ``int8``: 8-bit linear layers, on the processor only.
 
     Raises:
         FarspanError: an option out of range.
@@ -49,9 +49,9 @@ class Embed:
     """Options of ``farspan embed``.
 
     Attributes:
-        encoder: which model, and how it is used.
-        long_documents: part of a document longer than ``--max-length`` that is embedded: its principal sentences, or
-            its first tokens.
+        encoder: the model and its use.
+        long_documents: part to embed of a document longer than ``--max-length``: its principal sentences, or its first
+            tokens.
         min_document_tokens: documents with fewer tokens of the corpus tokenizer get no vector.
         block: documents per task and shard, rounded up to multiples of 1,024.
     """
@@ -78,13 +78,14 @@ class Clustering:
 
     Attributes:
         vectors: folder made by ``farspan embed``.
-        centroids: first-level clusters, for each of which k-means needs 39 vectors; 0 for 256, or fewer so that each
-            has 20,000 vectors on average, which are searched exactly in no time.
-        spherical: compare directions alone.
+        centroids: first-level clusters; k-means needs 39 vectors for each. 0 for 256, or fewer if that leaves less
+            than 20,000 vectors per cluster on average, few enough for an exact search.
+        spherical: compare directions only.
         iterations: iterations of k-means.
-        sample: maximum number of vectors that k-means learns from; it takes 1,024 per cluster.
+        sample: maximum number of vectors that k-means is trained on; it uses 1,024 per cluster.
         max_documents: larger clusters are split again.
-        task_documents: vectors that a task samples or deals out, in whole shards: memory against the number of spills.
+        task_documents: vectors that a task samples or partitions, in whole shards: more of them need more memory but
+            fewer spills.
     """
 
     vectors: Folder
@@ -120,8 +121,8 @@ class NeighbourSearch:
 
     Attributes:
         clusters: folder made by ``farspan cluster``.
-        search: depth and kind of the search; its seed is the job's.
-        memory: GiB that a worker may take; a larger need is refused before work starts.
+        search: number of neighbours and method of the search; its seed is the job's.
+        memory: GiB that a worker may use; a search that needs more is refused before work starts.
     """
 
     clusters: Folder

@@ -82,7 +82,7 @@ def test_recipes_are_listed_and_printed(run):
     assert len(out.splitlines()) == len(list(RECIPES.glob("*.toml")))
     _, out, _ = run("recipes", "led_large")
     assert out.startswith("# LED, large")
-    assert out.endswith("# led_large.toml is put over led_base.toml: farspan recipes led_base\n")
+    assert out.endswith("# led_large.toml extends led_base.toml: farspan recipes led_base\n")
     status, _, err = run("recipes", "led_bas")
     assert (status, "did you mean 'led_base'" in err) == (1, True)
 

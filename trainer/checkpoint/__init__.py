@@ -1,1 +1,1 @@
-"""Checkpoints: state, files, the lock of a run's folder, and trained models."""
+"""Checkpoints: state, files, the run lock, and trained models."""

@@ -1,1 +1,1 @@
-"""Models of other makes in and out: one file a family of Hugging Face, and the folders that models live in."""
+"""Conversion of models from and to Hugging Face, one file per model family, and farspan's model folders."""

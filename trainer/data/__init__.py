@@ -1,1 +1,1 @@
-"""Data of a run: sources, mixtures, order, curriculum, collation, prefetching."""
+"""Training data: sources, mixtures, order, curriculum, collation, prefetching."""

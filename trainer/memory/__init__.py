@@ -1,1 +1,1 @@
-"""Memory of a training step, estimated."""
+"""Estimates of the memory that a training step needs."""

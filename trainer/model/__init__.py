@@ -1,1 +1,1 @@
-"""The encoder-decoder and the masked language model. Knows nothing of data, devices or parallelism."""
+"""The encoder-decoder and the masked language model. Independent of data, devices and parallelism."""

@@ -1,1 +1,1 @@
-"""Devices, process groups and the wrapping of a model for several ranks."""
+"""Devices, process groups, and the wrapping of a model for distributed training."""

@@ -1,4 +1,4 @@
-"""Formats of raw files, one module each: ``--format multi-news`` uses ``READER`` of the module ``multi_news``."""
+"""Formats of raw files, one module each: ``--format multi-news`` uses ``READER`` from the module ``multi_news``."""
 
 from pkgutil import iter_modules
 

@@ -1,1 +1,1 @@
-"""Faster ways of attending on a CUDA device, each equal to the pattern's own ``attend``."""
+"""Attention kernels that give the same results as a pattern's own ``attend``, faster or with less memory."""

@@ -1,4 +1,4 @@
-"""The attention patterns of the encoder, one file each, and the list from which recipes choose by name."""
+"""The encoder's attention patterns, one file each, and the union of them that recipes select from by name."""
 
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
