@@ -1,4 +1,4 @@
-"""From a configuration to a model with its first weights."""
+"""Construction and initialisation of models from their configuration."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from trainer.model.seq2seq import Seq2Seq
 
 
 def make_model(config: ModelConfig, vocab_size: int) -> Seq2Seq | MaskedLM:
-    """The modules alone, their weights not drawn; under ``torch.device("meta")`` it takes no memory."""
+    """Create the modules without initialising weights; under ``torch.device("meta")`` this takes no memory."""
     return Seq2Seq(config, config.decoder, vocab_size) if config.decoder else MaskedLM(config, vocab_size)
 
 
 def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | MaskedLM:
     """Build the model that ``config`` describes, in float32 on the CPU.
 
-    Weights are drawn as ``config.initialisation`` says, biases are zero, norms one. Every tensor is drawn by its own
-    name, so two models that differ in one part start equal in all others.
+    ``config.initialisation`` determines the distribution of weights; biases are zero, norms one. Every tensor's random
+    numbers depend on its name, so two models that differ in one part start equal in all others.
     """
     model = make_model(config, vocab_size)
     for name, parameter in model.named_parameters():
@@ -43,16 +43,16 @@ def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | Ma
 
 
 _TRUNCATED = 0.87962566103423978
-"""Standard deviation of a standard normal variable that is drawn again beyond 2."""
+"""Standard deviation of a standard normal distribution truncated at 2."""
 
 
 def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generator: torch.Generator) -> None:
     """Initialise as T5 1.1 and LongT5 do in Flaxformer (``t5_1_1_flaxformer.gin``, ``longt5_1_1_*_flaxformer.gin``).
 
-    Token vectors are standard normal. Every other layer has variance 1 / its inputs: attention normal, queries smaller
-    by sqrt(D) where scores are not divided by it; feed-forward and output layers truncated at two standard deviations.
-    Relative positions are uniform with variance 2 / (H + buckets). A token table that also gives the logits, without
-    the division by sqrt(width) that T5 has there, is drawn like an output layer.
+    Token vectors are standard normal. Every other layer has variance 1 / fan-in: attention is normal, with queries
+    divided by sqrt(D) if scores are not; feed-forward and output layers are truncated at two standard deviations.
+    Relative positions are uniform with variance 2 / (H + buckets). A tied token table whose output is not divided by
+    sqrt(width), as T5's is, is drawn like an output layer.
     """
     *path, module, _ = ["", *name.split(".")]
     if module == "bias" or "biases" in path:

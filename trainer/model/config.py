@@ -19,11 +19,11 @@ from trainer.model.positions.rotary import Rotary
 
 @dataclass(frozen=True, kw_only=True)
 class OutputConfig:
-    """Between last layer and logits.
+    """The output layer, from the last hidden states to logits.
 
     Attributes:
-        tied: the token table is the output layer's weight too.
-        scaled: divide the last states by sqrt(width), as T5 does where it is tied.
+        tied: the token table is also the output layer's weight.
+        scaled: divide the last states by sqrt(width), as T5 does with a tied table.
     """
 
     tied: bool = True
@@ -35,8 +35,8 @@ class EncoderConfig:
     """The encoder.
 
     Attributes:
-        layers: their number.
-        positions: learned ones limit the source to the rows of their table.
+        layers: number of layers.
+        positions: learned positions limit the source to the rows of their table.
         attention: the self-attention pattern.
         pooling: BART-LS pooled attention in the top layers; None for none.
 
@@ -59,12 +59,12 @@ class EncoderConfig:
             )
         if self.pooling and self.attention.extra_tokens:
             raise FarspanError(
-                f"model.encoder.pooling stands beside the pattern {self.attention.pattern!r}, which has learned tokens "
-                "of its own for the same purpose; remove one of them"
+                f"model.encoder.pooling cannot be used with the pattern {self.attention.pattern!r}, which has learned "
+                "tokens for the same purpose; remove one of them"
             )
         if isinstance(self.positions, Buckets) and not self.attention.offsets(1):
             raise FarspanError(
-                f"model.encoder.positions are relative, which the pattern {self.attention.pattern!r} does not know; "
+                f"model.encoder.positions are relative, which the pattern {self.attention.pattern!r} does not support; "
                 "use learned, sinusoidal or rotary positions"
             )
 
@@ -78,8 +78,8 @@ class DecoderConfig:
     """The decoder: causal self-attention, full cross-attention.
 
     Attributes:
-        layers: their number.
-        positions: learned ones limit the target to the rows of their table.
+        layers: number of layers.
+        positions: learned positions limit the target to the rows of their table.
         cross_attention: ``all``, or the 0-based layers that attend to the encoder's output (PEGASUS-X, appendix B.3).
         cross_attends_globals: attend to the encoder's learned tokens too (PEGASUS-X, table 2).
 
@@ -110,16 +110,16 @@ class DecoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """An encoder-decoder, or a masked language model where there is no decoder.
+    """An encoder-decoder, or without a decoder a masked language model.
 
     Attributes:
-        width: of the hidden states, d.
-        heads: attention heads; unless they have a width of their own, their count divides the model's.
-        feed_forward, norm, embedding, output: the parts that all layers share.
+        width: width of the hidden states, d.
+        heads: attention heads; unless their own width is set, their count must divide ``width``.
+        feed_forward, norm, embedding, output: settings common to encoder and decoder.
         dropout: on embeddings and on every sublayer's output.
         attention_dropout: on attention weights; above 0 there is no fast attention kernel on a CPU.
         activation_dropout: inside the feed-forward layers.
-        initialisation: ``normal`` with ``init_std``; ``t5`` by the fan-in of each layer, as T5 1.1 and LongT5 begin.
+        initialisation: ``normal`` with ``init_std``; ``t5`` by the fan-in of each layer, as in T5 1.1 and LongT5.
         init_std: standard deviation of the initial weights.
 
     Raises:
@@ -146,7 +146,7 @@ class ModelConfig:
         if self.heads.width is None and self.width % self.heads.count:
             raise FarspanError(
                 f"model.heads.count is {self.heads.count} and does not divide model.width {self.width}; "
-                "choose a count so that width / count is whole, or give model.heads.width"
+                "choose a count that does, or set model.heads.width"
             )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
@@ -161,7 +161,7 @@ class ModelConfig:
                 continue
             if isinstance(stack.positions, Rotary) and self.head_width % 2:
                 raise FarspanError(
-                    f"model.{side}.positions are rotary, which turns pairs of numbers, but heads are {self.head_width} "
+                    f"model.{side}.positions are rotary and need an even head width, but heads are {self.head_width} "
                     "wide; choose an even width"
                 )
             if isinstance(stack.positions, Sinusoidal) and self.width % 2:

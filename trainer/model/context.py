@@ -1,4 +1,4 @@
-"""The context of a batch: what layers need to know besides its hidden states."""
+"""The context of a batch: the inputs of layers besides the hidden states."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from trainer.model.host import on_host
 
 
 class Globals(NamedTuple):
-    """Source positions that a task has made global (Longformer, arXiv:2004.05150, section 3.1).
+    """Source positions with global attention (Longformer, arXiv:2004.05150, section 3.1).
 
     Attributes:
-        at: ``(B, G)`` int64, their places in ascending order; beyond a row's own, 0.
-        padding_mask: ``(B, G)`` bool, False beyond a row's own.
-        chosen: ``(B, L)`` bool, the same by position.
+        at: ``(B, G)`` int64, indices in ascending order, filled with 0.
+        padding_mask: ``(B, G)`` bool, False at the filling.
+        chosen: ``(B, L)`` bool, True at global positions.
     """
 
     at: Tensor
@@ -25,17 +25,17 @@ class Globals(NamedTuple):
 
 
 class Context(NamedTuple):
-    """Made once a batch and read by every layer.
+    """Masks, documents and position terms of a batch, made once per batch and read by every layer.
 
     Attributes:
-        padding_mask: ``(B, L)`` bool, False at padding; None where there is none.
-        segments: ``(B, L)`` int, the document (0, 1, ..., -1 at padding) that a position belongs to, where documents
-            must not attend to each other; else None.
-        documents: number of documents of the fullest row; 1 without segments.
-        globals: positions that the task makes global; None where it makes none.
-        biases: of relative positions, added to attention scores; one tensor for each of the pattern's ``offsets``:
-            ``(H, *offsets.shape)``.
-        rotation: ``(L, D)`` cosines and ``(L, D)`` sines of rotary positions; None where there are none.
+        padding_mask: ``(B, L)`` bool, False at padding; None without padding.
+        segments: ``(B, L)`` int, the document (0, 1, ..., -1 at padding) of each position if documents must not attend
+            to each other; else None.
+        documents: largest number of documents in a row; 1 without segments.
+        globals: positions with global attention; None if there are none.
+        biases: relative-position biases, added to attention scores; one tensor ``(H, *offsets.shape)`` for each of the
+            pattern's ``offsets``.
+        rotation: ``(L, D)`` cosines and ``(L, D)`` sines of rotary positions; else None.
     """
 
     padding_mask: Tensor | None = None
@@ -49,7 +49,7 @@ class Context(NamedTuple):
 def make_context(
     padding_mask: Tensor | None = None, segments: Tensor | None = None, global_positions: Tensor | None = None
 ) -> Context:
-    """A context without positional terms, which the encoder or decoder adds.
+    """Make a context without positional terms, which the encoder or decoder adds.
 
     Args:
         padding_mask: ``(B, L)`` bool, False at padding.
@@ -76,6 +76,6 @@ def _gathered(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:
     if not most:
         return None
     inside = torch.arange(most, device=chosen.device) < counts[:, None]  # (B, G)
-    # a stable sort puts the chosen places first, each row's in ascending order
+    # a stable sort puts the chosen positions first, in ascending order within each row
     at = chosen.logical_not().to(torch.uint8).argsort(dim=1, stable=True)[:, :most]
     return Globals(at.masked_fill(~inside, 0), inside, chosen)

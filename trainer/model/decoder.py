@@ -16,11 +16,11 @@ from trainer.model.positions.rotary import Rotary
 
 
 class EncoderOutput(NamedTuple):
-    """The encoder's states, as the decoder attends to them.
+    """Encoder states for the decoder's cross-attention.
 
     Attributes:
         states: ``(B, S, d)``.
-        padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
+        padding_mask: ``(B, S)`` bool, False at padding; None without padding.
     """
 
     states: Tensor
@@ -70,7 +70,7 @@ class Decoder(nn.Module):
 
         Args:
             tokens: ``(B, T, d)`` vectors of the decoder's input, padded on the right if at all.
-            encoder_output: of the source.
+            encoder_output: encoder output for the source.
 
         Returns:
             ``(B, T, d)``.

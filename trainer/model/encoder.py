@@ -1,4 +1,4 @@
-"""The encoder: self-attention within a pattern, pooled attention on top of it where configured, feed-forward."""
+"""The encoder: self-attention with a pattern, optional pooled attention after it, feed-forward layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(width, config.norm, config.dropout)
 
     def forward(self, x: Tensor, context: Context, extra: int = 0) -> Tensor:
-        """``(B, G + L, d)``, the context of the L, and G -> ``(B, G + L, d)``."""
+        """Map ``(B, G + L, d)`` to the same shape; ``context`` describes the L positions, ``extra`` is G."""
         x = self.attention_residual(x, lambda h: self._attend(h, context), *([extra] if self.split else []))
         return self.feed_forward_residual(x, self.feed_forward)
 
@@ -65,11 +65,11 @@ class Encoder(nn.Module):
         """Encode.
 
         Args:
-            tokens: ``(B, S, d)`` token vectors; any S >= 1 that the positions reach.
-            context: of the S positions, as ``make_context`` makes it.
+            tokens: ``(B, S, d)`` token vectors; S >= 1, up to the limit of the positions.
+            context: context of the S positions, from ``make_context``.
 
         Returns:
-            States of the positions, ``(B, S, d)``, finite and meaningless at padding, and of the pattern's learned
+            States of the positions, ``(B, S, d)``, finite but arbitrary at padding, and of the pattern's learned
             tokens, ``(B, G, d)``; G may be 0.
         """
         x, length, extra = self.embedded(tokens), tokens.shape[1], 0

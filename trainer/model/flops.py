@@ -1,4 +1,4 @@
-"""Floating-point operations by formula, for the utilisation of a device."""
+"""Floating-point operations of a model by formula, for computing device utilisation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from trainer.model.layers.causal import Causal
 def batch_flops(
     config: ModelConfig, vocab_size: int, rows: int, source: int, targets: int, global_positions: int = 0
 ) -> int:
-    """``forward_flops`` of ``rows`` sequences of one width.
+    """Sum ``forward_flops`` over ``rows`` sequences of equal length.
 
     Args:
         targets: target positions of all rows, padding included; for a masked language model these may differ by row.
-        global_positions: of the row with the most.
+        global_positions: largest number of global positions in a row.
     """
     if config.decoder is None:
         encoder = rows * forward_flops(config, vocab_size, source, 0, global_positions)
@@ -22,18 +22,20 @@ def batch_flops(
 
 
 def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int, global_positions: int = 0) -> int:
-    """Matrix-multiply operations (2 a multiply-add) of one sequence's forward pass; a training step costs 3 times that.
+    """Count the matrix-multiply operations of one sequence's forward pass; a training step costs 3 times as many.
+
+    A multiply-add counts as 2.
 
     Args:
         config: the model.
         vocab_size: rows of the output layer.
         source: encoder positions.
         target: decoder positions; for a masked language model, positions with labels.
-        global_positions: number of source positions that the task makes global; most patterns ignore them.
+        global_positions: number of source positions with global attention; most patterns ignore them.
     """
     d, encoder, decoder = config.width, config.encoder, config.decoder
     inner = config.heads.count * config.head_width  # H * D
-    projection = 2 * d * inner  # of one position: q, k, v or out
+    projection = 2 * d * inner  # q, k, v or out of one position
     feed_forward = 2 * d * config.feed_forward.width * (3 if config.feed_forward.gated else 2)
     extra = encoder.attention.extra_tokens
     total = encoder.layers * (4 * projection + feed_forward) * (extra + source)
@@ -46,11 +48,11 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     total += decoder.layers * ((4 * projection + feed_forward) * target + Causal().flops(target, inner))
     keys = source + (extra if decoder.cross_attends_globals else 0)
     crossing = sum(decoder.crosses(layer) for layer in range(decoder.layers))
-    # q and out of the target, k and v of the source; scores and mixing
+    # q and out for the target, k and v for the source; scores and weighted sums
     total += crossing * (2 * projection * (target + keys) + 4 * keys * target * inner)
     return total + 2 * d * vocab_size * target
 
 
 def _masked_head(config: ModelConfig, vocab_size: int) -> int:
-    """Operations of one labelled position of a masked language model."""
+    """Operations for one labelled position of a masked language model."""
     return 2 * config.width * (config.width + vocab_size)

@@ -1,4 +1,4 @@
-"""Text from an encoder-decoder, the likeliest token at a time."""
+"""Greedy generation with an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def generate_greedily(
     pad: int,
     max_tokens: int,
 ) -> Tensor:
-    """The token with the largest logit, again and again, until every row has ended.
+    """Generate the token with the largest logit until every row has ended.
 
-    Every token costs a pass over those before it: for checks and demonstrations, not for serving.
+    There is no cache: every token costs a decoder pass over all tokens before it. Meant for checks and demonstrations.
 
     Args:
         model: put into evaluation mode by the caller.
         source_ids, source_padding_mask: ``(B, S)``, as the model takes them.
         start, end, pad: ids that begin the decoder's input, end a text, and fill a row that has ended.
-        max_tokens: the most that are generated.
+        max_tokens: maximum number of generated tokens.
 
     Returns:
         ``(B, T)`` int64 without ``start``, ``T <= max_tokens``; a row that ended holds ``end`` and then ``pad``.

@@ -1,4 +1,4 @@
-"""Values of a device's tensors that the host knows without asking the device, which would wait for its queue."""
+"""Host copies of device tensors, so that the host can read values without synchronising with the device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _originals: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def sent(x: Tensor, device: torch.device) -> Tensor:
-    """``x`` on ``device``; what it was copied from is remembered as long as the copy lives.
+    """Copy ``x`` to ``device`` and remember ``x`` as long as the copy lives.
 
-    Neither may be written to. From pinned memory the copy runs beside what the device is doing.
+    Neither may be written to. From pinned memory the copy is asynchronous.
     """
     if x.device == device:
         return x
@@ -30,17 +30,17 @@ def sent(x: Tensor, device: torch.device) -> Tensor:
 
 @torch.compiler.disable
 def on_host(x: Tensor) -> Tensor:
-    """The CPU tensor that ``x`` is a copy of by ``sent``, or ``x`` itself where there is none."""
+    """Return the CPU tensor that ``sent`` copied to ``x``, or ``x`` itself if there is none."""
     return _originals.get(x, x)
 
 
 def derived(make: Callable[..., Tensor], tensors: tuple[Tensor | None, ...], *sizes: object) -> Tensor:
-    """``make(*tensors, *sizes)``, made once a batch, and known to the host where all the tensors are.
+    """Compute ``make(*tensors, *sizes)`` once per batch, on the host too if it has all the tensors.
 
     Args:
-        make: a pure function; bound to nothing that holds the tensors.
-        tensors: at least one that is not None, all on one device, in the order in which ``remembered`` wants them.
-        sizes: what else it takes, hashable.
+        make: a pure function that holds no reference to the tensors.
+        tensors: at least one that is not None, all on one device, in the order that ``remembered`` requires.
+        sizes: further arguments, hashable.
     """
     device = next(x.device for x in tensors if x is not None)
     if device.type == "cpu" or torch.compiler.is_compiling():

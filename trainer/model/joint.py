@@ -1,4 +1,4 @@
-"""An encoder-decoder trained with the masked language model that chooses its targets (BART-LS, section 2.3)."""
+"""Joint training of an encoder-decoder and the generator that chooses its targets (BART-LS, section 2.3)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from trainer.model.masked_lm import MaskedLM
 from trainer.model.seq2seq import Seq2Seq
 
 GENERATOR = "generator."
-"""The prefix of the names of the generator's parameters in a ``JointModel``."""
+"""Prefix of the generator's parameter names in a ``JointModel``."""
 
 
 class JointModel(Seq2Seq):
-    """A ``Seq2Seq`` with the same names of parameters, and those of its generator behind ``GENERATOR``.
+    """A ``Seq2Seq`` with unchanged parameter names, plus its generator's with the prefix ``GENERATOR``.
 
-    The two share no weights: the choice of spans has no gradient, so each learns from its own loss alone.
+    The two share no weights, and the choice of spans has no gradient, so each model learns only from its own loss.
     """
 
     def __init__(self, model: Seq2Seq, generator: MaskedLM, weight: float) -> None:
         """
         Args:
             model, generator: their modules become parts of this one.
-            weight: of the generator's mean loss, relative to the mean loss of the encoder-decoder.
+            weight: weight of the generator's mean loss relative to the mean loss of the encoder-decoder.
         """
         nn.Module.__init__(self)
         self.tokens, self.encoder, self.decoder, self.output = model.tokens, model.encoder, model.decoder, model.output

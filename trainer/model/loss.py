@@ -1,4 +1,4 @@
-"""Cross-entropy that never holds the logits of a whole batch."""
+"""Cross-entropy computed in chunks, without storing the logits of a whole batch."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class LossConfig:
         label_smoothing: share of the probability that is spread over the whole vocabulary (Szegedy et al. 2016,
             section 7).
         z_loss: weight of ``log(Z) ** 2`` for every target token, Z being the sum of the exponentiated logits, which
-            keeps logits near zero (T5 1.1 and LongT5 as released: 1e-4).
+            keeps log(Z) near zero (T5 1.1 and LongT5 as released: 1e-4).
 
-    Losses that are reported are the cross-entropy without either.
+    Reported losses are the plain cross-entropy, without these two terms.
 
     Raises:
         FarspanError: a share outside [0, 1), a weight below 0 or infinite.
@@ -42,17 +42,17 @@ class LossConfig:
 
 
 CROSS_ENTROPY = LossConfig()
-"""Cross-entropy and nothing else."""
+"""Plain cross-entropy."""
 CHUNK = 512
-"""Positions whose logits exist at once: 512 x 50,265 float32 are 98 MiB."""
+"""Positions per chunk: the logits of 512 x 50,265 in float32 take 98 MiB."""
 
 
 class Losses(NamedTuple):
     """Losses of a forward pass, summed over the target tokens; scalars, at least float32.
 
     Attributes:
-        minimised: the source of gradients.
-        plain: the cross-entropy alone, without a gradient; for reports.
+        minimised: the loss to differentiate.
+        plain: the plain cross-entropy, without a gradient; for reports.
     """
 
     minimised: Tensor
@@ -68,14 +68,14 @@ def summed_cross_entropy(
     loss: LossConfig = CROSS_ENTROPY,
     chunk: int = CHUNK,
 ) -> Losses:
-    """Cross-entropy summed, not averaged: a step divides its gradients by the target tokens of all its batches.
+    """Sum the cross-entropy over targets; a step divides its gradients by the target tokens of all its batches.
 
     Args:
         hidden: ``(N, d)``.
         labels: ``(N,)`` int32 or int64, ``IGNORED`` where there is no target.
         weight, bias: ``(V, d)`` and ``(V,)`` of the output layer.
         loss: the function that is minimised.
-        chunk: positions whose logits are held at once; the backward pass computes them again.
+        chunk: positions whose logits are in memory at once; the backward pass computes them again.
     """
     parts = [
         checkpoint(_sums, part, targets, weight, bias, loss, use_reentrant=False)

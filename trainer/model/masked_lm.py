@@ -15,10 +15,10 @@ from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_e
 
 
 class MaskedLM(nn.Module):
-    """``model(...)`` is the loss; ``encode``, ``head`` and ``logits`` are its parts.
+    """A masked language model; calling it gives the loss, and ``encode``, ``head`` and ``logits`` give its parts.
 
     Attributes:
-        config: its sizes.
+        config: configuration of the model.
     """
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
@@ -50,7 +50,7 @@ class MaskedLM(nn.Module):
         Returns:
             Sums; divide by the number of target tokens of the whole step.
         """
-        # Most positions have no target: the head, and its V logits, run on the others only.
+        # Most positions have no target: the head and its V logits are computed for the others only.
         targets = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
         encoded = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
         hidden, labels = self.head(encoded.flatten(0, 1)[targets]), labels.flatten()[targets]

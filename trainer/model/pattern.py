@@ -1,4 +1,4 @@
-"""The protocol of attention patterns, and everything the trainer knows about one."""
+"""The base class of attention patterns: everything that the trainer asks of a pattern."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class SideKeys:
-    """Keys that follow those of the positions, as FlexAttention sees them after padding.
+    """Layout of the side keys, which follow the keys of the positions, after padding for FlexAttention.
 
     Attributes:
-        start: index of the first.
+        start: index of the first side key.
         count: number of side keys.
-        padded: their number after padding.
-        last: ``(B,)`` int64, index of each row's last one among them.
+        padded: number of side keys after padding.
+        last: ``(B,)`` int64, index of each row's last side key among them.
     """
 
     start: int
@@ -37,20 +37,20 @@ class SideKeys:
 
 
 class Pattern(ABC):
-    """A pattern of self-attention: it determines which positions attend to which.
+    """A self-attention pattern, which determines the keys that each position attends to.
 
-    A pattern is one file of ``patterns/``: a frozen dataclass. Its fields are the keys of a recipe, checked in
-    ``__post_init__``; its field ``pattern`` is its name. What this class leaves abstract, every pattern states; the
-    rest has defaults that suit a pattern without learned tokens, side keys or weights of its own.
+    A pattern is a frozen dataclass in a file of ``patterns/``. Its fields are keys of a recipe, validated in
+    ``__post_init__``; the field ``pattern`` is its name. Every pattern implements the abstract methods; the others
+    have defaults for patterns without learned tokens, side keys or weights of their own.
 
-    With learned tokens, sequences are ``(B, G + L)``: G is ``extra_tokens``, or, where documents must not see each
-    other, that times ``context.documents``, with the tokens of document 0 first. A context describes the L positions.
+    With learned tokens, sequences are ``(B, G + L)``. G is ``extra_tokens``, times ``context.documents`` if documents
+    must not attend to each other; the tokens of document 0 come first. A context describes the L positions only.
 
     Attributes:
-        pattern: the name that a recipe gives.
-        uses_flex: CUDA kernels take the pattern as ``mask_mod`` (FlexAttention), not as ``plan`` (varlen).
-        takes_global_positions: attends to the positions that a task makes global (``context.globals``).
-        optional_weights: some weights of its layer take no part in some batches, and get no gradient there.
+        pattern: the pattern's name in recipes.
+        uses_flex: True if CUDA kernels take the pattern as ``mask_mod`` (FlexAttention) instead of ``plan`` (varlen).
+        takes_global_positions: True if all positions attend to ``context.globals``.
+        optional_weights: True if some weights of the layer are unused, and get no gradient, in some batches.
     """
 
     pattern: str
@@ -67,7 +67,7 @@ class Pattern(ABC):
         """Check the pattern for an encoder with this number of layers.
 
         Raises:
-            FarspanError: fields that do not fit it.
+            FarspanError: fields that do not fit this number of layers.
         """
 
     def at(self, layer: int) -> Pattern:
@@ -79,8 +79,8 @@ class Pattern(ABC):
         """Make the self-attention layer, with the weights that the pattern needs.
 
         Args:
-            width: of the hidden states, d.
-            heads: of the attention.
+            width: width of the hidden states, d.
+            heads: attention heads.
             norm: the model's kind of norm.
             dropout: probability of dropping an attention weight.
         """
@@ -89,13 +89,13 @@ class Pattern(ABC):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None
     ) -> Tensor:
-        """Attend within the pattern; the reference that every kernel must equal.
+        """Attend within the pattern; the reference implementation for all kernels.
 
         Args:
             q, k, v: ``(B, G + L, H, D)``; k and v with the pattern's side keys, if any, at the end.
-            context: of the L positions.
+            context: context of the L positions.
             dropout: probability of dropping an attention weight.
-            scale: of the scores; None is 1 / sqrt(D).
+            scale: factor of the scores; None is 1 / sqrt(D).
 
         Returns:
             ``(B, G + L, H, D)``; zeros where a query attends to no key.
@@ -103,7 +103,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
-        """True where ``query`` attends to ``key``, apart from padding and documents.
+        """Return True where ``query`` attends to ``key``, regardless of padding and documents.
 
         Args:
             query, key: int64 indices among the ``G + length`` positions, of shapes that broadcast.
@@ -115,38 +115,42 @@ class Pattern(ABC):
 
     @abstractmethod
     def flops(self, length: int, width: int) -> int:
-        """Floating-point operations of scores and mixing, forward, for one sequence and ``H * D = width``."""
+        """Count the forward operations of scores and weighted sums for one sequence and ``H * D = width``."""
 
     def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
-        """Operations of one layer besides ``flops`` and the four projections of each position.
+        """Count the operations of one layer besides ``flops`` and the four projections of each position.
 
         Args:
             length: L.
             width: d.
             inner: H * D.
-            global_positions: number of positions that the task makes global.
+            global_positions: number of positions with global attention.
         """
         return 0
 
     def offsets(self, length: int) -> tuple[Tensor, ...]:
-        """Key position - query position, int64, in the shapes in which ``attend`` takes biases, one per table of
-        relative positions; none where the pattern does not support relative positions."""
+        """Return key position - query position, int64, in the shapes of the biases that ``attend`` takes.
+
+        There is one tensor per table of relative positions; none if the pattern does not support relative positions.
+        """
         return ()
 
     def plan(self, rows: Rows) -> Plan | None:
-        """The groups of queries and keys for ``varlen_attn``; None where groups cannot express the pattern."""
+        """Return the groups of queries and keys for ``varlen_attn``; None if groups cannot express the pattern."""
         return None
 
     def side_documents(self, context: Context, length: int) -> Tensor | None:
-        """The document of each side key, ``(B, side keys)`` int64, below 0 where there is none; None where every query
-        attends to all of them."""
+        """Return the document of each side key, ``(B, side keys)`` int64, below 0 for unused side keys.
+
+        None means that every query attends to all side keys.
+        """
         return None
 
     def score_mod(self, biases: tuple[Tensor, ...], sides: SideKeys | None) -> ScoreMod | None:
-        """The biases of relative positions as FlexAttention adds them; of patterns with ``uses_flex`` and ``offsets``.
+        """Return the relative-position biases as a ``score_mod``, for patterns with ``uses_flex`` and ``offsets``.
 
         Args:
             biases: ``(H, *offsets.shape)`` each.
-            sides: the side keys; None where there are none.
+            sides: the side keys; None if there are none.
         """
         return None

@@ -1,4 +1,4 @@
-"""The encoder-decoder, one token table for its source, its target and, unless untied, its logits."""
+"""The encoder-decoder, with one token table for source, target and, unless untied, logits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_e
 
 
 class Seq2Seq(nn.Module):
-    """Text to text: ``model(...)`` is the loss, ``encode``, ``decode`` and ``logits`` are its parts."""
+    """A text-to-text model; calling it gives the loss, and ``encode``, ``decode`` and ``logits`` give its parts."""
 
     def __init__(self, config: ModelConfig, decoder: DecoderConfig, vocab_size: int) -> None:
         super().__init__()
@@ -39,13 +39,13 @@ class Seq2Seq(nn.Module):
         """Summed cross-entropy.
 
         Args:
-            source_ids: ``(B, S)`` int32 or int64; as are the others.
+            source_ids: ``(B, S)`` int32 or int64, like all ids.
             decoder_ids: ``(B, T)``, the target shifted right by one.
             labels: ``(B, T)``, the target, ``IGNORED`` at padding.
-            source_padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
-            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, where the encoder must not
-                attend across documents; else None.
-            global_positions: ``(B, S)`` bool, the positions that the task makes global; None where it makes none.
+            source_padding_mask: ``(B, S)`` bool, False at padding; None without padding.
+            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, if the encoder must not attend
+                across documents; else None.
+            global_positions: ``(B, S)`` bool, True at positions with global attention; None if there are none.
             loss: the function that is minimised.
 
         Returns:
@@ -63,11 +63,11 @@ class Seq2Seq(nn.Module):
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
     ) -> EncoderOutput:
-        """``(B, S)`` each, as ``forward`` takes them -> the input of ``decode``."""
+        """Encode ``(B, S)`` inputs, as in ``forward``, for ``decode``."""
         return self.encode_in(source_ids, make_context(source_padding_mask, segment_ids, global_positions))
 
     def encode_in(self, source_ids: Tensor, context: Context) -> EncoderOutput:
-        """``encode`` in a context that is made already."""
+        """Encode with an existing context."""
         states, extra = self.encoder(self.tokens(source_ids), context)
         if not self.attends_extra:
             return EncoderOutput(states, context.padding_mask)
@@ -99,10 +99,9 @@ class Seq2Seq(nn.Module):
 
 
 def _with_sets_of_tokens(padding_mask: Tensor | None, segments: Tensor, documents: int, extra: int) -> Tensor:
-    """``(B, G + S)`` bool: the mask of ``extra`` G learned tokens, a set for each of the ``documents``, and of the
-    sequence.
+    """``(B, G + S)`` bool: padding mask of G learned tokens (``extra``), one set per document, and of the sequence.
 
-    Sets of documents that a row does not have are padding, so that its result does not depend on other rows.
+    Sets for documents that a row does not have are padding, so that its result does not depend on other rows.
     """
     sets = torch.arange(documents, device=segments.device) <= segments.amax(1, keepdim=True)
     positions = torch.ones_like(segments, dtype=torch.bool) if padding_mask is None else padding_mask
@@ -110,5 +109,5 @@ def _with_sets_of_tokens(padding_mask: Tensor | None, segments: Tensor, document
 
 
 def _with_tokens(padding_mask: Tensor, extra: int) -> Tensor:
-    """``(B, S)`` -> ``(B, G + S)`` bool: the mask of ``extra`` G learned tokens and the sequence."""
+    """``(B, S)`` -> ``(B, G + S)`` bool: padding mask of G learned tokens (``extra``) and the sequence."""
     return F.pad(padding_mask, (extra, 0), value=True)

@@ -73,9 +73,9 @@ def test_bad_stacks_are_refused():
         EncoderConfig(layers=2, positions=Learned(0))
     with pytest.raises(FarspanError, match=r"pooling.layers is 4, but model.encoder.layers is 2"):
         EncoderConfig(layers=2, positions=Learned(8), pooling=Pooling())
-    with pytest.raises(FarspanError, match=r"pooling stands beside the pattern 'staggered'"):
+    with pytest.raises(FarspanError, match=r"pooling cannot be used with the pattern 'staggered'"):
         EncoderConfig(layers=4, positions=Learned(8), attention=Staggered(), pooling=Pooling())
-    with pytest.raises(FarspanError, match=r"positions are relative, which the pattern 'window' does not know"):
+    with pytest.raises(FarspanError, match=r"positions are relative, which the pattern 'window' does not support"):
         EncoderConfig(layers=2, positions=Buckets(), attention=Window())
     with pytest.raises(FarspanError, match=r"attention.shifted is true.*leave it out"):
         EncoderConfig(layers=2, positions=Learned(8), attention=Staggered(shifted=True))

@@ -179,7 +179,7 @@ def test_activation_checkpointing_changes_neither_loss_nor_gradients_nor_names()
 def test_one_position_and_one_more_than_the_table():
     model = build_model(CONFIG, VOCAB, seed=0)
     assert model.encode(torch.tensor([[3]])).states.shape == (1, 1, WIDTH)
-    with pytest.raises(FarspanError, match="41 positions, the model 40"):
+    with pytest.raises(FarspanError, match="41 positions, the model has 40"):
         model.encode(torch.zeros(1, 41, dtype=torch.long))
 
 

@@ -1,6 +1,6 @@
-"""Scaled dot-product attention that is defined at padding too, and the self- and cross-attention layers built on it.
+"""Scaled dot-product attention with defined results at padding, and the self- and cross-attention layers built on it.
 
-Tensors that hold heads are ``(B, L, H, D)``: batch, positions, heads, head width.
+Tensors with heads are ``(B, L, H, D)``: batch, positions, heads, head width.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def attend(
 
     Args:
         q: ``(B, Lq, H, D)``.
-        k, v: ``(B, Lk, H, D)``; a last stride other than 1 costs the fast kernel.
+        k, v: ``(B, Lk, H, D)``; the fast kernel needs a last stride of 1.
         mask: ``(B, 1 or Lq, Lk)`` bool, the keys that each query attends to; None means all, which is fastest.
-        bias: ``(H, Lq, Lk)``, or with a batch in front; learned ones cost the fast kernel on a CPU.
-        dropout: probability of dropping an attention weight; above 0 costs the fast kernel on a CPU.
+        bias: ``(H, Lq, Lk)``, optionally with a batch dimension in front; a learned bias rules out the fast CPU kernel.
+        dropout: probability of dropping an attention weight; above 0 it rules out the fast CPU kernel.
         causal: query i attends to keys up to i only; not together with a mask or a bias.
-        scale: of the scores; None is 1 / sqrt(D).
+        scale: factor of the scores; None is 1 / sqrt(D).
 
     Returns:
         ``(B, Lq, H, D)``; zeros, with zero gradients, in rows without any key.
     """
     empty = None
     if mask is not None:
-        # A softmax over nothing is NaN in some kernels: such rows attend to everything, and are then set to zero.
+        # A softmax without keys is NaN in some kernels: such rows attend to everything, and are then set to zero.
         empty = ~mask.any(-1, keepdim=True)  # (B, 1 or Lq, 1)
         mask = (mask | empty)[:, None]  # (B, 1, 1 or Lq, Lk)
     if bias is not None:
@@ -57,14 +57,14 @@ def attend(
 
 
 def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segments: Tensor | None) -> Tensor | None:
-    """The mask of ``attend``: keys of the query's own document, without padding.
+    """Make the mask of ``attend``: keys of the query's own document, without padding.
 
     Args:
-        padding_mask: ``(N, Lk)`` bool, False at padding; None where there is none.
-        query_segments, key_segments: ``(N, Lq)`` and ``(N, Lk)`` int; None where documents attend to each other.
+        padding_mask: ``(N, Lk)`` bool, False at padding; None without padding.
+        query_segments, key_segments: ``(N, Lq)`` and ``(N, Lk)`` int; None if documents attend to each other.
 
     Returns:
-        ``(N, 1 or Lq, Lk)`` bool, or None where every query attends to every key.
+        ``(N, 1 or Lq, Lk)`` bool, or None if every query attends to every key.
     """
     keys = None if padding_mask is None else padding_mask[:, None, :]
     if query_segments is None or key_segments is None:
@@ -74,7 +74,7 @@ def visible(padding_mask: Tensor | None, query_segments: Tensor | None, key_segm
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention within a pattern that has no parameters of its own."""
+    """Multi-head self-attention with a pattern that has no parameters of its own."""
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: Pattern, dropout: float) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """The decoder's full attention to the encoder's output."""
+    """Full attention of the decoder to the encoder's output."""
 
     def __init__(self, width: int, heads: HeadsConfig, dropout: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Causal attention: the decoder's, which no recipe chooses."""
+"""Causal attention of the decoder; not selectable in recipes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trainer.model.pattern import Pattern
 class Causal(Pattern):
     """Position i attends to positions up to i.
 
-    Padding is on the right, after every position that could attend to it, so it needs no mask.
+    Padding is on the right, where no earlier position attends to it, so it needs no mask.
     """
 
     pattern: Literal["causal"] = "causal"

@@ -9,13 +9,13 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True, kw_only=True)
 class HeadsConfig:
-    """Attention heads, the same in every attention of the model.
+    """Attention heads, the same in every attention layer of the model.
 
     Attributes:
         count: H.
         width: D; None is the model's width / count.
-        bias: whether the four projections have biases.
-        scaled: whether scores are divided by sqrt(D); T5's are not.
+        bias: True if the four projections have biases.
+        scaled: True if scores are divided by sqrt(D); T5's are not.
 
     Raises:
         FarspanError: sizes below 1.

@@ -1,7 +1,7 @@
-"""Pooled attention: a second attention whose keys and values are averages over windows of the whole sequence.
+"""Pooled attention: a second attention layer whose keys and values are averages over windows of the whole sequence.
 
-Source: BART-LS, arXiv:2209.10052, section 2.1. In the top layers of the encoder, ``y`` being what self-attention gave
-after its output projection, the layer goes on with ``x + y + pooled(y)``.
+Source: BART-LS, arXiv:2209.10052, section 2.1. In the top layers of the encoder, the sum after self-attention is
+``x + y + pooled(y)``, where ``y`` is the output of self-attention after its output projection.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Pooling:
     """Pooled attention in the top ``layers`` of the encoder; the defaults are the paper's.
 
     Attributes:
-        layers: how many layers have it, counted from the top.
-        kernel, stride, padding: of the average over positions; 16,384 positions become 1,366.
-        reference_init: draw the output projection like all others; by default it starts at zero, so that a model
-            starts as the same model without pooling.
-        reference_padding: as the released code does: average over the whole window, padding counted as zeros, and
-            see every window of the padded batch that holds a real position, so that a row's result depends on how far
-            it is padded. By default, averages and windows are those of the row without its padding.
+        layers: number of layers with pooled attention, counted from the top.
+        kernel, stride, padding: parameters of the average over positions; 16,384 positions become 1,366.
+        reference_init: draw the output projection like all others; by default it starts at zero, so that pooling does
+            not change the initial model.
+        reference_padding: follow the released code: average over the whole window, with padding counted as zeros, and
+            attend to every window of the padded batch that holds a token, so that a row's result depends on the amount
+            of padding. By default, averages and windows are those of the row without its padding.
 
     Raises:
         FarspanError: windows that leave positions out or a sequence without any window.
@@ -72,7 +72,7 @@ class Pooling:
         Args:
             length: positions.
             width: d.
-            inner: of all heads together, H * D.
+            inner: width of all heads together, H * D.
         """
         windows = self.windows(length)
         return 4 * inner * (width * (length + windows) + length * windows)
@@ -81,8 +81,8 @@ class Pooling:
 class PooledAttention(nn.Module):
     """Every position attends to every pooled window.
 
-    Averages of projections are projections of averages: what is projected to keys and values is the average of the
-    layer's input, at 1 / stride of the cost.
+    Averaging and projection commute, so the layer's input is averaged before it is projected to keys and values, at
+    1 / stride of the cost.
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pooling: Pooling, dropout: float) -> None:
@@ -95,11 +95,11 @@ class PooledAttention(nn.Module):
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, L, d)`` -> ``(B, L, d)``; padding on the right changes nothing at real positions.
+        """``(B, L, d)`` -> ``(B, L, d)``; results at tokens do not depend on padding on the right.
 
-        Where documents must not see each other, a window belongs to the document of its middle position, averages that
-        document's positions only and is seen by them only. A document shorter than a stride may have no window; its
-        positions see nothing.
+        If documents must not attend to each other, a window belongs to the document of its middle position, averages
+        only that document's positions, and only they attend to it. A document shorter than a stride may have no window;
+        its positions get zeros.
         """
         q = self.q(x).unflatten(-1, (self.heads, -1))
         pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
@@ -115,20 +115,22 @@ class PooledAttention(nn.Module):
         return self.out(mixed.flatten(2))
 
     def _pooled(self, x: Tensor, context: Context, owners: Tensor | None) -> Tensor:
-        """Contiguous ``(B, P, 2 H D)``: keys and values with another last stride than 1 lose the fast kernel."""
+        """Return keys and values, contiguous ``(B, P, 2 H D)``, since the fast kernel needs a last stride of 1."""
         if owners is not None and context.segments is not None:
             average, share = self._average_own(x, context.segments, context.padding_mask, owners)
         else:
             average, share = self._average(x, context.padding_mask)
         if not self.pooling.reference_padding:
             return self.kv(average)
-        # Padding counts as positions whose keys and values are zero, hence without the bias too.
+        # Padding counts as positions with zero keys and values, so the bias is scaled too.
         keys = F.linear(average * share, self.kv.weight)
         return keys if self.kv.bias is None else keys + self.kv.bias * share
 
     def _average(self, x: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Averages of ``(B, L, C)`` over the real positions of each window, ``(B, P, C)``, and which share of the
-        window these are, ``(B or 1, P, 1)``."""
+        """Average ``(B, L, C)`` over the tokens of each window, ``(B, P, C)``.
+
+        Also return the share of the window that is not padding, ``(B or 1, P, 1)``.
+        """
         if padding_mask is None:
             share = self._slide(x.new_ones(1, x.shape[1], 1), count_padding=True)
             return self._slide(x, count_padding=False), share
@@ -137,7 +139,7 @@ class PooledAttention(nn.Module):
         return (total / share.clamp(min=1 / self.pooling.kernel)).to(x.dtype), share.to(x.dtype)
 
     def _slide(self, x: Tensor, count_padding: bool) -> Tensor:
-        # As an image of height L and width 1 whose channels come last, (B, L, C) is pooled without being transposed.
+        # (B, L, C) is pooled as an image of height L and width 1 in channels-last layout, without a transposition.
         pooling = self.pooling
         image = x.transpose(1, 2).unsqueeze(-1).contiguous(memory_format=torch.channels_last)
         pooled = F.avg_pool2d(
@@ -148,11 +150,11 @@ class PooledAttention(nn.Module):
     def _average_own(
         self, x: Tensor, segments: Tensor, padding_mask: Tensor | None, owners: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The same over the positions of each window's own document, ``owners`` being ``(B, P)``."""
+        """Average over the positions of each window's own document, given by ``owners``, ``(B, P)``."""
         pooling = self.pooling
         if padding_mask is not None:
             segments = segments.masked_fill(~padding_mask, -1)
-        # (B, P, kernel); -2, what is padded here, owns no window
+        # (B, P, kernel); -2, the padding value, owns no window
         members = F.pad(segments, (pooling.padding, pooling.padding), value=-2).unfold(
             1, pooling.kernel, pooling.stride
         )
@@ -173,7 +175,7 @@ def _owners(padding_mask: Tensor | None, segments: Tensor, pooling: Pooling) -> 
 
 
 def _real_windows(padding_mask: Tensor, pooling: Pooling) -> Tensor:
-    """``(B, P)`` bool: the windows that the positions of each row see."""
+    """``(B, P)`` bool: the windows that the positions of each row attend to."""
     lengths = _lengths(padding_mask)[:, None]
     windows = torch.arange(pooling.windows(padding_mask.shape[1]), device=padding_mask.device)
     if pooling.reference_padding:
@@ -182,5 +184,5 @@ def _real_windows(padding_mask: Tensor, pooling: Pooling) -> Tensor:
 
 
 def _lengths(padding_mask: Tensor) -> Tensor:
-    """``(B,)``: the last real position + 1."""
+    """``(B,)``: index of the last token + 1."""
     return (padding_mask * torch.arange(1, padding_mask.shape[1] + 1, device=padding_mask.device)).amax(1)

@@ -50,10 +50,10 @@ class FeedForwardConfig:
     """The feed-forward layers.
 
     Attributes:
-        width: of the inner layer.
+        width: width of the inner layer.
         activation: ``gelu_tanh`` is the approximation that T5 1.1 was trained with.
         gated: multiply the activated inner layer by a second, linear one.
-        bias: whether the linear layers have biases.
+        bias: True if the linear layers have biases.
 
     Raises:
         FarspanError: a width below 1.
@@ -71,7 +71,7 @@ class FeedForwardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
-    """Between token table and first layer.
+    """The embedding layer, from token vectors to the input of the first layer.
 
     Attributes:
         scaled: multiply token vectors by sqrt(width) before positions are added.
@@ -83,13 +83,13 @@ class EmbeddingConfig:
 
 
 def make_norm(width: int, norm: NormConfig) -> nn.Module:
-    """LayerNorm with weight and bias, or RMSNorm with a weight."""
+    """Make a LayerNorm with weight and bias, or an RMSNorm with a weight."""
     kind = nn.LayerNorm if norm.kind == "layer" else nn.RMSNorm
     return kind(width, eps=norm.eps)
 
 
 def make_last_norm(width: int, norm: NormConfig) -> nn.Module:
-    """The norm at the end of a stack of pre-norm layers, whose sum nothing has normalised."""
+    """Make the final norm of a stack of pre-norm layers, whose residual sum is not normalised yet."""
     return make_norm(width, norm) if norm.placement == "pre" else nn.Identity()
 
 
@@ -114,7 +114,7 @@ class Residual(nn.Module):
             width: d.
             norm: its kind and place.
             dropout: on the sublayer's output.
-            split: whether learned tokens have a norm of their own.
+            split: True if learned tokens have a norm of their own.
         """
         super().__init__()
         self.norm = SplitNorm(width, norm) if split else make_norm(width, norm)
@@ -145,7 +145,7 @@ class FeedForward(nn.Module):
 
 
 class Embeddings(nn.Module):
-    """Token vectors, scaled where configured, plus absolute positions if there are any; normalised, with dropout."""
+    """Embedding layer: scaling (optional), absolute positions (if any), norm (optional), dropout."""
 
     def __init__(
         self, width: int, embedding: EmbeddingConfig, positions: object, norm: NormConfig, dropout: float

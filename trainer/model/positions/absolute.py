@@ -1,4 +1,4 @@
-"""Absolute positions: vectors added to those of the tokens, learned or of fixed waves."""
+"""Absolute positions, learned or sinusoidal: vectors added to token vectors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True)
 class Learned:
-    """A table of vectors.
+    """Learned position vectors.
 
     Attributes:
-        count: its rows, hence the longest sequence.
+        count: number of rows, which is the maximum sequence length.
 
     Raises:
         FarspanError: a count below 1.
@@ -32,13 +32,13 @@ class Learned:
 
     @property
     def limit(self) -> int:
-        """The longest sequence."""
+        """Maximum sequence length."""
         return self.count
 
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """Waves of fixed lengths, without parameters or a longest sequence: sines in the first half, cosines in the second.
+    """Sinusoidal position vectors, sines in the first half and cosines in the second; no parameters, no maximum length.
 
     Attributes:
         variant: ``pegasus``: wave i of pair i has length ``2 pi 10,000^(2i / d)`` (Vaswani et al. 2017); ``pegasus_x``:
@@ -50,12 +50,12 @@ class Sinusoidal:
 
     @property
     def limit(self) -> None:
-        """The longest sequence: there is none."""
+        """Maximum sequence length: unlimited."""
         return None
 
 
 class LearnedPositions(nn.Module):
-    """One row a position, counted from 0.
+    """A table with one row per position.
 
     Attributes:
         weight: ``(positions, d)`` float32.
@@ -66,7 +66,7 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(positions, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The rows that go with ``(B, L, d)`` token vectors, ``(L, d)``.
+        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``.
 
         Raises:
             FarspanError: more positions than rows.
@@ -74,14 +74,14 @@ class LearnedPositions(nn.Module):
         length = tokens.shape[1]
         if length > len(self.weight):
             raise FarspanError(
-                f"a sequence has {length} positions, the model {len(self.weight)}; raise `positions.count` in the "
+                f"a sequence has {length} positions, the model has {len(self.weight)}; raise `positions.count` in the "
                 "model's section or shorten the data"
             )
         return self.weight[:length]
 
 
 class SinusoidalPositions(nn.Module):
-    """Computed for the longest sequence so far; no part of a checkpoint."""
+    """Sinusoidal vectors, computed for the longest sequence so far; not part of a checkpoint."""
 
     def __init__(self, sinusoidal: Sinusoidal) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class SinusoidalPositions(nn.Module):
         self._table = torch.empty(0, 0)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """The waves that go with ``(B, L, d)`` token vectors, ``(L, d)``."""
+        """Return the position vectors for ``(B, L, d)`` token vectors, ``(L, d)``."""
         length, width = tokens.shape[1:]
         if len(self._table) < length or self._table.device != tokens.device:
             self._table = self._waves(length, width).to(tokens.device)
@@ -97,7 +97,7 @@ class SinusoidalPositions(nn.Module):
 
     def _waves(self, length: int, width: int) -> Tensor:
         half = width // 2
-        # Each variant in the precision of its origin: at position 16,384 float32 is off by a thousandth.
+        # Each variant has the precision of its original: at position 16,384 float32 is off by a thousandth.
         kind = torch.float64 if self.variant == "pegasus" else torch.float32
         steps = torch.arange(half, dtype=kind)
         if self.variant == "pegasus":

@@ -14,11 +14,11 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True)
 class Buckets:
-    """One bucket a distance when near, then wider and wider ones, and the last for all that is farther.
+    """Buckets of distances: one per small distance, then logarithmically wider ones, and one for the rest.
 
     Attributes:
-        count: of buckets; those of an encoder are halved between before and behind.
-        distance: from which on the last bucket is taken.
+        count: number of buckets; an encoder uses half of them for each direction.
+        distance: smallest distance in the last bucket.
 
     Raises:
         FarspanError: a count that cannot be halved twice, or a distance within the buckets of single distances.
@@ -39,7 +39,7 @@ class Buckets:
 
     @property
     def limit(self) -> None:
-        """The longest sequence: there is none."""
+        """Maximum sequence length: unlimited."""
         return None
 
 
@@ -47,7 +47,7 @@ def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
     """The bucket of each key position - query position, int64 of any shape.
 
     Args:
-        both_ways: keys behind the query have buckets of their own, in the upper half; else they share bucket 0.
+        both_ways: True if keys after the query have their own buckets, in the upper half; else they share bucket 0.
     """
     count = buckets.count
     if both_ways:
@@ -56,14 +56,14 @@ def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
     else:
         base, distance = torch.zeros_like(offset), (-offset).clamp(min=0)
     exact = count // 2
-    # float32 throughout, as where the scheme comes from: borders between buckets hang on its last bit
+    # float32 throughout, as in T5: borders between buckets depend on its last bit
     wide = torch.log(distance.clamp(min=1).float() / exact) / math.log(buckets.distance / exact) * (count - exact)
     wide = (exact + wide.long()).clamp(max=count - 1)
     return base + torch.where(distance < exact, distance, wide)
 
 
 class RelativeBias(nn.Module):
-    """One number a bucket and head.
+    """A learned bias for each bucket and head.
 
     Attributes:
         weight: ``(buckets, H)``.

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys are turned by their position (RoFormer, arXiv:2104.09864, section 3.2)."""
+"""Rotary positions: queries and keys are rotated by their position (RoFormer, arXiv:2104.09864, section 3.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True)
 class Rotary:
-    """No parameters and no longest sequence; only differences of positions count.
+    """Rotary positions, without parameters or a maximum length; only differences of positions matter.
 
     Attributes:
         theta: base of the wavelengths, ``2 pi theta^(2i / D)`` positions for pair i.
@@ -31,11 +31,11 @@ class Rotary:
 
     @property
     def limit(self) -> None:
-        """The longest sequence: there is none."""
+        """Maximum sequence length: unlimited."""
         return None
 
     def rotation(self, length: int, head_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, each ``(L, D)`` float32; dimension i goes with i + D / 2."""
+        """Return cosines and sines, each ``(L, D)`` float32; dimension i is paired with i + D / 2."""
         rates = self.theta ** -(torch.arange(0, head_width, 2, device=device).float() / head_width)  # (D / 2,)
         angles = torch.arange(length, device=device).float()[:, None] * rates
         angles = torch.cat([angles, angles], -1)  # (L, D)
@@ -43,7 +43,7 @@ class Rotary:
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-    """Turn ``(B, G + L, H, D)`` by ``(L, D)`` cosines and sines; the first G positions have none and stay."""
+    """Rotate ``(B, G + L, H, D)`` by ``(L, D)`` cosines and sines; the first G positions are left unchanged."""
     if rotation is None:
         return x
     cosines, sines = (part.to(x.dtype)[:, None, :] for part in rotation)  # (L, 1, D)
