@@ -1,9 +1,8 @@
-"""Attention within a band, and to side keys that all queries see, whose scores are never kept.
+"""Attention within a band and to side keys, without storing the scores.
 
-Learned biases cost a CPU its fast attention kernel, and the kernel that is left keeps every score, several times over.
-Here one chunk of queries after another meets its keys, small enough for a cache (``chunks.py``), or on a GPU some rows
-after others (``passes.py``); the backward pass makes the scores again. It is an operator, which a compiler takes as it
-is.
+With learned biases, PyTorch's CPU kernel stores all scores several times. Here they are computed for one chunk of
+queries at a time, small enough for a cache (``chunks.py``), or on a GPU for some rows at a time (``passes.py``), and
+recomputed in the backward pass. The attention is a custom operator, which ``torch.compile`` does not trace.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ def attend_banded(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """Attention to real positions within ``radius``, and to side keys.
+    """Attend to the positions within ``radius`` that are not padding, and to side keys.
 
     Args:
         q: ``(B, L, H, D)``.
         k, v: ``(B, L + G, H, D)``, the G side keys last.
-        context: of the L positions; its biases, if any, are ``(H, 2 radius + 1)`` by offset and, with side keys,
-            ``(H, 2 G - 1)`` by distance in blocks.
-        sides: what the G are; None where there are none.
+        context: context of the L positions; its biases, if any, are ``(H, 2 radius + 1)`` by offset and, with side
+            keys, ``(H, 2 G - 1)`` by distance in blocks.
+        sides: description of the G side keys; None if there are none.
         dropout, scale: as in ``attend``.
 
     Returns:
-        ``(B, L, H, D)``; zeros where a query sees nothing.
+        ``(B, L, H, D)``; zeros where a query attends to no key.
     """
     near, far = context.biases[:1], context.biases[1:]
     count = k.shape[1] - q.shape[1]
@@ -61,8 +60,9 @@ class Sides(NamedTuple):
     """Side keys.
 
     Attributes:
-        block: positions that each of them stands for.
-        documents: ``(B, G)`` int, whose queries see them, ``NOBODY`` where there is none; None where all queries do.
+        block: number of positions that each side key summarises.
+        documents: ``(B, G)`` int, the documents whose queries attend to them, ``NOBODY`` for unused ones; None if all
+            queries attend to all of them.
     """
 
     block: int
@@ -70,7 +70,7 @@ class Sides(NamedTuple):
 
 
 def _documents(context: Context, sides: Sides | None) -> tuple[Tensor | None, Tensor | None]:
-    """Of queries ``(B, L)`` and of keys ``(B, L + G)``; a query sees keys of its own. None where it sees all."""
+    """Return the documents of queries, ``(B, L)``, and of keys, ``(B, L + G)``; None if queries attend to all keys."""
     padding_mask, segments = context.padding_mask, context.segments
     if segments is None:
         if padding_mask is None:
@@ -96,7 +96,7 @@ def banded_attention(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """Attention to the keys within a radius r and to G side keys, one for each block of positions.
+    """Attend to the keys within a radius r and to G side keys, one for each block of positions.
 
     Args:
         q: ``(B, L, H, D)``.
@@ -104,15 +104,15 @@ def banded_attention(
         near: ``(H, 2 r + 1)``, added to the scores of the offsets -r ... r.
         far: ``(H, 2 G - 1)``, added to the scores of a side key by its distance in blocks, 1 - G ... G - 1; of any
             width where G is 0.
-        query_documents, key_documents: ``(B, L)`` and ``(B, L + G)`` int, a query sees keys of its own number only;
-            None where all keys are seen. A side key with a number below 0 is none.
-        seed: int64 scalar that dropout is drawn from; None where ``dropout`` is 0.
-        block: positions that a side key stands for; those after the last whole block count with it.
-        scale: of the scores.
+        query_documents, key_documents: ``(B, L)`` and ``(B, L + G)`` int; a query attends only to keys with its own
+            number. None if queries attend to all keys. Side keys with a number below 0 are unused.
+        seed: int64 scalar, the seed of dropout; None if ``dropout`` is 0.
+        block: number of positions that a side key summarises; those after the last whole block belong to that block.
+        scale: factor of the scores.
         dropout: probability of dropping an attention weight.
 
     Returns:
-        ``(B, L, H, D)``; zeros where a query sees no key.
+        ``(B, L, H, D)``; zeros where a query attends to no key.
     """
     inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
     if passes.taken(inputs):
@@ -145,7 +145,7 @@ def banded_attention_backward(
     scale: float,
     dropout: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of q, k, v, near and far from that of the result, ``upstream``."""
+    """Compute the gradients of q, k, v, near and far from the gradient of the result, ``upstream``."""
     inputs = Inputs(q, k, v, near, far, query_documents, key_documents, seed, block, scale, dropout)
     if passes.taken(inputs):
         with torch.autocast(q.device.type, enabled=False):
@@ -163,7 +163,7 @@ def banded_attention_backward(
             if chunk.kept is not None:
                 dweights.mul_(chunk.kept)
             dscores = torch._softmax_backward_data(dweights, chunk.weights, -1, kind)
-            dkeys = dscores.mT @ chunk.q  # the scale is in q
+            dkeys = dscores.mT @ chunk.q  # q includes the scale
             dq[row, chunk.queries] = (dscores @ chunk.k).mul_(scale).transpose(0, 1)
             for total, part in ((dk, dkeys), (dv, dvalues)):
                 total[row, keys] += part[:, :width].transpose(0, 1)

@@ -1,10 +1,10 @@
-"""The choice of the attention kernel: the pattern's own, which every other one must equal, or one for CUDA devices.
+"""Selection of the attention kernel: the pattern's own ``attend``, or an equivalent kernel for CUDA devices.
 
-- ``varlen`` where padding or documents would need a mask, which rules out the fast kernel.
-- ``flex`` for patterns that are best expressed as a mask (``uses_flex``), relative positions included.
-- the pattern's own ``attend`` everywhere else: on a CPU, in float32, in compiled layers, with dropout of attention
-  weights, with relative positions of other patterns, with heads too narrow for a kernel. Without padding and documents
-  its reshaped blocks take the fast kernel as they are.
+- ``varlen`` if padding or documents would need a mask, which rules out the fast kernel.
+- ``flex`` for patterns that are best expressed as a mask (``uses_flex``), with or without relative positions.
+- the pattern's own ``attend`` in all other cases: on a CPU, in float32, in compiled layers, with dropout of attention
+  weights, with relative positions of other patterns, and with heads too narrow for a kernel. Without padding and
+  documents its reshaped blocks use the fast kernel directly.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def attend_within(
     dropout: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
-    """``pattern.attend``, with the same arguments and result, by the fastest kernel.
+    """Compute ``pattern.attend`` with the fastest kernel; arguments and results are the same.
 
-    At padding the result may differ: there it is finite and meaningless.
+    At padding the result may differ: it is finite but arbitrary there.
     """
     if not fused(q, dropout):
         return pattern.attend(q, k, v, context, dropout, scale)
@@ -71,11 +71,11 @@ def attend_across(
     Args:
         q: ``(B, Lq, H, D)``.
         k, v: ``(B, Lk, H, D)``.
-        queries: of the Lq positions.
-        keys: of the Lk positions; with segments exactly where ``queries`` has them.
+        queries: context of the Lq positions.
+        keys: context of the Lk positions; it has segments if and only if ``queries`` has them.
 
     Returns:
-        ``(B, Lq, H, D)``, or None where ``attention.attend`` is to be called.
+        ``(B, Lq, H, D)``, or None if the caller must use ``attention.attend``.
     """
     if (keys.padding_mask is None and keys.segments is None) or not fused(q, dropout) or not varlen.AVAILABLE:
         return None
@@ -93,7 +93,7 @@ def attend_across(
 
 
 def fused(q: Tensor, dropout: float) -> bool:
-    """True if these queries can use the kernels for CUDA devices."""
+    """Return True if the kernels for CUDA devices support these queries."""
     return (
         q.is_cuda
         and not _forced
@@ -107,9 +107,9 @@ def fused(q: Tensor, dropout: float) -> bool:
 
 
 def plan_within(pattern: Pattern, q: Tensor, context: Context) -> varlen.Plan | None:
-    """The groups of a pattern, made once a batch.
+    """Return the groups of a pattern, computed once per batch.
 
-    None where its own ``attend`` is as fast, or where groups cannot express the pattern.
+    None if the pattern's own ``attend`` is as fast, or if groups cannot express the pattern.
     """
     padding_mask, segments = context.padding_mask, context.segments
     if (padding_mask is None and segments is None) or context.biases or not varlen.AVAILABLE:

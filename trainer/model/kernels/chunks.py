@@ -1,6 +1,6 @@
-"""Queries of a band, a chunk after another: the keys that they meet, and the weights between them.
+"""Chunks of queries of banded attention, with their keys and attention weights.
 
-All is computed in float32, or float64 where the inputs are.
+Everything is computed in float32, or in float64 if the inputs are.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 NOBODY = -2
-"""The document of a key that no query sees."""
+"""Document number of keys that no query attends to."""
 
 LEAST = {"cuda": 1024}
-"""Queries of a chunk at least, by device: small chunks suit the caches of a CPU, while a GPU waits for each of their
-kernels to be launched. It comes here with rows that are too long for ``passes.py``: 1,024 are 32 chunks of LongT5's
-32,768 positions in place of 256."""
+"""Minimum number of queries per chunk, by type of device.
+
+Small chunks suit the caches of a CPU; on a GPU the launches of their kernels dominate. A GPU uses chunks only for rows
+that are too long for ``passes.py``: with 1,024 queries, 32,768 positions of LongT5 are 32 chunks instead of 256."""
 
 
 class Chunk(NamedTuple):
-    """C queries of one row and the W + G keys that they meet.
+    """C queries of one row, and the W + G keys around them.
 
     Attributes:
-        row: of the batch.
-        queries, keys: places of the C and of the W.
+        row: index of the row in the batch.
+        queries, keys: positions of the C queries and of the W keys.
         q, k, v: ``(H, C, D)``, scaled, and ``(H, W + G, D)`` twice.
-        weights: ``(H, C, W + G)`` softmax of the scores; zeros where a query sees no key.
-        kept: ``(H, C, W + G)``, what dropout multiplies the weights by; None where there is none.
-        skipped: keys that the band would begin with, had the sequence begun earlier.
-        whole: how many blocks of the row have a side key, an int64 scalar, which the device alone may know.
+        weights: ``(H, C, W + G)`` softmax of the scores; zeros where a query attends to no key.
+        kept: ``(H, C, W + G)`` dropout factors of the weights; None without dropout.
+        skipped: number of keys of the band that would lie before the start of the sequence.
+        whole: int64 scalar, number of blocks of the row that have a side key; on the device.
     """
 
     row: int
@@ -51,7 +52,7 @@ class Chunk(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The arguments of ``banded_attention``, where they are described."""
+    """Arguments of ``banded_attention``; see there."""
 
     q: Tensor
     k: Tensor
@@ -82,7 +83,7 @@ class Inputs(NamedTuple):
 
     @property
     def size(self) -> int:
-        """C, of whole blocks, so that each block of queries is in one chunk."""
+        """C, a multiple of the block size, so that no block of queries is divided."""
         least = LEAST.get(self.q.device.type, 1)
         return min(-(-max(self.radius + 1, least) // self.block) * self.block, self.length)
 
@@ -92,7 +93,7 @@ class Inputs(NamedTuple):
         return torch.promote_types(self.q.dtype, torch.float32)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Chunk after chunk of each row; the same ones, dropout included, whenever asked."""
+        """Yield the chunks of all rows; every call yields the same ones, with the same dropout."""
         length, radius, kind = self.length, self.radius, self.kind
         band, far = band_of(self.near.to(kind), self.size), self.far.to(kind)
         generator = None
@@ -117,7 +118,7 @@ class Inputs(NamedTuple):
                 yield Chunk(row, queries, keys, q, k, v, weights, kept, skipped, whole)
 
     def _whole_blocks(self, row: int) -> Tensor:
-        """Number of blocks of the row that have a side key, an int64 scalar."""
+        """Return the number of blocks of the row that have a side key, an int64 scalar."""
         if self.key_documents is None:
             return torch.tensor(self.sides, device=self.q.device)
         numbers = torch.arange(1, self.sides + 1, device=self.q.device)
@@ -125,8 +126,10 @@ class Inputs(NamedTuple):
         return F.pad(there * numbers, (0, 1)).amax()  # the padding is for rows that are shorter than a block
 
     def _add_far(self, scores: Tensor, far: Tensor, start: int, whole: Tensor) -> None:
-        """To the scores of side keys, ``(H, C, G)``, of the queries from ``start`` on; where no side key is seen,
-        whatever is added."""
+        """Add the far biases to the scores of side keys, ``(H, C, G)``, of the queries from ``start`` on.
+
+        The biases of side keys that are masked out are arbitrary.
+        """
         if not self.sides:
             return
         blocks = torch.arange(start // self.block, -(-(start + scores.shape[1]) // self.block), device=far.device)
@@ -147,11 +150,11 @@ class Inputs(NamedTuple):
         of_blocks = torch.cat(parts, 1)  # (H, n, G)
         first, count, sides = start // self.block, of_blocks.shape[1], self.sides
         after = (torch.arange(first, first + count, device=dscores.device) >= whole)[:, None]
-        # Block b's scores have the biases from G - 1 - b on: flipped, each block's begin one later.
+        # Block b's scores have the biases from G - 1 - b on: flipped, each block's biases begin one later.
         begin = sides - first - count  # -1 where the last block is shorter, which has no side key
         own = _sum_shifted(of_blocks.masked_fill(after, 0.0).flip(1))
         own = F.pad(own, (begin, 2 * sides - 1 - begin - own.shape[1]))
-        # What follows the last block with a side key counts with that, wherever it is.
+        # Positions after the last block with a side key belong to that block.
         places = torch.arange(2 * sides - 1, device=dscores.device) - (sides - whole)
         others = of_blocks.masked_fill(~after, 0.0).sum(1)[:, places.clamp(0, sides - 1)]
         return own + others.masked_fill_((places < 0) | (places >= sides), 0.0)
@@ -182,12 +185,12 @@ def band_of(near: Tensor, size: int) -> Tensor:
 def sum_diagonals(band: Tensor, count: int) -> Tensor:
     """The transpose of ``band_of``: ``(H, C, C + 2 r)`` -> ``(H, 2 r + 1)``."""
     size = band.shape[1]
-    # Cut into rows longer by one, row i begins i numbers later: diagonals become columns.
+    # With rows longer by one, row i begins i numbers later: diagonals become columns.
     return F.pad(band.flatten(1), (0, size)).unflatten(1, (size, -1))[..., :count].sum(1)
 
 
 def _sum_shifted(blocks: Tensor) -> Tensor:
-    """``(H, n, G)`` -> ``(H, n + G - 1)``, the sum over n of each block moved right by its number."""
+    """``(H, n, G)`` -> ``(H, n + G - 1)``, the sum over n of each block shifted right by its index."""
     count, width = blocks.shape[1:]
-    # Cut into rows shorter by one, row i begins i numbers earlier.
+    # With rows shorter by one, row i begins i numbers earlier.
     return F.pad(blocks, (0, count)).flatten(1)[:, : count * (count + width - 1)].unflatten(1, (count, -1)).sum(1)

@@ -1,11 +1,11 @@
-"""Patterns as masks, for kernels that skip the tiles that are masked out (FlexAttention, arXiv:2412.05496).
+"""Attention patterns as masks for FlexAttention, which skips tiles that are masked out (arXiv:2412.05496).
 
-The mask is ``pattern.mask_mod``, restricted to the query's document and to keys that are no padding; the biases of
-relative positions are looked up score by score. Kernels are compiled for a length, so lengths are rounded up to few. A
-query at padding attends to itself: no kernel gets a row without keys. On a CPU, where there is no backward pass, the
-same code runs uncompiled for tests.
+The mask is ``pattern.mask_mod``, restricted to the query's document and to keys that are not padding; the biases of
+relative positions are looked up score by score. Kernels are compiled per length, so lengths are rounded up to few
+values. A query at padding attends to itself, so that no row is without keys. On a CPU, where FlexAttention has no
+backward pass, the same code runs uncompiled for tests.
 
-The gradient of relative positions is summed by atomic additions: its last bits differ from run to run.
+The gradient of relative positions is summed by atomic additions, so its last bits differ from run to run.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 Kernel = Callable[..., Tensor]
 
 AVAILABLE = "recompile_limit" in inspect.signature(torch.compile).parameters
-"""True if torch can compile this many lengths; past its usual limit it would save all scores instead."""
+"""True if torch can compile this many lengths; beyond its default limit it would save all scores instead."""
 
 LEAST_WIDTH = 16
-"""Of a head: the products of a kernel's tiles are no narrower."""
+"""Minimum head width of the kernel's matrix products."""
 
-TILE = 128  # queries and keys that a kernel takes or skips as one
+TILE = 128  # queries and keys of a tile, which a kernel computes or skips as a whole
 
 
 class Places(NamedTuple):
-    """The part of the mask that comes from the batch; None in all three where it masks nothing.
+    """The part of the mask that depends on the batch; all three are None if it masks nothing.
 
     Attributes:
         queries: ``(B, Lq)`` int64, the document of each query, -1 at padding.
         keys: ``(B, Lk)`` int64, likewise; -2 for keys that no query attends to.
-        shown: ``(B, Lk)`` bool, keys that all queries of their document attend to; None where there are none.
+        shown: ``(B, Lk)`` bool, keys that all queries of their document attend to; None if there are none.
     """
 
     queries: Tensor | None = None
@@ -51,14 +51,14 @@ class Places(NamedTuple):
 
 
 def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, scale: float | None = None) -> Tensor:
-    """As ``pattern.attend`` without dropout; zeros at padding.
+    """Compute ``pattern.attend`` without dropout; zeros at padding.
 
     Args:
-        pattern: with ``uses_flex``.
+        pattern: pattern with ``uses_flex``.
         q: ``(B, L, H, D)``.
         k, v: ``(B, L + G, H, D)``, the pattern's G side keys last.
-        context: of the L positions.
-        scale: of the scores; None is 1 / sqrt(D).
+        context: context of the L positions.
+        scale: factor of the scores; None is 1 / sqrt(D).
     """
     length, sides = q.shape[1], k.shape[1] - q.shape[1]
     wide, wide_sides = rounded(length), _tiles(sides) * TILE if sides else 0
@@ -77,7 +77,7 @@ def attend(pattern: Pattern, q: Tensor, k: Tensor, v: Tensor, context: Context, 
 
 
 def rounded(length: int) -> int:
-    """A multiple of ``TILE``: at most a quarter more than a length above 4 tiles, so that lengths share kernels."""
+    """Round up to a multiple of ``TILE``, by at most a quarter above 4 tiles, so that lengths share kernels."""
     tiles = _tiles(length)
     step = 1 << max(0, tiles.bit_length() - 3)
     return -(-tiles // step) * step * TILE
@@ -103,7 +103,7 @@ def places_of(
     sides: tuple[int, int],
     device: torch.device,
 ) -> Places:
-    """The places of a batch, from ``lengths`` (L, L rounded up) and ``sides`` (G, G rounded up)."""
+    """Make the ``Places`` of a batch, from ``lengths`` (L, L rounded up) and ``sides`` (G, G rounded up)."""
     (length, wide), (count, wide_count) = lengths, sides
     padding_mask, segments, chosen = context.padding_mask, context.segments, context.globals
     if padding_mask is None and segments is None and chosen is None and length == wide and count == wide_count:
@@ -124,10 +124,10 @@ def places_of(
 
 
 def block_mask(pattern: Pattern, places: Places, queries: int, keys: int, device: torch.device) -> BlockMask:
-    """The tiles that a kernel skips, those that it takes whole, and the mask of the others.
+    """Make the block mask: tiles to skip, tiles without a mask, and the mask of the others.
 
     Args:
-        queries, keys: their numbers, multiples of ``TILE``.
+        queries, keys: numbers of queries and keys, multiples of ``TILE``.
     """
     some, whole = tiles_of(cast(Hashable, pattern), queries, keys, device)  # (Q, K) each
     some, whole = some[None], whole[None]
@@ -144,8 +144,11 @@ def block_mask(pattern: Pattern, places: Places, queries: int, keys: int, device
 
 @lru_cache(maxsize=64)
 def tiles_of(pattern: Pattern, queries: int, keys: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tiles of ``TILE`` queries by ``TILE`` keys: whether any query attends to any key, and whether all do to all;
-    (Q, K) bool."""
+    """Classify tiles of ``TILE`` queries by ``TILE`` keys, ``(Q, K)`` bool each.
+
+    Returns:
+        True where any query attends to any key, and True where all queries attend to all keys.
+    """
     every = torch.arange(keys, device=device)
     rows = []
     for start in range(0, queries, TILE):  # a tile of queries at a time: all pairs at once are gigabytes
@@ -159,7 +162,7 @@ def tiles_of(pattern: Pattern, queries: int, keys: int, device: torch.device) ->
 def _within_documents(
     some: Tensor, whole: Tensor, queries: Tensor, keys: Tensor, shown: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """``(1, Q, K)`` tiles of a pattern -> ``(B, Q, K)`` tiles of a batch; ``some`` may be True too often."""
+    """Restrict ``(1, Q, K)`` tiles of a pattern to a batch, ``(B, Q, K)``; ``some`` may be True too often."""
     q, k = queries.unflatten(1, (-1, TILE)), keys.unflatten(1, (-1, TILE))  # (B, Q, TILE), (B, K, TILE)
     last = torch.iinfo(torch.int64).max
     q_least, k_least = (x.masked_fill(x < 0, last).amin(2) for x in (q, k))
@@ -174,7 +177,7 @@ def _within_documents(
 
 
 def _listed(tiles: Tensor) -> tuple[Tensor, Tensor]:
-    """``(B, Q, K)`` bool -> how many are set, ``(B, 1, Q)``, and which, ``(B, 1, Q, K)`` with those ahead; int32."""
+    """``(B, Q, K)`` bool -> number of set tiles, ``(B, 1, Q)``, and their indices first, ``(B, 1, Q, K)``; int32."""
     order = tiles.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
     return tiles.sum(-1).int()[:, None], order.int()[:, None]
 
@@ -196,7 +199,7 @@ def _mask(pattern: Pattern, places: Places, length: int) -> Callable[..., Tensor
 def _score_mod(
     pattern: Pattern, context: Context, places: Places, batch: int, length: int, sides: tuple[int, int]
 ) -> ScoreMod | None:
-    """The biases of relative positions, for L and G rounded up."""
+    """Make the ``score_mod`` of relative-position biases, for L and G rounded up."""
     if not context.biases:
         return None
     count, padded = sides
@@ -204,7 +207,7 @@ def _score_mod(
         return pattern.score_mod(context.biases, None)
     if places.keys is None:
         last = torch.full((batch,), count - 1, device=context.biases[0].device)
-    else:  # positions after the block of a row's last side key count with it
+    else:  # positions after the block of a row's last side key belong to it
         numbers = torch.arange(padded, device=places.keys.device)
         last = torch.where(places.keys[:, length:] >= 0, numbers, 0).amax(1)
     return pattern.score_mod(context.biases, SideKeys(length, count, padded, last))
@@ -215,11 +218,11 @@ def _tiles(length: int) -> int:
 
 
 def _longer(x: Tensor, length: int) -> Tensor:
-    """``(B, L, H, D)`` with zeros up to ``length``."""
+    """Pad ``(B, L, H, D)`` with zeros up to ``length``."""
     return x if x.shape[1] == length else F.pad(x, (0, 0, 0, 0, 0, length - x.shape[1]))
 
 
 @lru_cache(maxsize=1)
 def _compiled() -> Kernel:
-    compiler = cast(Callable[..., Kernel], torch.compile)  # whose type says less than it takes
+    compiler = cast(Callable[..., Kernel], torch.compile)  # its declared type is too narrow
     return compiler(flex_attention, dynamic=False, recompile_limit=64)

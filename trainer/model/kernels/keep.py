@@ -1,7 +1,7 @@
-"""Results that a checkpointed layer saves, instead of computing them again in the backward pass.
+"""Results that a checkpointed layer saves instead of recomputing them in the backward pass.
 
-PyTorch's selective checkpointing chooses by operator, and sees none inside a kernel that is compiled by itself, as
-FlexAttention's is: it would be run twice.
+PyTorch's selective checkpointing selects operators, but cannot see inside separately compiled kernels such as
+FlexAttention's, which it would run twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _active = _Active()
 
 
 class Results:
-    """Results of the ``saved_result`` calls of one run of a layer, in their order."""
+    """Results of the ``saved_result`` calls in one run of a layer, in order."""
 
     def __init__(self) -> None:
         self._made: deque[Tensor] = deque()
@@ -31,13 +31,13 @@ class Results:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """Around the layer's run in the forward pass."""
+        """Save results; the context of the layer's run in the forward pass."""
         with self._set(again=False):
             yield
 
     @contextmanager
     def again(self) -> Iterator[None]:
-        """Around its run in the backward pass."""
+        """Reuse saved results; the context of the layer's second run, in the backward pass."""
         with self._set(again=True):
             yield
 
@@ -50,17 +50,17 @@ class Results:
             _active.results = before
 
     def of(self, compute: Callable[[], Tensor]) -> Tensor:
-        """``compute()`` when it is first called for, and that result again."""
+        """Return ``compute()`` in the first run, and the saved result in the second."""
         if self._again:
             return self._made.popleft()
-        # The innermost hooks hold: what this saves for its gradient stays saved.
+        # The innermost hooks apply: tensors that ``compute`` saves for its gradient stay saved.
         with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
             made = compute()
-        # What follows saves the same tensors in both runs only if it needs gradients in both.
+        # Later operators save the same tensors in both runs only if gradients are required in both.
         self._made.append(made.detach().requires_grad_(made.requires_grad))
         return made
 
 
 def saved_result(compute: Callable[[], Tensor]) -> Tensor:
-    """``compute()``, only once where a layer is checkpointed selectively."""
+    """Return ``compute()``, computed only once in layers with selective checkpointing."""
     return compute() if _active.results is None else _active.results.of(compute)

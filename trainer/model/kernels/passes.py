@@ -1,7 +1,7 @@
-"""A band attended to in passes over whole rows, for devices that a loop over chunks leaves waiting for its launches.
+"""Banded attention in passes over whole rows, for devices on which kernel launches dominate a loop over chunks.
 
-Each block of queries meets the window of keys around it, all blocks of some rows at once. The scores of these rows are
-in memory during a pass, never between passes; where one row has too many of them, ``chunks.py`` has the same result.
+In a pass, all blocks of some rows attend to the windows of keys around them. Only the scores of these rows are in
+memory. Rows with too many scores use ``chunks.py``, which computes the same result.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from torch import Tensor
 from trainer.model.kernels.chunks import NOBODY, Inputs, band_of, sum_diagonals
 
 DEVICES = {"cuda"}
-"""Devices on which passes are taken."""
+"""Types of devices that use passes."""
 
 MOST_SCORES = 300_000_000
-"""Of a pass: 1.2 GB in float32, and up to four times that in a backward pass. A row of LongT5 base has 31 million at
-4,096 positions, 276 million at 16,384."""
+"""Maximum number of scores in a pass: 1.2 GB in float32, and up to four times that in a backward pass.
+
+A row of LongT5 base has 31 million scores at 4,096 positions, 276 million at 16,384."""
 
 
 class Pass(NamedTuple):
     """R rows with n blocks of C queries, W keys around each block and G side keys.
 
     Attributes:
-        rows: of the batch.
+        rows: slice of the batch.
         q: ``(R, H, n, C, D)``, scaled.
-        k, v: ``(R, H, n, W, D)`` twice, views that overlap.
-        k_sides, v_sides: ``(R, H, G, D)`` twice.
-        weights: ``(R, H, n, C, W + G)`` softmax of the scores; zeros where a query sees no key.
-        kept: of that shape, what dropout multiplies the weights by; None where there is none.
+        k, v: ``(R, H, n, W, D)`` each, overlapping views.
+        k_sides, v_sides: ``(R, H, G, D)`` each.
+        weights: ``(R, H, n, C, W + G)`` softmax of the scores; zeros where a query attends to no key.
+        kept: ``(R, H, n, C, W + G)`` dropout factors of the weights; None without dropout.
         columns: ``(R, N, G)`` int64, the far bias between each of the N blocks of positions and each side key.
     """
 
@@ -52,17 +53,17 @@ class Pass(NamedTuple):
 
 
 def taken(inputs: Inputs) -> bool:
-    """True if passes are to be taken."""
+    """Return True if the device uses passes and a row's scores fit into one."""
     return inputs.q.device.type in DEVICES and _scores_of_a_row(inputs) <= MOST_SCORES
 
 
 def attend(inputs: Inputs) -> Tensor:
-    """``(B, L, H, D)``."""
+    """Compute the attention, ``(B, L, H, D)``."""
     return torch.cat([_mixed(part, inputs) for part in _passes(inputs)])
 
 
 def gradients(inputs: Inputs, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Of q, k, v, near and far, from that of the result."""
+    """Compute the gradients of q, k, v, near and far from the gradient of the result, ``upstream``."""
     length, sides, radius, kind = inputs.length, inputs.sides, inputs.radius, inputs.kind
     dq, dk, dv, dnear, dfar = (
         torch.zeros(x.shape, dtype=kind, device=x.device)
@@ -91,7 +92,7 @@ def gradients(inputs: Inputs, upstream: Tensor) -> tuple[Tensor, Tensor, Tensor,
 
 
 def _size(inputs: Inputs) -> int:
-    """C, whole blocks of what a side key stands for."""
+    """Return C, a multiple of the block size of side keys."""
     return -(-(inputs.radius + 1) // inputs.block) * inputs.block
 
 
@@ -101,7 +102,7 @@ def _scores_of_a_row(inputs: Inputs) -> int:
 
 
 def _passes(inputs: Inputs) -> Iterator[Pass]:
-    """The same ones, dropout included, whenever asked."""
+    """Yield the passes over a batch; every call yields the same ones, with the same dropout."""
     size, radius, length, sides, kind = _size(inputs), inputs.radius, inputs.length, inputs.sides, inputs.kind
     band, far = band_of(inputs.near.to(kind), size)[:, None], inputs.far.to(kind)
     generator = None
@@ -131,7 +132,7 @@ def _passes(inputs: Inputs) -> Iterator[Pass]:
 
 
 def _hidden(inputs: Inputs, rows: slice, size: int) -> Tensor:
-    """``(R or 1, 1, n, C, W + G)`` bool: keys outside of the sequence, at padding, or of another document."""
+    """``(R or 1, 1, n, C, W + G)`` bool: True for keys outside the sequence, at padding, or of another document."""
     length, like = inputs.length, torch.zeros(1, inputs.k.shape[1], dtype=torch.int64, device=inputs.q.device)
     keys = like if inputs.key_documents is None else inputs.key_documents[rows]
     queries = like[:, :length] if inputs.query_documents is None else inputs.query_documents[rows]
@@ -142,7 +143,7 @@ def _hidden(inputs: Inputs, rows: slice, size: int) -> Tensor:
 
 
 def _columns(inputs: Inputs, rows: slice, count: int) -> Tensor:
-    """``(R, N, G)``, as a pass has them, of N = ``count`` blocks: those after a row's last side key count with it."""
+    """Return ``Pass.columns`` for N = ``count`` blocks; blocks after a row's last side key use its bias."""
     sides, device = inputs.sides, inputs.q.device
     numbers, last = torch.arange(sides, device=device), torch.full((len(inputs.q[rows]),), sides - 1, device=device)
     if inputs.key_documents is not None and sides:
@@ -151,12 +152,12 @@ def _columns(inputs: Inputs, rows: slice, count: int) -> Tensor:
 
 
 def _blocks(x: Tensor, size: int) -> Tensor:
-    """``(R, L, H, D)`` -> ``(R, H, n, C, D)``, with zeros after the last."""
+    """``(R, L, H, D)`` -> ``(R, H, n, C, D)``, padded with zeros."""
     return F.pad(x.transpose(1, 2), (0, 0, 0, -x.shape[1] % size)).unflatten(2, (-1, size))
 
 
 def _windows(x: Tensor, size: int, radius: int, value: int = 0) -> Tensor:
-    """``(..., L, D)`` -> ``(..., n, D, W)``, views of the positions around each block, ``value`` where none are."""
+    """``(..., L, D)`` -> ``(..., n, D, W)``, views of the positions around each block, padded with ``value``."""
     return F.pad(x, (0, 0, radius, radius + -x.shape[-2] % size), value=value).unfold(-2, size + 2 * radius, size)
 
 
@@ -176,7 +177,7 @@ def _across(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _mixed(part: Pass, inputs: Inputs) -> Tensor:
-    """``(R, L, H, D)``."""
+    """Multiply weights by values, ``(R, L, H, D)``."""
     weights, width = part.dropped(), part.k.shape[3]
     mixed = weights[..., :width] @ part.v + _across(weights[..., width:], part.v_sides)
     return mixed.flatten(2, 3)[:, :, : inputs.length].transpose(1, 2).to(inputs.q.dtype)

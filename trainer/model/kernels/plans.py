@@ -1,6 +1,6 @@
-"""Patterns said as groups of queries and keys: integers only, for ``varlen.attend``.
+"""Patterns as groups of queries and keys for ``varlen.attend``, in integer tensors.
 
-Documents that must not see each other are groups of their own. Padding is in no group, so queries there get zeros.
+Documents that must not attend to each other are separate groups. Padding is in no group, so queries there get zeros.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Rows(NamedTuple):
 
     Attributes:
         document: ``(B, L)`` int64: 0, 1, ..., and -1 at padding.
-        documents: no row has more documents.
-        whole: it is known that there is no padding and only one document a row.
+        documents: upper bound of the number of documents in a row.
+        whole: True if there is certainly no padding and only one document per row.
     """
 
     document: Tensor
@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(context: Context, batch: int, length: int, device: torch.device) -> Rows:
-    """The documents that a context tells of, on the host where that knows them: sizes of plans follow from them."""
+    """Return the documents of a context, on the host if known there, because they determine the sizes of plans."""
     padding_mask, segments = context.padding_mask, context.segments
     known = [on_host(x) for x in (padding_mask, segments) if x is not None]
     if all(x.device.type == "cpu" for x in known):
@@ -43,7 +43,7 @@ def rows_of(context: Context, batch: int, length: int, device: torch.device) -> 
 
 
 def across(queries: Rows, keys: Rows) -> Plan:
-    """Every query sees the keys of its own document: full, cross- and pooled attention."""
+    """Plan for queries that attend to the keys of their own document: full, cross- and pooled attention."""
     count = max(queries.documents, keys.documents)
     row, whole = _row(queries.document), queries.whole and keys.whole
     query_side, key_side = (
@@ -53,7 +53,7 @@ def across(queries: Rows, keys: Rows) -> Plan:
 
 
 def blocks(rows: Rows, size: int) -> Plan:
-    """Position i sees the positions of block ``i // size``."""
+    """Plan for positions i that attend to block ``i // size``."""
     batch, length = rows.document.shape
     parts = -(-length // size)
     first = (_row(rows.document) * parts + _places(rows) // size) * rows.documents  # (B, L)
@@ -62,12 +62,12 @@ def blocks(rows: Rows, size: int) -> Plan:
 
 
 def overlapping(rows: Rows, size: int) -> Plan:
-    """Position i of block b sees blocks b and the halves of its neighbours that lie next to it; ``size`` is even."""
+    """Plan for blocks that attend to themselves and to the adjacent half of each neighbour; ``size`` is even."""
     batch, length = rows.document.shape
     parts = -(-length // size)
     row, place = _row(rows.document), _places(rows)
     block = place // size
-    other = torch.where(place % size < size // 2, block - 1, block + 1)  # the other block that sees the position
+    other = torch.where(place % size < size // 2, block - 1, block + 1)  # the other block that attends to the position
     group = _group((row * parts + block) * rows.documents, rows)
     inside = (other >= 0) & (other < parts)
     second = _group((row * parts + other) * rows.documents, rows).masked_fill(~inside, -1)
@@ -80,9 +80,10 @@ def overlapping(rows: Rows, size: int) -> Plan:
 
 
 def with_global_tokens(rows: Rows, size: int, shift: int, tokens: int) -> Plan:
-    """Blocks ``(i + shift) // size`` that see the document's ``tokens`` extra positions, which see all of it.
+    """Plan for blocks ``(i + shift) // size`` and ``tokens`` extra positions per document.
 
-    Sequences are ``(B, E + L)`` with ``E = documents * tokens``, all of document 0 first.
+    Blocks attend to themselves and to their document's extra positions, which attend to the whole document. Sequences
+    are ``(B, E + L)`` with ``E = documents * tokens``, the extra positions of document 0 first.
     """
     batch, length = rows.document.shape
     device, extra = rows.document.device, rows.documents * tokens
@@ -123,5 +124,5 @@ def _places(rows: Rows) -> Tensor:
 
 
 def _group(first: Tensor, rows: Rows) -> Tensor:
-    """The group of each position, where a part of a row starts with group ``first``; ``(B, L)``, -1 at padding."""
+    """Return the group of each position, ``first`` plus its document; ``(B, L)``, -1 at padding."""
     return (first + rows.document).masked_fill(rows.document < 0, -1)

@@ -1,4 +1,4 @@
-"""Results computed once per batch and reused by its other layers."""
+"""Results computed once per batch and shared by all layers."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ Made = TypeVar("Made")
 
 _made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 _NO_TENSOR = torch.empty(0)
-_MOST = 256  # of one batch, or of all batches that nothing is known of
+_MOST = 256  # results per batch, or altogether for batches without tensors
 
 
 @torch.compiler.disable
 def remembered(tensors: tuple[Tensor | None, ...], key: Hashable, make: Callable[[], Made]) -> Made:
-    """``make()``, once for these very tensors and this key.
+    """Return ``make()``, computed once for these tensor objects and this key.
 
     Args:
-        tensors: all that it is made from, never written to. What was made, and the others, live as long as the first
-            of them; callers that share tensors give those of the batch first, in one order, lest two hold each other.
-        key: all else that it is made from.
+        tensors: the tensors that the result depends on, never written to. The result and the other tensors live as long
+            as the first one. Callers must pass the batch's tensors first and in a fixed order, because tensors that
+            keep each other alive would never be freed.
+        key: everything else that the result depends on.
     """
     given = tuple(x for x in tensors if x is not None)
     first, *others = given or (_NO_TENSOR,)

@@ -1,9 +1,9 @@
-"""Attention over groups of unequal length packed one after another, so that padding and masks cost nothing.
+"""Attention over packed groups of unequal length, so that padding and masks cost nothing.
 
-A plan says which queries and which keys stand together in a group; every query of a group sees every key of it, and
-nothing else. The kernel is FlashAttention's (Dao, arXiv:2307.08691) as ``torch.nn.attention.varlen`` offers it. It has
-no CPU version; plans do, and are tested there. Results of groups are never merged by their log-sum-exp, of which that
-kernel's backward pass knows nothing: a query stands in one group.
+A plan assigns queries and keys to groups; every query attends to all keys of its group, and to no others. The kernel is
+FlashAttention's (Dao, arXiv:2307.08691), from ``torch.nn.attention.varlen``. It has no CPU version, but plans are also
+made, and tested, on a CPU. Every query is in one group only, because merging groups by their log-sum-exp is not
+supported by the kernel's backward pass.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ try:
 except ImportError:  # an older torch
     AVAILABLE = False
 else:
-    AVAILABLE = "scale" in inspect.signature(varlen_attn).parameters  # its first version had none
+    AVAILABLE = "scale" in inspect.signature(varlen_attn).parameters  # missing in its first version
 
 
 class Plan(NamedTuple):
     """N groups of queries and keys.
 
     Attributes:
-        queries: ``(Tq,)`` int64, places in the flattened ``(B * Lq)`` of the queries that see something, group after
-            group; None for all of them in order. Other queries get zeros.
-        keys: ``(Tk,)`` int64, likewise; a key may stand in several groups.
-        cu_queries, cu_keys: ``(N + 1,)`` int32, where each group starts and the last one stops.
-        max_queries, max_keys: no group is longer.
+        queries: ``(Tq,)`` int64, indices into the flattened ``(B * Lq)`` of the queries that have keys, group by group;
+            None for all queries in order. Other queries get zeros.
+        keys: ``(Tk,)`` int64, likewise; a key may be in several groups.
+        cu_queries, cu_keys: ``(N + 1,)`` int32, start of each group and end of the last one.
+        max_queries, max_keys: upper bounds of the group lengths.
     """
 
     queries: Tensor | None
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     max_keys: int
 
     def on(self, device: torch.device) -> Plan:
-        """Its tensors on ``device``."""
+        """Return the plan with its tensors on ``device``."""
         return self._replace(
             queries=None if self.queries is None else sent(self.queries, device),
             keys=None if self.keys is None else sent(self.keys, device),
@@ -59,10 +59,10 @@ class Side(NamedTuple):
     """Queries or keys before they are sorted.
 
     Attributes:
-        group: ``(T,)`` int64, the group of each; -1 for those that stand in none.
-        place: ``(T,)`` int64, where each is found; None: entry i is found at place i.
-        longest: no group has more.
-        sorted: groups are known to ascend, without any -1, and none will be lost for want of the other side.
+        group: ``(T,)`` int64, the group of each entry; -1 for none.
+        place: ``(T,)`` int64, the index of each entry; None if entry i has index i.
+        longest: upper bound of the group lengths.
+        sorted: True if groups ascend without any -1, and every group also has entries on the other side.
     """
 
     group: Tensor
@@ -72,7 +72,7 @@ class Side(NamedTuple):
 
 
 def pack(queries: Side, keys: Side, groups: int) -> Plan:
-    """Sort queries and keys by group; groups without queries or without keys lose all they have."""
+    """Sort queries and keys by group; groups without queries or without keys are dropped."""
     query_counts, key_counts = (_counts(side.group, groups) for side in (queries, keys))
     alive = (query_counts > 0) & (key_counts > 0)  # (N,)
     return Plan(
@@ -91,11 +91,11 @@ def attend(
     """Attend within the groups of a plan.
 
     Args:
-        plan: of these lengths.
+        plan: plan for these lengths.
         q: ``(B, Lq, H, D)``, float16 or bfloat16.
         k, v: ``(B, Lk, H, D)``.
-        scale: of the scores; None is 1 / sqrt(D).
-        kernel: with the arguments of ``varlen_attn``, which is the default.
+        scale: factor of the scores; None is 1 / sqrt(D).
+        kernel: function with the arguments of ``varlen_attn``, the default.
 
     Returns:
         ``(B, Lq, H, D)``; zeros for queries in no group.
@@ -119,13 +119,13 @@ def attend(
 
 
 def _take(rows: Tensor, places: Tensor | None) -> Tensor:
-    # Not index_select: the backward pass of plain indexing adds up repeated rows in a fixed order and in float32.
+    # Not index_select: the backward pass of plain indexing sums repeated rows in a fixed order and in float32.
     return rows if places is None else rows[places]
 
 
 def _counts(group: Tensor, groups: int) -> Tensor:
     """``(N,)`` int64."""
-    # slot 0 takes those without a group; bincount would wait for the device
+    # slot 0 counts entries without a group; bincount would wait for the device
     ones = torch.ones_like(group)
     return torch.zeros(groups + 1, dtype=torch.int64, device=group.device).index_add(0, group + 1, ones)[1:]
 

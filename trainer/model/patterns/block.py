@@ -41,7 +41,7 @@ class Block(Pattern):
     ) -> Tensor:
         length = q.shape[1]
         whole = length - length % self.size
-        # The rest is a block of its own, which costs less than padding q, k and v to a whole one.
+        # The remainder is a block of its own, which costs less than padding q, k and v to a whole block.
         parts = [
             self._attend_part(q, k, v, context, slice(start, stop), dropout, scale)
             for start, stop in ((0, whole), (whole, length))
@@ -52,7 +52,7 @@ class Block(Pattern):
     def _attend_part(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, part: slice, dropout: float, scale: float | None
     ) -> Tensor:
-        """Positions in ``part``, which are whole blocks or one shorter one."""
+        """Attend among the positions in ``part``, which are whole blocks or one shorter block."""
         size = min(self.size, part.stop - part.start)
         # (B, n W, ...) -> (B n, W, ...): a view where the batch is whole
         q_blocks, k_blocks, v_blocks = (x[:, part].unflatten(1, (-1, size)).flatten(0, 1) for x in (q, k, v))

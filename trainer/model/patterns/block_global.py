@@ -77,7 +77,7 @@ class BlockGlobal(Pattern):
         dropout: float,
         scale: float | None,
     ) -> Tensor:
-        """Positions that are not global, in blocks of one size: where they begin, how many, and their size."""
+        """Attend from the positions that are not global, in blocks of equal size."""
         start, blocks, size = part
 
         def others(x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class BlockGlobal(Pattern):
             return others(x).flatten(0, 1)
 
         def keys(x: Tensor) -> Tensor:
-            """The others of a block and the globals of all, ``(B n, W - g + N, ...)``: its own among them, once."""
+            """Non-global positions of a block and the global ones of all blocks, ``(B n, W - g + N, ...)``."""
             mine = others(x)
             shared = self._globals(x)[:, None].expand(-1, mine.shape[1], *[-1] * (x.dim() - 1))
             return torch.cat([mine, shared], 2).flatten(0, 1)
@@ -102,7 +102,7 @@ class BlockGlobal(Pattern):
         return mixed.unflatten(0, (len(q), -1))
 
     def _globals(self, x: Tensor) -> Tensor:
-        """``(B, L, ...)`` -> the global positions of all blocks, ``(B, N, ...)``."""
+        """Select the global positions of all blocks: ``(B, L, ...)`` -> ``(B, N, ...)``."""
         whole = x.shape[1] - x.shape[1] % self.size
         ahead = x[:, :whole].unflatten(1, (-1, self.size))[:, :, : self.global_tokens].flatten(1, 2)
         return torch.cat([ahead, x[:, whole : whole + self.global_tokens]], 1) if whole < x.shape[1] else ahead
@@ -117,7 +117,7 @@ class BlockGlobal(Pattern):
         return 4 * (ahead * length + others) * width
 
     def _counts(self, length: int) -> tuple[int, list[tuple[int, int]]]:
-        """N, and (blocks, positions of one that are not global) of the whole blocks and of the last, shorter one."""
+        """Return N, and (blocks, non-global positions per block) for the whole blocks and for the last, shorter one."""
         blocks, rest = divmod(length, self.size)
         ahead = blocks * self.global_tokens + min(self.global_tokens, rest)
         return ahead, [(blocks, self.size - self.global_tokens), (1, max(0, rest - self.global_tokens))]

@@ -17,7 +17,7 @@ from trainer.model.layers.sublayers import NormConfig
 from trainer.model.pattern import Pattern, ScoreMod, SideKeys
 
 MOST_POSITIONS = 1 << 20
-"""Largest radius; its relative positions are listed, so a damaged configuration would exhaust the memory."""
+"""Largest radius; tables of relative positions grow with it, so a damaged configuration could exhaust the memory."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class Local(Pattern):
 
 
 def near_bias(bias: Tensor, radius: int, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """One of ``(H, 2 radius + 1)`` biases, by the offset from ``query`` to ``key``."""
+    """Look up one of ``(H, 2 radius + 1)`` biases by the offset from ``query`` to ``key``."""
     return bias[head, (key - query + radius).clamp(0, 2 * radius)]
 
 
 def band_pairs(length: int, radius: int) -> int:
-    """Number of pairs of ``length`` positions within ``radius``."""
+    """Count the pairs of ``length`` positions that are at most ``radius`` apart."""
     radius = min(radius, length - 1)
     return length * (2 * radius + 1) - radius * (radius + 1)

@@ -33,8 +33,8 @@ class Overlap(Pattern):
     def __post_init__(self) -> None:
         if self.size < 2 or self.size % 2:
             raise FarspanError(
-                f"attention pattern overlap: size is {self.size}; it must be even and at least 2, since a block sees "
-                "half of each neighbour"
+                f"attention pattern overlap: size is {self.size}; it must be even and at least 2, since blocks attend "
+                "to half of each neighbour"
             )
 
     def layer(self, width: int, heads: HeadsConfig, norm: NormConfig, dropout: float) -> SelfAttention:
@@ -47,9 +47,9 @@ class Overlap(Pattern):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _parts(self, length: int) -> Iterator[tuple[int, int, int]]:
-        """(start, number, size) of runs of blocks that have equally many keys on each side.
+        """Yield (start, number, size) of runs of blocks with the same number of keys on each side.
 
-        The first block lacks a left neighbour and the last one or two lack some of their right one: each is a part of
+        The first block has no left neighbour, and the last one or two have an incomplete right one: each is a part of
         its own, without padding or masks. All others are one part, whose keys are a view.
         """
         size = self.size
@@ -78,11 +78,11 @@ class Overlap(Pattern):
         columns = left + rows + right  # keys of one block
 
         def blocks(x: Tensor) -> Tensor:
-            """``(B, L, ...)`` -> the part's queries ``(B n, rows, ...)``."""
+            """Select the part's queries: ``(B, L, ...)`` -> ``(B n, rows, ...)``."""
             return x[:, start:stop].unflatten(1, (count, rows)).flatten(0, 1)
 
         def windows(x: Tensor) -> Tensor:
-            """``(B, L, ...)`` -> the part's keys ``(B n, columns, ...)``, where B is 1 without a copy."""
+            """Select the part's keys: ``(B, L, ...)`` -> ``(B n, columns, ...)``, a view if B is 1."""
             return x[:, start - left : stop + right].unfold(1, columns, self.size).movedim(-1, 2).flatten(0, 1)
 
         padding_mask = None if context.padding_mask is None else windows(context.padding_mask)
@@ -97,7 +97,7 @@ class Overlap(Pattern):
         half = self.size // 2
         queries = torch.arange(min(self.size, length))
         keys = torch.arange(-half, min(self.size + half, length))
-        return (keys - queries[:, None],)  # (W, 2 W), less where the sequence is shorter
+        return (keys - queries[:, None],)  # (W, 2 W), smaller for shorter sequences
 
     def mask_mod(self, query: Tensor, key: Tensor, length: int) -> Tensor:
         start, half = query // self.size * self.size, self.size // 2

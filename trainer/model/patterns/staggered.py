@@ -27,14 +27,14 @@ class Staggered(Pattern):
     """Position i attends to its own block and to all learned tokens, which attend to all positions.
 
     Attributes:
-        size: of a block. The first and the last one may be shorter.
-        global_tokens: number of learned tokens; with documents that do not attend to each other, for each of them.
-        staggered: whether the blocks of odd layers, counted from 0, begin at ``size / 2``, so that positions on either
-            side of an edge share a block in the next layer.
-        shifted: whether the blocks of this layer do; set by ``at``.
+        size: block size. The first and the last block may be shorter.
+        global_tokens: number of learned tokens, per document if documents do not attend to each other.
+        staggered: True to shift the blocks of odd layers, counted from 0, by ``size / 2``, so that positions on either
+            side of a block boundary share a block in the next layer.
+        shifted: True if the blocks of this layer are shifted; set by ``at``.
 
     Raises:
-        FarspanError: sizes below 1, or blocks that have no half.
+        FarspanError: sizes below 1, or staggered blocks of odd size.
     """
 
     size: int = 512
@@ -51,7 +51,7 @@ class Staggered(Pattern):
                 )
         if self.staggered and self.size % 2:
             raise FarspanError(
-                f"attention pattern staggered: size is {self.size}, which has no half for odd layers to begin at; "
+                f"attention pattern staggered: size is {self.size}, which is odd, so blocks cannot shift by half; "
                 f"choose {self.size + 1}, or set staggered = false"
             )
 
@@ -62,8 +62,8 @@ class Staggered(Pattern):
     def check(self, layers: int) -> None:
         if self.shifted:
             raise FarspanError(
-                "model.encoder.attention.shifted is true; every layer says that of itself: leave it out, and set "
-                "staggered = true for shifts in every other layer"
+                "model.encoder.attention.shifted is true, but it is set automatically for each layer; leave it out and "
+                "set staggered = true for shifts in every other layer"
             )
 
     def at(self, layer: int) -> Staggered:
@@ -81,7 +81,7 @@ class Staggered(Pattern):
         documents = None if known.segments is None else known.segments[:, :extra]
         mask = visible(known.padding_mask, documents, known.segments)
         parts = self._parts(q.shape[1] - extra)
-        # split once, not sliced part by part: the gradient of a slice is a whole tensor of zeros around it
+        # split once, not sliced part by part: the gradient of a slice is a tensor of full size, mostly zeros
         q_extra, *q_parts = q.split([extra, *(positions for positions, _ in parts)], 1)
         mixed = [attend(q_extra, k, v, mask, dropout=dropout, scale=scale)]
         k_parts, v_parts, real_parts, segment_parts = (
@@ -97,7 +97,7 @@ class Staggered(Pattern):
         return torch.cat(mixed, 1)
 
     def _with_extra(self, context: Context, extra: int, device: torch.device) -> Context:
-        """The context of L positions for ``G + L``: learned tokens are no padding and belong to a document each."""
+        """Extend the context of L positions to ``G + L``; learned tokens are not padding, and each has a document."""
         padding_mask, segments = context.padding_mask, context.segments
         if padding_mask is not None:
             padding_mask = F.pad(padding_mask, (extra, 0), value=True)
@@ -107,8 +107,10 @@ class Staggered(Pattern):
         return context._replace(padding_mask=padding_mask, segments=segments)
 
     def _parts(self, length: int) -> list[tuple[int, int]]:
-        """(positions, block size) of runs of equal blocks: a half block first where the layer is shifted, whole blocks,
-        the rest. A shorter block of its own costs less than padding q, k and v to a whole one."""
+        """Return (positions, block size) of runs of equal blocks: half a block if shifted, whole blocks, the remainder.
+
+        A shorter block of its own costs less than padding q, k and v to a whole one.
+        """
         first = min(self.size // 2, length) if self.shifted else 0
         rest = (length - first) % self.size
         parts = [(first, first), (length - first - rest, self.size), (rest, rest)]
@@ -131,8 +133,10 @@ class Staggered(Pattern):
 
 
 def _blocks(x: Tensor | None, extra: int, parts: list[tuple[int, int]]) -> list[Any]:
-    """``(B, G + L, ...)`` -> for every part ``(B n, G + W, ...)``, its n blocks and before each the learned tokens;
-    None -> None for every part."""
+    """``(B, G + L, ...)`` -> ``(B n, G + W, ...)`` for every part: its n blocks, each after the learned tokens.
+
+    None becomes None for every part.
+    """
     if x is None:
         return [None] * len(parts)
     learned, *rest = x.split([extra, *(positions for positions, _ in parts)], 1)

@@ -1,4 +1,4 @@
-"""A sliding window and one transient global token a block (LongT5 TGlobal, arXiv:2112.07916, section 3.1.2)."""
+"""A sliding window and one transient global token per block (LongT5 TGlobal, arXiv:2112.07916, section 3.1.2)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from trainer.model.positions.rotary import rotate
 class TGlobal(Pattern):
     """Position i attends to the positions j with ``|i - j| <= radius``, and to a summary of each block of ``block``.
 
-    The summaries are keys and values made anew in every layer: a block's hidden states are summed, normalised and
-    projected as positions are. Positions after a row's last whole block count with it; a row shorter than a block has
-    no summaries. Where documents must not attend to each other, a block belongs to the document of its first position,
-    and only positions of that document are summed and attend to it.
+    The summaries are keys and values computed in every layer: a block's hidden states are summed, normalised and
+    projected like those of positions. Positions after a row's last whole block belong to that block; a row shorter than
+    a block has no summaries. If documents must not attend to each other, a block belongs to the document of its first
+    position, and only positions of that document are summed and attend to it.
 
     Raises:
         FarspanError: ``radius`` or ``block`` below 1 or above ``MOST_POSITIONS``.
@@ -66,13 +66,13 @@ class TGlobal(Pattern):
         return first.masked_fill(places >= self._whole_blocks(context, length)[:, None], NOBODY)
 
     def summed(self, x: Tensor, context: Context) -> Tensor:
-        """Sums of the hidden states of each block: ``(B, L, d)`` -> ``(B, L // block, d)``."""
+        """Sum the hidden states of each block: ``(B, L, d)`` -> ``(B, L // block, d)``."""
         length, size = x.shape[1], self.block
         whole = torch.tensor([length // size], device=x.device)
         owners = self.side_documents(context, length)
         if owners is not None and owners.shape[1]:
             whole = self._whole_blocks(context, length)
-            # (B, L): the rest of a row goes with its last whole block
+            # (B, L): the remainder of a row belongs to its last whole block
             block = (torch.arange(length, device=x.device) // size).minimum(whole[:, None] - 1).clamp(min=0)
             documents = _documents(context)
             x = x.masked_fill(((documents != owners.gather(1, block)) | (documents < 0))[..., None], 0.0)
@@ -82,7 +82,7 @@ class TGlobal(Pattern):
         return (sums + rest * last[..., None])[:, : length // size]
 
     def _whole_blocks(self, context: Context, length: int) -> Tensor:
-        """Number of whole blocks of each row, ``(B,)`` int64."""
+        """Count the whole blocks of each row, ``(B,)`` int64."""
         places = torch.arange(1, length + 1, device=_documents(context).device)
         return ((_documents(context) >= 0) * places).amax(1) // self.block
 
@@ -119,17 +119,17 @@ class TGlobal(Pattern):
 class TGlobalAttention(SelfAttention):
     """Self-attention to a window and to the summaries of all blocks.
 
-    With rotary positions a summary stands where its block begins.
+    With rotary positions a summary has the position of its block's first token.
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: TGlobal, dropout: float, norm: nn.Module) -> None:
         """
         Args:
             width: d.
-            heads: of the attention.
-            pattern: its radius and blocks.
+            heads: attention heads.
+            pattern: radius and block size.
             dropout: probability of dropping an attention weight.
-            norm: of the sums.
+            norm: norm of the block sums.
         """
         super().__init__(width, heads, pattern, dropout)
         self.summary, self.side_norm = pattern, norm
@@ -151,7 +151,7 @@ class TGlobalAttention(SelfAttention):
 
 
 def _documents(context: Context) -> Tensor:
-    """``(B, L)`` int64, ``NOBODY`` at padding; only where there is padding or there are documents."""
+    """Return the documents of positions, ``(B, L)`` int64, ``NOBODY`` at padding; needs a padding mask or segments."""
     padding_mask, segments = context.padding_mask, context.segments
     if segments is None:
         assert padding_mask is not None

@@ -1,4 +1,4 @@
-"""A sliding window and positions that the task makes global (Longformer, arXiv:2004.05150, section 3)."""
+"""A sliding window plus global positions chosen by the task (Longformer, arXiv:2004.05150, section 3)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from trainer.model.positions.rotary import rotate
 class _Part(NamedTuple):
     """Consecutive groups of ``size`` queries, and the keys that each group may attend to.
 
-    The first group is ``[start, start + size)`` and its keys are ``[first_key, first_key + reach)``; those of the next
-    group, and its keys, stand half a window to the right.
+    The first group is ``[start, start + size)`` and its keys are ``[first_key, first_key + reach)``; each further group
+    and its keys are half a window to the right.
     """
 
     start: int
@@ -34,7 +34,7 @@ class _Part(NamedTuple):
 
 
 class _Shown(NamedTuple):
-    """Global keys, which every query of their row attends to: ``(B, G, H, D)`` twice, then ``(B, G)`` each."""
+    """Global keys and values, ``(B, G, H, D)``, visible to every query of the row, and their ``(B, G)`` masks."""
 
     k: Tensor
     v: Tensor
@@ -49,10 +49,10 @@ class Window(Pattern):
     Global positions come from the task, as ``context.globals``; in ``WindowAttention`` they attend to all positions.
 
     Attributes:
-        size: of the window, or one for each layer.
+        size: window size, or one for each layer.
 
     Raises:
-        FarspanError: a size that is odd or below 2, or none.
+        FarspanError: a size that is odd or below 2, or no sizes.
     """
 
     size: int | tuple[int, ...] = 512
@@ -67,7 +67,7 @@ class Window(Pattern):
         for size in self.sizes:
             if size < 2 or size % 2:
                 raise FarspanError(
-                    f"attention pattern window: size is {size}; half of it stands on either side of a position, so it "
+                    f"attention pattern window: size is {size}; half of it is on either side of a position, so it "
                     "must be even and at least 2"
                 )
 
@@ -80,7 +80,7 @@ class Window(Pattern):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """One for each layer, or one for all of them."""
+        """Window sizes, one for each layer or one for all layers."""
         return (self.size,) if isinstance(self.size, int) else self.size
 
     def at(self, layer: int) -> Window:
@@ -88,7 +88,7 @@ class Window(Pattern):
 
     @property
     def half(self) -> int:
-        """Positions attended to on either side."""
+        """Number of positions attended to on either side."""
         (size,) = self.sizes
         return size // 2
 
@@ -100,7 +100,7 @@ class Window(Pattern):
     ) -> Tensor:
         padding_mask, shown = context.padding_mask, None
         if context.globals is not None:
-            # A global position is one key beside the window, so within the window it is none.
+            # Global positions are separate keys, so they are masked out within the window.
             padding_mask = ~context.globals.chosen if padding_mask is None else padding_mask & ~context.globals.chosen
             shown = _shown(k, v, context)
         context = context._replace(padding_mask=padding_mask)
@@ -108,9 +108,9 @@ class Window(Pattern):
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _parts(self, length: int) -> list[_Part]:
-        """Groups of half a window and the three halves around each; at both ends a group with less around it.
+        """Return groups of half a window with three half windows of keys, and shorter groups at both ends.
 
-        So no key is padding, and one mask serves all groups between the ends.
+        Thus no key is padding, and all inner groups share one mask.
         """
         half = self.half
         inner = length // half - 2
@@ -140,7 +140,7 @@ class Window(Pattern):
         def queries(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, Q, ...)
             return x[:, start : start + groups * size].unflatten(1, (groups, size)).flatten(0, 1)
 
-        def keys(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, K, ...): they overlap; a view where B is 1
+        def keys(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, K, ...), overlapping; a view if B is 1
             stop = first_key + reach + (groups - 1) * self.half
             return x[:, first_key:stop].unfold(1, reach, self.half).movedim(-1, 2).flatten(0, 1)
 
@@ -156,11 +156,11 @@ class Window(Pattern):
                 torch.arange(start, start + size, device=q.device)[:, None], places, q.shape[1]
             )  # (Q, K)
             if mask is None:
-                # Every query attends to itself, so there is no need to look for those without any key.
+                # Every query attends to itself, so none is without keys.
                 bias = torch.zeros_like(near, dtype=q.dtype).masked_fill(~near, float("-inf"))[None, None]
             else:
                 mask = near & mask  # (B n, Q, K)
-        if shown and mask is not None:  # where there are global positions there is a mask
+        if shown and mask is not None:  # with global positions there is always a mask
             beside_segments = None if shown.segments is None else _repeated(shown.segments, groups)
             beside = visible(_repeated(shown.padding_mask, groups), query_segments, beside_segments)
             assert beside is not None
@@ -178,16 +178,16 @@ class Window(Pattern):
         return 4 * width * (length * (2 * half + 1) - half * (half + 1))
 
     def extra_flops(self, length: int, width: int, inner: int, global_positions: int) -> int:
-        # queries of global positions, keys and values of all positions for them, scores and mixing in both directions
+        # queries of global positions, keys and values of all positions, scores and weighted sums in both directions
         projections = 2 * width * inner * (global_positions + 2 * length * (global_positions > 0))
         return projections + 8 * global_positions * length * inner
 
 
 class WindowAttention(SelfAttention):
-    """Self-attention within a window, and of global positions to all positions.
+    """Self-attention within a window, plus attention of global positions to all positions.
 
-    Global positions have projections of their own (arXiv:2004.05150, section 3.1), as queries and for the keys and
-    values that they attend to; a batch without global positions does not use these.
+    Global positions have their own projections (arXiv:2004.05150, section 3.1) for queries and for the keys and values
+    that they attend to; a batch without global positions does not use them.
     """
 
     def __init__(self, width: int, heads: HeadsConfig, pattern: Window, dropout: float) -> None:

@@ -79,7 +79,7 @@ def test_operations_are_those_of_the_dense_mask(length, layer):
     [
         ({"size": 0}, "size is 0"),
         ({"global_tokens": 0}, "global_tokens is 0"),
-        ({"size": 7}, "size is 7, which has no half"),
+        ({"size": 7}, "size is 7, which is odd"),
     ],
 )
 def test_impossible_sizes_are_refused(fields, message):
