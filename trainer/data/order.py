@@ -1,7 +1,7 @@
 """The order of samples: sample n of the run in closed form, without a shuffle buffer.
 
-Sample n -> its source and its number among that source's samples -> its epoch and position in the epoch -> the sequence
-at that position of the epoch's permutation.
+A sample number determines the source and the number among the source's samples; this determines the epoch and the
+position in it; the epoch's permutation of the source then gives the sequence.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 
 from corpora.keyed import id_keys, make_key
 
-_ROUNDS = 16  # below that, ranges of a few positions are visibly uneven
+_ROUNDS = 16  # with fewer rounds, permutations of a few positions are visibly uneven
 _UNIT = 1 << 30  # weights are whole multiples of 1 / _UNIT, so that counts are exact for any sample number
 
 
 class Share(NamedTuple):
-    """A source, as far as the order depends on it.
+    """The properties of a source that the order depends on.
 
     Attributes:
         name: key of its permutations, so that sources of equal size differ.
@@ -40,16 +40,16 @@ class Places(NamedTuple):
 
 
 def permute(positions: np.ndarray, size: int, key: bytes) -> np.ndarray:
-    """A pseudo-random permutation of ``range(size)``, evaluated at ``positions``.
+    """Evaluate a pseudo-random permutation of ``range(size)`` at ``positions``.
 
-    A Feistel network over the least power of two that holds ``size``, walked along its cycle until it lands below
-    ``size`` (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"); at most half of the domain is walked
-    over, so two evaluations a position are enough on average.
+    A Feistel network over the smallest power of two that holds ``size``, applied repeatedly until the result is below
+    ``size`` (cycle walking: Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). At most half of the
+    domain is skipped, so two evaluations per position suffice on average.
 
     Args:
         positions: ``(n,)`` integers in ``[0, size)``.
-        size: of the permuted range.
-        key: of 16 bytes or more; another key is another permutation.
+        size: size of the permuted range.
+        key: at least 16 bytes; different keys give different permutations.
 
     Returns:
         ``(n,)`` int64.
@@ -68,7 +68,7 @@ def permute(positions: np.ndarray, size: int, key: bytes) -> np.ndarray:
 
 
 def _feistel(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
-    """A bijection of ``[0, 2**bits)``: each half in turn is XORed with a function of the other one, uint64."""
+    """Apply a bijection of ``[0, 2**bits)``: halves are alternately XORed with a function of the other half, uint64."""
     low_bits = np.uint64(bits // 2)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
     high_mask = (np.uint64(1) << np.uint64(bits - bits // 2)) - np.uint64(1)
@@ -82,31 +82,30 @@ def _feistel(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
 
 
 def _mix(x: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014), uint64; multiplication wraps."""
+    """Apply the finaliser of splitmix64 (Steele, Lea and Flood 2014), uint64; multiplication wraps."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Spread samples over sources by error diffusion: every stretch of samples holds the sources by their weights.
+    """Assign samples to sources by error diffusion, so that every prefix follows the weights of the sources.
 
-    Of the first n samples, the heaviest source has ``n * weight`` rounded to the nearest number; the others share the
-    rest in the same way, heavier ones first. So of any first n samples a source has ``n * weight`` up to half a sample
-    where there are two sources, one sample where there are three, and ``(2 + 1/2 + ... + 1/(k - 2)) / 2`` where there
-    are k.
+    Among the first n samples, the heaviest source has ``n * weight`` rounded to the nearest integer; the others divide
+    the rest in the same way, in descending order of weight. For any n, the number of samples of a source differs from
+    ``n * weight`` by at most 1/2 with two sources, 1 with three, and ``(2 + 1/2 + ... + 1/(k - 2)) / 2`` with k.
 
     Args:
         samples: ``(n,)`` sample numbers, counted from 0.
-        weights: of the sources, above 0.
+        weights: weights of the sources, above 0.
 
     Returns:
-        ``(n,)`` int64 sources, and ``(n,)`` int64 numbers of the samples among those of their source.
+        ``(n,)`` int64 sources, and ``(n,)`` int64 numbers of the samples within their source.
     """
     scaled = np.asarray(weights, np.float64) / np.sum(weights)
     parts = np.maximum(np.rint(scaled * _UNIT), 1).astype(np.int64)
     sources, numbers = np.empty((2, len(samples)), np.int64)
-    # (m,) each: places in the result that have no source yet, and their numbers among the samples of the sources left
+    # (m,) each: places in the result without a source yet, and their numbers among samples of the remaining sources
     places, left, rest = np.arange(len(samples)), np.array(samples, np.int64), int(parts.sum())
     for source in np.argsort(-parts, kind="stable").tolist():
         part = int(parts[source])
@@ -118,13 +117,13 @@ def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.n
 
 
 def _rounded_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
-    """``counts * part / whole``, halves rounded up, without leaving 64 bits."""
+    """``counts * part / whole``, halves rounded up, without overflowing 64 bits."""
     wholes, over = np.divmod(counts, whole)
     return wholes * part + (2 * over * part + whole) // (2 * whole)
 
 
 def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Places:
-    """Locate samples; every epoch of every source has its own permutation.
+    """Compute source, epoch and sequence of samples; every epoch of every source has its own permutation.
 
     Args:
         samples: ``(n,)`` sample numbers, counted from 0 over the whole run.
@@ -142,14 +141,14 @@ def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Pl
 
 
 def partition(batch_size: int, micro_batch_size: int, rank: int, world_size: int) -> list[slice | None]:
-    """The micro-batches of one rank, as slices of the samples of a step.
+    """Return the micro-batches of one rank as slices of the samples of a step.
 
     Micro-batches are cut from the global batch, so their contents depend on neither the rank nor the number of ranks;
     each rank gets consecutive ones. All ranks run the same number of passes: the last slice of a rank is None if the
     micro-batches cannot be divided evenly.
 
     Returns:
-        As many for every rank, ``ceil(ceil(batch_size / micro_batch_size) / world_size)``.
+        ``ceil(ceil(batch_size / micro_batch_size) / world_size)`` entries for every rank.
     """
     count = -(-batch_size // micro_batch_size)
     first, last = (count * share // world_size for share in (rank, rank + 1))

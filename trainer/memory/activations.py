@@ -1,8 +1,8 @@
 """The activations that autograd saves in a forward pass, measured on fake tensors, which take no memory and no time.
 
-The model runs as on a CPU, on any machine. For a CUDA device two things are replaced by what saves as much as its
-kernels do: dropout saves its mask in bytes, and a pattern that FlexAttention takes saves what fused attention does.
-RMSNorm counts as on a CPU, where it saves float32; fused ones save less.
+The model always runs with CPU operators. To estimate a CUDA device, two of them are replaced by ones that save as much
+as CUDA kernels do: dropout, which saves its mask in bytes, and attention patterns that use FlexAttention. RMSNorm
+counts as on a CPU, where it saves float32; fused kernels save less.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Numbers(NamedTuple):
     """The number formats of a training step.
 
     Attributes:
-        precision: of matrix products.
+        precision: precision of matrix products.
         device: type of the device.
-        sharded: FSDP computes everything in ``precision``; autocast leaves norms and sums in float32.
+        sharded: True with FSDP, which computes everything in ``precision``; autocast keeps norms and sums in float32.
     """
 
     precision: Literal["bf16", "fp32"]
@@ -45,24 +45,24 @@ class Numbers(NamedTuple):
 
     @property
     def narrow(self) -> int:
-        """Bytes of a number that a matrix product takes or gives."""
+        """Bytes per number in inputs and results of matrix products."""
         return 2 if self.precision == "bf16" else 4
 
     @property
     def casts(self) -> bool:
-        """True if matrix products take copies, in fewer bytes, of their inputs and weights."""
+        """True if inputs and weights of matrix products are cast to a narrower type."""
         return self.narrow < 4 and not self.sharded
 
 
 @dataclass
 class Layer:
-    """Bytes of a layer, for one sequence.
+    """Bytes of a layer for one sequence.
 
     Attributes:
-        whole: saved without activation checkpointing.
-        products: the results of matrix products and of fused attention.
-        entry: its input.
-        working: the gradients that its backward pass holds at most.
+        whole: activations saved without activation checkpointing.
+        products: results of matrix products and of fused attention.
+        entry: input of the layer.
+        working: peak of the gradients in its backward pass.
     """
 
     whole: float = 0.0
@@ -77,13 +77,13 @@ class Layer:
 
 @dataclass
 class Activations:
-    """Bytes for one sequence.
+    """Bytes of a model's activations for one sequence.
 
     Attributes:
-        layers: encoder first, then decoder.
-        ends: saved before and after the stacks.
-        encoder_output: which all layers of the decoder share.
-        shared: whether that is saved itself; if not, layers save copies, unless they are checkpointed.
+        layers: layers of the encoder, then of the decoder.
+        ends: activations saved before and after the layers.
+        encoder_output: output of the encoder, used by all layers of the decoder.
+        shared: True if the output itself is saved; if not, layers save copies, unless they are checkpointed.
     """
 
     layers: list[Layer] = field(default_factory=list)
@@ -97,23 +97,23 @@ class Activations:
         return self.ends + output + sum(layer.saved(mode) for layer in self.layers)
 
     def working(self, mode: Checkpointing) -> float:
-        """Gradients of one layer in the backward pass and what it computes again, at most."""
+        """Peak of one layer's gradients and recomputed activations in the backward pass."""
         return max(layer.working + layer.whole - min(layer.whole, layer.saved(mode)) for layer in self.layers)
 
 
 @cache
 def activations(config: ModelConfig, source: int, target: int, numbers: Numbers, batch: int = 2) -> Activations:
-    """Measure a forward pass, without padding and, if the pattern takes global positions, with one in each row.
+    """Measure a forward pass without padding; patterns with global positions get one in each row.
 
     Args:
-        config: of the model.
+        config: model configuration.
         source: encoder positions.
         target: decoder positions; labelled positions without a decoder.
         numbers: the number formats.
-        batch: sequences; patterns copy keys for several that one sequence shares.
+        batch: number of sequences; with more than one, patterns copy keys that are views with one.
 
     Returns:
-        Per sequence.
+        Bytes per sequence.
     """
     with FakeTensorMode():
         model = make_model(config, vocab_size=1).train()
@@ -139,7 +139,7 @@ def activations(config: ModelConfig, source: int, target: int, numbers: Numbers,
 
 
 def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[Tensor, Tensor | None]:
-    """The input of the output layer, and the states that the decoder attends to."""
+    """Run the model; return the input of the output layer, and the states that the decoder attends to."""
     batch, source, target = sizes
     context = Context()
     if config.encoder.attention.takes_global_positions:
@@ -155,14 +155,17 @@ def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[
 
 
 class _Meter(TorchDispatchMode):
-    """Counts saved bytes by the layer that saves them first, and results of expensive operators by layer."""
+    """Dispatch mode that counts, per layer, saved bytes and results of expensive operators.
+
+    Storage that several layers save counts for the first of them.
+    """
 
     def __init__(self, model: Any, batch: int) -> None:
         super().__init__()
         self.result, self.positions = Activations(), list[int]()
         self._batch = batch
         self._layer: Layer | None = None
-        self._owners: dict[int, tuple[Layer | None, Tensor]] = {}  # holds tensors, so that no storage is used twice
+        self._owners: dict[int, tuple[Layer | None, Tensor]] = {}  # keeps tensors alive, so that no storage is reused
         self._weights = {_storage(parameter): parameter for parameter in model.parameters()}
         for layer in layers_of(model):
             layer.register_forward_pre_hook(self._enter)
@@ -177,7 +180,7 @@ class _Meter(TorchDispatchMode):
         self._layer = None
 
     def save(self, x: Tensor) -> Tensor:
-        """Count the storage of ``x``, unless it is known or belongs to a weight."""
+        """Count the storage of ``x``, unless it is counted already or belongs to a weight."""
         storage = _storage(x)
         if storage not in self._owners and storage not in self._weights:
             self._owners[storage] = self._layer, x
@@ -185,7 +188,7 @@ class _Meter(TorchDispatchMode):
         return x
 
     def forget(self, x: Tensor) -> bool:
-        """Take the storage of ``x`` out of the count; True if it was in it."""
+        """Remove the storage of ``x`` from the count; return True if it was counted."""
         layer, known = self._owners.pop(_storage(x), (None, None))
         if known is not None:
             self._add(-known.untyped_storage().nbytes(), layer)
@@ -214,12 +217,12 @@ def _storage(x: Tensor) -> int:
 
 
 def _save_as_on_cuda(model: nn.Module, fused: bool) -> None:
-    """Replace dropout, and attention where ``fused`` kernels take the pattern as a mask."""
+    """Replace dropout, and with ``fused`` also attention that FlexAttention computes."""
     for module in model.modules():
         if isinstance(module, nn.Dropout) and module.p:
             module.forward = partial(_native_dropout, module.p)  # type: ignore[method-assign]
         if isinstance(module, SelfAttention | CrossAttention | PooledAttention):
-            module.dropout = 0.0  # fused kernels draw it again
+            module.dropout = 0.0  # fused kernels recompute the mask
         if isinstance(module, SelfAttention) and fused and module.pattern.uses_flex:
             module.pattern = _Fused()
 
@@ -229,7 +232,7 @@ def _native_dropout(p: float, x: Tensor) -> Tensor:
 
 
 class _Fused(Full):
-    """Saves what FlexAttention does: queries, keys, values, result and log-sum-exps."""
+    """Stand-in for FlexAttention that saves the same tensors: queries, keys, values, result and log-sum-exps."""
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, context: Context, dropout: float = 0.0, scale: float | None = None

@@ -1,8 +1,8 @@
-"""The memory of a training step, estimated before anything is tried.
+"""Estimates of the memory of a training step, without running it.
 
-The estimate is for the worst moment of a step of several micro-batches, when the last of them begins its backward
-pass: weights, gradients, optimiser state, the activations that autograd saves, and working memory. It leaves out
-libraries, the context of a CUDA device and what allocators lose between tensors.
+The estimate is for the peak in a step of several micro-batches, when the last of them begins its backward pass:
+weights, gradients, optimiser state, saved activations and working memory. It does not include libraries, the CUDA
+context and fragmentation.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Memory:
     """Bytes of one process.
 
     Attributes:
-        weights: in float32, and what is gathered or copied of them to compute with.
-        gradients: between micro-batches.
-        optimizer: its state.
-        activations: saved by autograd for one micro-batch; no logits, which the loss computes again.
-        working: memory of what is computed at the worst moment and freed at once.
+        weights: float32 weights, and gathered or cast copies of them.
+        gradients: gradients kept between micro-batches.
+        optimizer: optimiser state.
+        activations: activations saved for one micro-batch, without logits, which the loss recomputes.
+        working: temporary memory at the peak.
     """
 
     weights: int
@@ -57,12 +57,12 @@ class Setting:
     """Settings that affect the memory of a recipe's step and nothing else.
 
     Attributes:
-        micro_batch_size: of all stages; None takes the recipe's.
-        checkpointing: of activations; None takes the recipe's.
-        mode: of sharing; None takes the recipe's.
-        reduce: when shards of gradients are summed; None takes the recipe's.
-        world_size: processes, one a device.
-        local_size: of these, on one machine.
+        micro_batch_size: micro-batch size of all stages; None for the recipe's.
+        checkpointing: activation checkpointing; None for the recipe's.
+        mode: parallel mode; None for the recipe's.
+        reduce: time at which sharded gradients are reduced; None for the recipe's.
+        world_size: number of processes, one per device.
+        local_size: number of processes on each machine.
         device: ``cuda`` or ``cpu``.
     """
 
@@ -76,15 +76,15 @@ class Setting:
 
 
 def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None) -> Memory:
-    """The memory of the largest step, of the widest batches, of all stages.
+    """Estimate the memory of the largest step of all stages, with sequences of maximum length.
 
     Args:
-        recipe: model, generator if it is trained too, lengths, precision and optimiser.
-        vocab_size: rows of the token table; of a generator's as well.
-        setting: what may be changed to make it fit.
+        recipe: model, generator (in joint training), lengths, precision and optimiser.
+        vocab_size: rows of the token table, and of the generator's.
+        setting: settings that replace the recipe's.
 
     Raises:
-        FarspanError: a generator that begins as another run's, which is not there.
+        FarspanError: the run that the generator is initialised from does not exist.
     """
     setting = setting or Setting()
     found = (_stage_memory(recipe, stage, setting, vocab_size) for stage in recipe.curriculum)
@@ -92,8 +92,10 @@ def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None)
 
 
 def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting | None = None) -> int:
-    """The most sequences a forward pass, up to the recipe's batch size, with which a step fits into ``capacity`` bytes;
-    0 where not even one does."""
+    """Find the largest micro-batch, up to the recipe's batch size, with which a step fits into ``capacity`` bytes.
+
+    0 means that not even one sequence fits.
+    """
     setting = setting or Setting()
     fitting, too_many = 0, max(stage.batch_size for stage in recipe.curriculum) + 1
     while too_many - fitting > 1:
@@ -106,10 +108,10 @@ def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting:
 
 
 def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> list[list[str]]:
-    """Settings with which a step would fit into ``capacity`` bytes, as ``--set`` takes them, the cheapest first.
+    """List settings with which a step would fit into ``capacity`` bytes, as ``--set`` arguments, cheapest first.
 
     Args:
-        setting: that of the run; its number of processes stays.
+        setting: setting of the run; its number of processes stays.
     """
     mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
     ways = [(mode, reduce)]
@@ -135,7 +137,7 @@ def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> l
 def memory_rows(
     recipe: Recipe, vocab_size: int, *, world_sizes: tuple[int, ...] = (1, 8), device: str = "cuda"
 ) -> Iterator[tuple[Setting, Memory]]:
-    """The recipe's step in each way of sharing and each activation checkpointing, for a table."""
+    """Estimate the recipe's step for each parallel mode and each kind of activation checkpointing."""
     for size in world_sizes:
         for mode in ("ddp", "fsdp") if size > 1 else ("ddp",):
             for checkpointing in _LEVELS:
@@ -144,7 +146,7 @@ def memory_rows(
 
 
 def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> str:
-    """``memory_rows`` for people, in GiB of one process.
+    """Format ``memory_rows`` as a table, in GiB per process.
 
     Raises:
         FarspanError: no token rows.
@@ -165,13 +167,13 @@ def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> st
 
 @dataclass(frozen=True)
 class _Parameters:
-    """Numbers in the model's parameters.
+    """Parameter counts of a model.
 
     Attributes:
-        all: of them.
-        layer: those of the largest layer.
-        ends: those of no layer.
-        optimizer: numbers of the optimiser's state.
+        all: all parameters.
+        layer: parameters of the largest layer.
+        ends: parameters outside the layers.
+        optimizer: numbers in the optimiser's state.
     """
 
     all: int
@@ -187,7 +189,7 @@ def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parame
     layers = [_numbers(layer) for layer in layers_of(model)]
     every = _numbers(model)
     state = 2 * every  # two moments
-    if optimizer == "adafactor":  # of a matrix, its rows, and the columns of each projection in it
+    if optimizer == "adafactor":  # for a matrix, one number per row, and one per column of each projection
         state = sum(
             p.numel() if p.dim() < 2 else p.shape[0] + count * p.shape[1] for p, count in projections_in(model).items()
         )
@@ -216,7 +218,7 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
             gradients = gradients // shards + gathered * 4
     elif formats.casts:
         weights += 2 * numbers  # autocast caches its copies
-    source, batch = stage.data.source_length, min(size, 2)  # a third sequence adds what the second did
+    source, batch = stage.data.source_length, min(size, 2)  # a third sequence adds as much as the second
     saved = [activations(config, source, targets, formats, batch) for config, targets in models]
     backward = [size * each.working(mode) for each in saved]
     losses = [_loss_working(size * targets, config.width, vocab_size, formats) for config, targets in models]
@@ -239,7 +241,10 @@ def _shards(config: ParallelConfig, setting: Setting) -> int:
 
 
 def _loss_working(targets: int, width: int, vocab_size: int, numbers: Numbers) -> int:
-    """Of one chunk: logits, as log-probabilities, and the gradients of both, beside the bfloat16 ones if these are
-    used; and the gradient of the output layer."""
+    """Estimate the working memory of one chunk of the loss.
+
+    This includes logits and log-probabilities with their gradients, bfloat16 copies if used, and the gradient of the
+    output layer.
+    """
     logit = 4 * 4 + (2 * numbers.narrow if numbers.narrow < 4 else 0)
     return min(CHUNK, targets) * vocab_size * logit + vocab_size * width * numbers.narrow

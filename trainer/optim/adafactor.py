@@ -1,4 +1,4 @@
-"""Adafactor for whole and for sharded parameters."""
+"""Adafactor for unsharded and sharded parameters."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 _EPS = 1e-30
-"""Added to squared gradients (algorithm 4), so that a gradient of zeros gives a step of zeros."""
+"""Constant added to squared gradients (algorithm 4), so that a zero gradient gives a zero step."""
 
 
 class Adafactor(torch.optim.Optimizer):
     """Adam without momentum, with the second moments of a matrix factored into one number per row and per column.
 
     Shazeer & Stern 2018 (arXiv:1804.04235), algorithm 4: update ``t`` moves a parameter by ``min(lr, 1 / sqrt(t))``
-    times its root mean square, or ``scale`` where that is smaller. ``torch.optim.Adafactor`` updates neither sharded
-    parameters nor stacked projections, and its ``eps`` of 1e-7 drowns the gradients of a large batch.
+    times its root mean square, but at least ``scale``. ``torch.optim.Adafactor`` supports neither sharded parameters
+    nor stacked projections, and its ``eps`` of 1e-7 dominates the gradients of a large batch.
 
     A parameter group may have a ``count``: its parameters are that many projections stacked along dimension 0, each
-    measured and clipped as a parameter of its own.
+    measured and clipped like a separate parameter.
 
     Args:
         params: vectors and matrices, or groups of them; sharded ones along dimension 0.
-        lr: the largest relative step.
-        decay: second moments are averaged with weight ``t ** decay`` for the newest.
-        scale: least root mean square of a parameter that steps are relative to.
-        clip: largest root mean square of an update before it is scaled.
-        weight_decay: decoupled, as in AdamW.
+        lr: maximum relative step.
+        decay: exponent of the moving average of second moments; the newest has the weight ``t ** decay``.
+        scale: lower bound of the parameter's root mean square, which steps are relative to.
+        clip: maximum root mean square of an update before it is scaled.
+        weight_decay: decoupled weight decay, as in AdamW.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ def _update(parameter: Tensor, grad: Tensor, state: dict[str, Any], group: dict[
     state["step"] += 1
     step, weights, gradients = state["step"].item(), _local(parameter), _local(grad)
     rows = _rows_of_projections(parameter, group["count"])
-    size = parameter.numel() / group["count"]  # numbers of a projection
+    size = parameter.numel() / group["count"]  # elements per projection
     squares = gradients.square() + _EPS
     newest = step ** group["decay"]
     if parameter.dim() < 2:
@@ -90,9 +90,9 @@ def _update(parameter: Tensor, grad: Tensor, state: dict[str, Any], group: dict[
 
 
 def _initial_state(parameter: Tensor, count: int) -> dict[str, Tensor]:
-    """Of a vector ``(R,)`` the ``variance``; of a matrix ``(R, C)`` ``rows`` ``(R, 1)`` and ``columns`` ``(count, C)``.
+    """Make the state: ``variance`` of a vector ``(R,)``, or ``rows`` ``(R, 1)`` and ``columns`` ``(count, C)``.
 
-    What has a row for each of the parameter's is sharded as it is; ``columns`` is whole on every rank.
+    ``variance`` and ``rows`` are sharded like the parameter; ``columns`` is complete on every rank.
     """
     state = {"step": torch.zeros(())}
     if parameter.dim() < 2:
@@ -102,12 +102,12 @@ def _initial_state(parameter: Tensor, count: int) -> dict[str, Tensor]:
 
 
 def _rows_of_projections(parameter: Tensor, count: int) -> list[slice]:
-    """The rows of each projection that this rank holds, counted from its own first row."""
+    """Return this rank's rows of each projection, counted from the rank's first row."""
     height, first, held = parameter.shape[0] // count, 0, parameter.shape[0]
     if isinstance(parameter, DTensor):
         for dimension, placement in enumerate(parameter.placements):
             if placement.is_shard():
-                # as torch.chunk deals rows out: the last ranks may hold fewer, or none
+                # torch.chunk's partition: the last ranks may hold fewer rows, or none
                 shard = -(-parameter.shape[0] // parameter.device_mesh.size(dimension))
                 first = shard * parameter.device_mesh.get_local_rank(dimension)
         held = parameter.to_local().shape[0]
@@ -120,12 +120,12 @@ def _local(tensor: Tensor) -> Tensor:
 
 
 def _sums(values: Tensor, rows: list[slice]) -> Tensor:
-    """``(count,)``: of the rows of each projection."""
+    """Sum ``values`` over the rows of each projection, ``(count,)``."""
     return torch.stack([values[own].sum() for own in rows])
 
 
 def _summed(parameter: Tensor, parts: list[Tensor]) -> list[Tensor]:
-    """``parts`` summed over the ranks that share ``parameter``, in one message."""
+    """Sum ``parts`` over the ranks that share ``parameter``, in one all-reduce."""
     if not isinstance(parameter, DTensor):
         return parts
     message = torch.cat([part.flatten() for part in parts])

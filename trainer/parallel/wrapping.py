@@ -31,7 +31,7 @@ from trainer.parallel.distributed import PATIENCE, World
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig:
-    """The way in which several processes share a model; ignored with one process.
+    """Distribution of a model over several processes; ignored with one process.
 
     Attributes:
         mode: ``ddp`` replicates the model in every process; ``fsdp`` shards weights, gradients and optimizer state over
@@ -68,12 +68,12 @@ def apply_activation_checkpointing(model: nn.Module, mode: Literal["none", "sele
 
 
 def _checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
-    # A function of our own rather than a partial of PyTorch's, because its compiler starts at no code of PyTorch's.
+    # Our own function instead of a partial of PyTorch's, because torch.compile does not start inside PyTorch's code.
     return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False)
 
 
 def _selectively_checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
-    # Compiled layers take no kernel that is compiled by itself, and the compiler knows PyTorch's own contexts alone.
+    # Compiled layers use no separately compiled kernels, and the compiler supports only PyTorch's own contexts.
     contexts = _KEEP_DEAR if torch.compiler.is_compiling() else _keep_dear_and_kept
     return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False, context_fn=contexts)
 
@@ -85,7 +85,7 @@ EXPENSIVE = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops.higher_order.flex_attention,  # where it is not compiled; else trainer.model.kernels.keep sees to it
+    torch.ops.higher_order.flex_attention,  # if not compiled; else see trainer.model.kernels.keep
 }
 """Operators whose results cost more to compute again than to save; not batched products, which are attention scores."""
 
@@ -99,7 +99,7 @@ _KEEP_DEAR = partial(create_selective_checkpoint_contexts, _choose)
 
 
 def _keep_dear_and_kept() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Contexts of a layer's first run and of its second, which makes no dear operator's and no ``kept`` result anew."""
+    """Return contexts for a layer's two runs; the second reuses results of ``EXPENSIVE`` and of ``saved_result``."""
     first, again = _KEEP_DEAR()
     results = Results()
     return _both(first, results.first()), _both(again, results.again())
@@ -112,21 +112,21 @@ def _both(outer: AbstractContextManager[Any], inner: AbstractContextManager[Any]
 
 
 def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
-    """Compile each layer by itself, after activation checkpointing, which then is part of what is compiled.
+    """Compile each layer separately; activation checkpointing must be applied before, and is compiled too.
 
     Layers of one kind share their code, so a deep stack takes no longer to compile than a shallow one. Lengths are
-    dynamic: beyond a few blocks, other multiples of the pattern's block need no recompilation. Names of parameters,
-    hence checkpoints, stay the same.
+    dynamic: beyond a few blocks, other multiples of the pattern's block need no recompilation. Parameter names, hence
+    checkpoints, stay the same.
 
     Raises:
-        FarspanError: no C++ compiler, which the generated code needs.
+        FarspanError: there is no C++ compiler, which the generated code needs.
     """
     compiler = os.environ.get("CXX", "g++")
     if backend == "inductor" and shutil.which(compiler) is None:
         raise FarspanError(
             f"run.compile is true, but there is no {compiler}; install it, name another in CXX, or unset it"
         )
-    # A target as long as the model is wide is a coincidence, not a rule for other lengths.
+    # A target length that equals the model's width is a coincidence, which must not be generalised to other lengths.
     torch.fx.experimental._config.use_duck_shape = False
     # With and without padding, pooling, a shift and gradients, there are more kinds of layers than the default of 8.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
@@ -135,7 +135,7 @@ def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
 
 
 def apply_attention(encoder: Encoder, pattern: Pattern) -> None:
-    """Change the attention of an encoder to another pattern with the same weights."""
+    """Replace the attention pattern of an encoder by another one with the same weights."""
     encoder.pattern = pattern
     for index, layer in enumerate(encoder.layers):
         layer.attention.pattern = pattern.at(index)  # type: ignore[union-attr, assignment]
@@ -144,15 +144,15 @@ def apply_attention(encoder: Encoder, pattern: Pattern) -> None:
 def apply_parallel(
     model: nn.Module, config: ParallelConfig, world: World, precision: Literal["bf16", "fp32"]
 ) -> nn.Module:
-    """Share ``model`` with the other ranks, after activation checkpointing and compilation.
+    """Distribute ``model`` over all ranks; apply activation checkpointing and compilation before.
 
     Every rank must have the same weights. Gradients are the *mean* over ranks.
 
     Args:
         model: model on this rank's device; ``fsdp`` and ``hybrid`` change it in place.
-        config: configuration.
+        config: mode of distribution.
         world: all processes of the run.
-        precision: with ``bf16``, FSDP gathers and computes in bfloat16, stores and reduces in float32.
+        precision: with ``bf16``, FSDP gathers and computes in bfloat16, and stores and reduces in float32.
 
     Returns:
         The module to call instead of the model.
@@ -175,13 +175,13 @@ def apply_parallel(
         options["mp_policy"] = policy
     for layer in layers_of(model):
         fully_shard(layer, **options)
-    # Else ranks whose batches leave a parameter out would reduce fewer gradients than the others, and hang.
+    # Otherwise, ranks whose batches leave a parameter out would reduce fewer gradients than the others, and hang.
     fully_shard(model, **options).set_reduce_scatter_unused_params(True)
     return model
 
 
 def _mesh(config: ParallelConfig, world: World) -> DeviceMesh:
-    """One dimension, over which weights are shards; with ``hybrid`` one before it, over which they are copies."""
+    """Make the device mesh: one dimension for shards, with ``hybrid`` preceded by one for replicas."""
     if config.mode == "fsdp":
         return init_device_mesh(world.device.type, (world.size,), mesh_dim_names=("shard",))
     shards = config.shard_size or world.local_size
@@ -190,25 +190,25 @@ def _mesh(config: ParallelConfig, world: World) -> DeviceMesh:
             f"parallel.shard_size is {shards} with {world.size} processes; start a multiple of it, or change it"
         )
     grid = torch.arange(world.size).view(-1, shards)
-    # Groups that a mesh makes by itself have the backend's own time limit, 10 minutes for NCCL.
+    # Groups that a mesh creates itself have the backend's default time limit, 10 minutes for NCCL.
     groups = [dist.new_subgroups_by_enumeration(members.tolist(), timeout=PATIENCE)[0] for members in (grid.T, grid)]
     return DeviceMesh.from_group(groups, world.device.type, grid, mesh_dim_names=("copies", "shard"))
 
 
 def reducing(model: nn.Module, config: ParallelConfig, last: bool) -> AbstractContextManager[Any]:
-    """Around forward and backward of a micro-batch: gradients are reduced over ranks when ``config.reduce`` says.
+    """Return the context of a micro-batch's forward and backward pass, which reduces gradients by ``config.reduce``.
 
     Args:
-        model: module that ``apply_parallel`` returned.
-        config: its configuration.
+        model: module returned by ``apply_parallel``.
+        config: configuration passed to ``apply_parallel``.
         last: True for the last micro-batch of a step.
     """
     if isinstance(model, FSDPModule):
         model.set_requires_gradient_sync(last or config.reduce == "micro_batch")
-        model.set_requires_all_reduce(last)  # over copies; shards are summed by then
+        model.set_requires_all_reduce(last)  # over replicas; shards are already summed
     return model.no_sync() if isinstance(model, DistributedDataParallel) and not last else nullcontext()
 
 
 def layers_of(model: nn.Module) -> list[nn.Module]:
-    """All encoder and decoder layers of ``model``, which are checkpointed, compiled and sharded one by one."""
+    """Return all encoder and decoder layers of ``model``, the units of checkpointing, compilation and sharding."""
     return [module for module in model.modules() if isinstance(module, EncoderLayer | DecoderLayer)]
