@@ -1,7 +1,7 @@
-"""From a short model to a long one: the weights it has, and what those that it has not begin as.
+"""Extension of a short model to a long one: reuse of its weights, and initialisation of new ones.
 
-On inputs within the short model's reach (one block, half a window, less than one summary) the long model begins with
-the same logits. Learned global tokens cannot be silent from the start: see ``adapt_globals``.
+For inputs within the short model's range (one block, half a window, less than one summary) the long model initially has
+the same logits. Learned global tokens are an exception: see ``adapt_globals``.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _ADAPTABLE = (
 def adapt(
     state: Mapping[str, Tensor], config: ModelConfig, target: ModelConfig, vocabulary: Vocabulary, seed: int = 0
 ) -> dict[str, Tensor]:
-    """The state with which training of ``target`` goes on from that of ``config``.
+    """Return the initial state of ``target``, made from the state of a model of ``config``.
 
-    Learned positions are tiled, so that a block sees the rows it knows; projections of global positions are those of
-    the others (Longformer, arXiv:2004.05150, section 5); learned global tokens are sampled from the token table and
-    their norms are those of the tokens (PEGASUS-X, arXiv:2208.04347, section 4); the table of relative positions to
-    summaries is that to tokens; pooled attention is fresh and its output zero.
+    Learned positions are tiled, so that a block has the rows it was trained with; projections of global positions are
+    copies of the others (Longformer, arXiv:2004.05150, section 5); learned global tokens are sampled from the token
+    table, and their norms are copies of the tokens' (PEGASUS-X, arXiv:2208.04347, section 4); relative positions of
+    summaries are copies of those of tokens; pooled attention is newly initialised, with zero output.
 
     Args:
-        state: of a model of ``config`` with the ids of ``vocabulary``.
-        target: what the model becomes.
-        seed: of what is drawn.
+        state: state of a model of ``config`` with the ids of ``vocabulary``.
+        target: configuration of the long model.
+        seed: seed of random weights.
 
     Raises:
-        FarspanError: configurations that differ in more than positions, attention pattern and pooling, or a target
-            that has no place for something the model has learned; all of it is listed.
+        FarspanError: configurations that differ in more than positions, attention pattern and pooling, or learned
+            weights that the target has no place for; all of them are listed.
     """
     if found := differences(config, target, _ADAPTABLE):
         lines = [f"  model.{field}: the model has {ours!r}, the target {theirs!r}" for field, ours, theirs in found]
@@ -73,12 +73,12 @@ def adapt(
 
 
 def _as_toml(value: Any) -> str:
-    """As ``--set`` takes it from a shell."""
+    """Format a value for ``--set`` in a shell."""
     return str(value).lower() if isinstance(value, bool) else str(value).replace(" ", "")
 
 
 def _source(name: str, state: Mapping[str, Tensor]) -> str | None:
-    """The tensor of ``state`` that ours begins as, or None."""
+    """Return the name of the tensor in ``state`` that ``name`` is initialised from, or None."""
     candidates = (
         name,
         name.replace(".attention.global_qkv.", ".attention.qkv."),

@@ -1,16 +1,16 @@
-"""What learned global tokens begin as in an encoder that had none (PEGASUS -> PEGASUS-X, arXiv:2208.04347).
+"""Initialisation of learned global tokens in an encoder that had none (PEGASUS -> PEGASUS-X, arXiv:2208.04347).
 
-How far the adapted model is the short one. A softmax gives every key that is seen a share above zero, and of two
-opposite queries one scores a key at 0 or more, so no first value of the learned tokens is silent for every query:
+The adapted model is not equivalent to the short one. A softmax gives every key a weight above zero, and one of two
+opposite queries gives a key a score of at least 0, so no initial value of the learned tokens is neutral for every one:
 
-- With the learned tokens out of the positions' sight, logits are those of the short model up to ``size / 2``
-  positions, or ``size`` where blocks are not staggered: the first block of shifted layers is a half one.
-- With them in sight, attention gives a position ``(1 - p) short + p learned`` in every layer and head: ``short`` is
-  what the short model gives for the same queries, keys and values, ``learned`` a mean of the learned tokens' values,
-  p their share of the weights. It is G / (G + L) where all scores are alike: one half for 128 tokens and as many
-  positions. So training must go on before such a model is used, as PEGASUS-X's did for 300,000 steps.
+- If positions did not attend to the learned tokens, logits would equal the short model's for up to ``size / 2``
+  positions, or ``size`` if blocks are not staggered, because the first block of shifted layers is half a block.
+- Since they do, attention gives a position ``(1 - p) short + p learned`` in every layer and head: ``short`` is the
+  short model's result for the same queries, keys and values, ``learned`` a mean of the learned tokens' values, and p
+  the sum of their weights. With equal scores p is G / (G + L): one half for 128 tokens and as many positions. Such a
+  model must therefore be trained further before use, as PEGASUS-X was for 300,000 steps.
 
-The norm of the learned tokens begins as that of the positions.
+The norm of the learned tokens is initialised as a copy of the positions' norm.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from trainer.conversion.vocabulary import Vocabulary
 
 
 def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int) -> Tensor:
-    """Rows of the token table, without replacement: the tokenizer's own, without those of special tokens.
+    """Sample rows of the token table without replacement, among the tokenizer's ids without special tokens.
 
-    A row's place in the draw depends on its id and the seed alone, so more tokens begin with those that fewer have.
+    A row's rank in the draw depends only on its id and the seed, so a smaller sample is a prefix of a larger one.
 
     Args:
         table: ``(V, d)``.
         count: G.
-        vocabulary: of the table; rows behind the tokenizer's ids may never have been trained.
-        seed: of the draw.
+        vocabulary: vocabulary of the table; rows after the tokenizer's ids may never have been trained.
+        seed: seed of the draw.
 
     Returns:
-        ``(G, d)``, not scaled by sqrt(d), as the encoder takes them.
+        ``(G, d)``, not scaled by sqrt(d), as the encoder expects.
 
     Raises:
         FarspanError: fewer rows than ``count``.

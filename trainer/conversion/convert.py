@@ -1,4 +1,4 @@
-"""One model from another: read, adapted to a recipe, given the rows that a mask set needs, written."""
+"""Conversion of a model: reading, adaptation to a recipe, extension of the vocabulary, writing."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ from trainer.recipe import load_recipe
 
 
 def convert(source: Path, output: Path, conversion: Conversion) -> Model:
-    """Read ``source``, make of it what ``conversion`` says, write it to ``output``, and return it.
+    """Read ``source``, convert it by ``conversion``, write it to ``output``, and return it.
 
     Raises:
-        FarspanError: a model that cannot be read, cannot become what is asked, or cannot be written so; an output that
-            exists.
+        FarspanError: a model that cannot be read, converted or written in this format, or an output that exists.
     """
     if output.exists():  # before any work
         raise FarspanError(f"{output} exists; name a folder that does not, or delete it")
@@ -47,7 +46,7 @@ def convert(source: Path, output: Path, conversion: Conversion) -> Model:
 
 
 def with_vocabulary(model: Model, vocabulary: Vocabulary) -> Model:
-    """The model with a row for every id of ``vocabulary``.
+    """Extend the model to a row for every id of ``vocabulary``.
 
     Raises:
         FarspanError: ids of another tokenizer.
@@ -57,10 +56,10 @@ def with_vocabulary(model: Model, vocabulary: Vocabulary) -> Model:
 
 
 def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary) -> Model:
-    """What a run begins with: the model of farspan's folder ``path``, its tables as the run's data needs them.
+    """Load a run's initial model from the model folder ``path``, with the vocabulary of the run's data.
 
     Raises:
-        FarspanError: no model there, one of another configuration, or one that knows the ids of another tokenizer.
+        FarspanError: there is no model, or one with another configuration or another tokenizer.
     """
     model = read_model_folder(path)
     if found := differences(model.config, config, TRAINING):

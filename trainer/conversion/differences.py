@@ -1,4 +1,4 @@
-"""How two model configurations differ."""
+"""Differences between two model configurations."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from trainer.model.config import ModelConfig
 
 TRAINING = ("dropout", "attention_dropout", "activation_dropout", "initialisation", "init_std")
-"""Fields that say how a model is trained, and nothing of what it computes afterwards."""
+"""Fields that affect training only, not what a trained model computes."""
 
 
 def differences(
     one: ModelConfig, other: ModelConfig, allowed: tuple[str, ...] = TRAINING
 ) -> list[tuple[str, Any, Any]]:
-    """Dotted field, its value in ``one`` and in ``other``, of every difference.
+    """List every difference: dotted field, its value in ``one`` and in ``other``.
 
     Args:
         allowed: patterns of dotted fields that may differ.
@@ -30,7 +30,7 @@ def differences(
 
 
 def given(section: Any) -> Any:
-    """A configuration as a recipe would say it: dataclasses as tables, tuples as lists, what is None left out."""
+    """Convert a configuration to a recipe's form: dataclasses as tables, tuples as lists, without None values."""
     if isinstance(section, ModelConfig):
         return given(asdict(section))
     if isinstance(section, Mapping):
@@ -39,7 +39,7 @@ def given(section: Any) -> Any:
 
 
 def flat(config: ModelConfig) -> dict[str, Any]:
-    """Dotted field -> value, without those that are None; the width of heads is said in any case."""
+    """Map dotted fields to values, without None values but always with the width of heads."""
     return dict(_leaves(given(config), "")) | {"heads.width": config.head_width}
 
 

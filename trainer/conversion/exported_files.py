@@ -19,21 +19,21 @@ _TOKEN_FIELDS = {PAD: "pad_token", BEGIN: "bos_token", END: "eos_token", UNKNOWN
 
 
 def longest_source(model: Model) -> int | None:
-    """Positions that the model was trained on, or that its table has; None where neither bounds them."""
+    """Return the maximum source length, from training or from the position table; None if unlimited."""
     return model.parent.get("source_length") or model.config.encoder.positions.limit
 
 
 def longest_target(model: Model) -> int | None:
-    """The same of the decoder."""
+    """Return the maximum target length, likewise."""
     assert model.config.decoder
     return model.parent.get("target_length") or model.config.decoder.positions.limit
 
 
 def tokenizer_files(model: Model) -> dict[str, bytes]:
-    """The tokenizer's own files, with the special tokens that the model knows besides, framing texts as training did.
+    """Make the tokenizer's files, with the model's additional special tokens and the framing of texts in training.
 
     Raises:
-        FarspanError: a token that framed texts in training is none of the tokenizer's.
+        FarspanError: the tokenizer lacks a token that framed texts in training.
     """
     files = dict(model.tokenizer)
     tokenizer = _loaded(model, files)
@@ -46,7 +46,7 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
             tokenizer.add_special_tokens([name])
     if model.vocabulary.frame is not None:
         tokenizer.post_processor = _framing(tokenizer, model)
-        # A class of its own (BartTokenizer) would frame texts by rules of its own.
+        # Model-specific classes (BartTokenizer) would frame texts by other rules.
         files.pop("tokenizer_config.json", None)
     files["tokenizer.json"] = tokenizer.to_str().encode()
     stored = json.loads(files.get("tokenizer_config.json", b"{}"))
@@ -65,7 +65,7 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
 
 
 def _loaded(model: Model, files: Mapping[str, bytes]) -> tokenizers.Tokenizer | None:
-    """The tokenizer of ``files`` in the tokenizers library; None for one that it cannot express."""
+    """Load ``files`` with the tokenizers library; None if it cannot express the tokenizer."""
     if "tokenizer.json" in files:
         try:
             return tokenizers.Tokenizer.from_str(files["tokenizer.json"].decode())
@@ -79,7 +79,7 @@ def _loaded(model: Model, files: Mapping[str, bytes]) -> tokenizers.Tokenizer | 
 
 
 def _framing(tokenizer: tokenizers.Tokenizer, model: Model) -> TemplateProcessing:
-    """A post-processor that puts texts between the special tokens that framed them in training."""
+    """Make a post-processor that adds the special tokens around a text as in training."""
     frame = model.vocabulary.frame or ()
     numbers = [model.vocabulary.special.ids[name] for name in (BEGIN, END) if name in frame]
     texts = {number: tokenizer.id_to_token(number) for number in numbers}
@@ -98,10 +98,10 @@ def _framing(tokenizer: tokenizers.Tokenizer, model: Model) -> TemplateProcessin
 
 
 def generation_settings(model: Model, ids: Mapping[str, int]) -> dict[str, Any]:
-    """``generation_config.json``: settings that came with the model, and otherwise greedy search to the longest target.
+    """Make ``generation_config.json``: the model's own settings, else greedy search up to the longest target.
 
     Args:
-        model: to be exported.
+        model: the exported model.
         ids: the special tokens that the configuration names, by field.
     """
     longest = longest_target(model)
@@ -110,7 +110,7 @@ def generation_settings(model: Model, ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def model_card(model: Model, architecture: str) -> str:
-    """``README.md``: what the model is, how it is loaded, and what it expects of its input."""
+    """Make ``README.md``: description, loading, and requirements on the input."""
     frame = model.vocabulary.frame
     framing = (
         "The tokenizer keeps the rule by which it came for special tokens around a text."

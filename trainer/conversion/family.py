@@ -1,4 +1,4 @@
-"""The model families of Hugging Face that are known here, and which of them a model can be written as."""
+"""The supported model families of Hugging Face, and the selection of one for export."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from trainer.model.config import ModelConfig
 
 
 class Family(Protocol):
-    """What a family's module holds.
+    """Interface of a family's module.
 
     Attributes:
         MODEL_TYPES: values of ``model_type`` in ``config.json``.
-        IGNORED: patterns of stored names that carry nothing.
-        PATTERNS: names of the attention patterns that its models are written with; none where none is written.
+        IGNORED: patterns of stored names without information.
+        PATTERNS: names of the attention patterns that are exported to this family; may be empty.
     """
 
     MODEL_TYPES: tuple[str, ...]
@@ -26,17 +26,17 @@ class Family(Protocol):
     PATTERNS: tuple[str, ...]
 
     def read_config(self, values: Mapping[str, Any]) -> ModelConfig:
-        """A whole ``config.json`` -> the configuration of the same model here."""
+        """Convert a complete ``config.json`` to farspan's configuration."""
 
     def name_map(self, config: ModelConfig) -> dict[str, Tensors]:
-        """Our name -> theirs, for every parameter."""
+        """Map every parameter name of farspan to the stored tensors."""
 
 
 class ExportableFamily(Family, Protocol):
-    """One that Hugging Face can be given models of."""
+    """A family that models can be exported to."""
 
     def write_config(self, config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-        """A ``config.json``; what it cannot say is found by reading it back."""
+        """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
 
 
 FAMILIES = cast(tuple[Family, ...], (bart, bert, roberta, pegasus, longformer, t5))
@@ -44,10 +44,10 @@ _BY_PATTERN = cast(dict[str, ExportableFamily], {pattern: family for family in F
 
 
 def family_of(model_type: str) -> Family:
-    """The family of a ``model_type``.
+    """Return the family of a ``model_type``.
 
     Raises:
-        FarspanError: none.
+        FarspanError: an unsupported ``model_type``.
     """
     for family in FAMILIES:
         if model_type in family.MODEL_TYPES:
@@ -57,7 +57,7 @@ def family_of(model_type: str) -> Family:
 
 
 def exportable_family(config: ModelConfig) -> ExportableFamily:
-    """The family whose encoder has the pattern of ``config``.
+    """Return the family whose encoder has the pattern of ``config``.
 
     Raises:
         FarspanError: Hugging Face has no such encoder-decoder.
@@ -81,17 +81,17 @@ def exportable_family(config: ModelConfig) -> ExportableFamily:
 def exported_config(
     family: ExportableFamily, config: ModelConfig, vocab_size: int, special: Mapping[str, int]
 ) -> dict[str, Any]:
-    """A whole ``config.json`` that is read back as the same model.
+    """Make a complete ``config.json`` that is read back as the same model.
 
     Raises:
-        FarspanError: something in ``config`` that the family's models do not have; all of it is listed.
+        FarspanError: fields of ``config`` that the family does not support; all of them are listed.
     """
     from transformers import CONFIG_MAPPING  # slow to import
 
     values = family.write_config(config, vocab_size, special)
     architecture, kind = values["architectures"][0], CONFIG_MAPPING[values["model_type"]]
     try:
-        # T5's configuration keeps for itself whether its tables are tied, and says that they are
+        # T5's configuration stores tying in another field, and always reports tied tables
         whole = kind(**values).to_dict() | {"tie_word_embeddings": values["tie_word_embeddings"]}
         found = differences(config, family.read_config(whole))
     except FarspanError as error:

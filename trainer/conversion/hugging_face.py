@@ -1,6 +1,6 @@
-"""Model folders of Hugging Face: read as models of ours, and written so that its Auto classes load them.
+"""Reading and writing of Hugging Face model folders, which the Auto classes load.
 
-No code of a folder runs, and nothing but tensors is unpickled.
+No code of a folder runs, and only tensors are unpickled.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _CURE = (
 
 
 def is_hugging_face_folder(path: Path) -> bool:
-    """Whether ``path`` looks like one."""
+    """Return True if ``path`` looks like a model folder of Hugging Face."""
     return (path / "config.json").is_file()
 
 
 def read_hugging_face(path: Path) -> Model:
-    """Read a folder with a model of one of the families.
+    """Read a folder with a model of a supported family.
 
     Raises:
         FarspanError: a model of another kind, or files that are missing, damaged or do not belong together.
@@ -77,10 +77,10 @@ def read_hugging_face(path: Path) -> Model:
 
 
 def write_hugging_face(model: Model, path: Path) -> None:
-    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, whole or not at all.
+    """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically.
 
     Raises:
-        FarspanError: something is there already, or Hugging Face has no class for the model.
+        FarspanError: ``path`` exists, or Hugging Face has no class for the model.
     """
     if path.exists():
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
@@ -132,7 +132,7 @@ def _read_json(file: Path) -> Any:
 
 
 def _read_generation(path: Path) -> dict[str, Any]:
-    """Settings of generation, from a file of their own or, as older folders have them, from ``config.json``.
+    """Read generation settings, from their own file or, in older folders, from ``config.json``.
 
     Raises:
         FarspanError: a file that is no JSON object.
@@ -169,7 +169,7 @@ def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
 
 
 def _read_weights(path: Path) -> tuple[dict[str, Tensor], str]:
-    """The stored tensors, and the sha256 of their files' own."""
+    """Load the stored tensors, and compute a sha256 over the sha256 of their files."""
     for name in ("model.safetensors", "pytorch_model.bin"):
         index = path / f"{name}.index.json"
         if (path / name).is_file():
@@ -220,7 +220,7 @@ def _digest(path: Path, files: list[str]) -> str:
 
 
 def _tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
-    """Whether the output layer's weight is the token table: as Hugging Face does, the weights are asked first."""
+    """Return True if the output layer is tied to the token table; like Hugging Face, look at the weights first."""
     head = stored.get("lm_head.weight")
     tables = [stored[name] for name in ("shared.weight", "model.shared.weight") if name in stored]
     if head is None or not tables:
@@ -229,7 +229,7 @@ def _tied(values: Mapping[str, Any], stored: Mapping[str, Tensor]) -> bool:
 
 
 def _with_prefix(stored: dict[str, Tensor], names: set[str]) -> dict[str, Tensor]:
-    """A model saved without its head has names without their first part."""
+    """Add the prefix that names lack in a model saved without its head."""
     prefixes = {name.partition(".")[0] for name in names}
     if len(prefixes) != 1 or any(name.startswith(f"{next(iter(prefixes))}.") for name in stored):
         return stored

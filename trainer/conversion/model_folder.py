@@ -1,4 +1,4 @@
-"""farspan's model folder: a configuration, what its ids mean, and its weights, each checked before it is believed.
+"""farspan's model folder: configuration, vocabulary and weights, validated when read.
 
 ``manifest.json`` is written last and holds bytes and sha256 of ``model.safetensors`` and of the files in
 ``tokenizer/``.
@@ -57,12 +57,12 @@ class Model:
     """A model in memory.
 
     Attributes:
-        config: of the model.
-        vocabulary: what its ids mean.
+        config: configuration of the model.
+        vocabulary: meaning of the ids.
         state: state dictionary, float32, on the CPU.
-        tokenizer: name -> content of the tokenizer's files; empty where there is none.
-        parent: what it was made from.
-        generation: settings of generation that came with it, as ``generation_config.json`` has them.
+        tokenizer: contents of the tokenizer's files by name; empty without a tokenizer.
+        parent: description of the source that the model was made from.
+        generation: imported generation settings, in the form of ``generation_config.json``.
     """
 
     config: ModelConfig
@@ -74,7 +74,7 @@ class Model:
 
 
 def is_model_folder(path: Path) -> bool:
-    """Whether ``path`` says that it is one."""
+    """Return True if ``path`` has the manifest of a model folder."""
     try:
         return _parsed(path)["format"] == FORMAT
     except (OSError, StructureError, KeyError, TypeError):
@@ -82,10 +82,10 @@ def is_model_folder(path: Path) -> bool:
 
 
 def write_model_folder(model: Model, path: Path) -> None:
-    """Write ``path``, which appears whole or not at all.
+    """Write ``path`` atomically.
 
     Raises:
-        FarspanError: something is there already.
+        FarspanError: ``path`` exists.
     """
     if path.exists():
         raise FarspanError(f"{path} exists; name a folder that does not, or delete it")
@@ -110,17 +110,17 @@ def write_model_folder(model: Model, path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Give every file of ``folder`` the mode 0644, which writers of tensors do not."""
+    """Set the mode of every file in ``folder`` to 0644, since tensor writers use stricter modes."""
     for file in folder.rglob("*"):
         if file.is_file():
             file.chmod(0o644)
 
 
 def read_model_folder(path: Path) -> Model:
-    """Read a whole model folder.
+    """Read a complete model folder.
 
     Raises:
-        FarspanError: it is none, is damaged, or was written by another version.
+        FarspanError: it is no model folder, is damaged, or was written by another version.
     """
     manifest = _manifest(path)
     try:
@@ -142,7 +142,7 @@ def read_model_folder(path: Path) -> Model:
 
 
 def weights_sha256(path: Path) -> str:
-    """Of a model folder's weights, as its manifest says.
+    """Return the sha256 of a model folder's weights from its manifest.
 
     Raises:
         FarspanError: as ``read_model_folder``.

@@ -1,4 +1,4 @@
-"""Which stored tensors a tensor of ours is made of, and the way there and back."""
+"""Mapping between farspan's tensors and stored tensors, in both directions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 
 ZEROS = ("*final_logits_bias",)
-"""Stored tensors that our models have no place for and that must therefore hold nothing but zeros."""
+"""Stored tensors that farspan's models do not have, and that must therefore be zero."""
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """One tensor of ours: the named ones in a column, without their first rows, plus one row of another.
+    """A tensor of farspan's: stored tensors concatenated, without their first rows, plus one row of another one.
 
     Attributes:
         names: stored tensors, concatenated along dimension 0.
-        skip_rows: first rows that are left out (BART's positions begin behind two rows that no token uses).
-        add_row: a stored tensor whose row 0 is added to every row (the token type that all tokens share).
+        skip_rows: number of first rows to leave out (BART's positions begin after two unused rows).
+        add_row: stored tensor whose row 0 is added to every row (the token type of all tokens).
     """
 
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class Tensors:
 
 
 def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -> dict[str, Tensors]:
-    """Names of modules -> names of their tensors ``parts`` (weight, bias)."""
+    """Expand module names to the names of their tensors ``parts`` (weight, bias)."""
     listed = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in modules.items()}
     return {
         f"{ours}.{part}": Tensors(tuple(f"{name}.{part}" for name in theirs))
@@ -43,7 +43,7 @@ def expand(modules: Mapping[str, str | tuple[str, ...]], parts: Iterable[str]) -
 
 
 def state_shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
-    """Name -> shape of every tensor of ours."""
+    """Map the name of every tensor of a farspan model to its shape."""
     with torch.device("meta"):
         return {name: tensor.shape for name, tensor in make_model(config, vocab_size).state_dict().items()}
 
@@ -54,17 +54,17 @@ def load_state(
     shapes: Mapping[str, torch.Size] | None = None,
     ignored: Iterable[str] = (),
 ) -> dict[str, Tensor]:
-    """Our state dictionary, in float32.
+    """Make farspan's state dictionary in float32.
 
     Args:
-        name_map: our name -> where its numbers are stored, for every tensor of ours.
-        stored: the other side's state dictionary.
-        shapes: of our tensors; None where they are not known.
-        ignored: patterns of stored names that carry nothing.
+        name_map: stored tensors by farspan's name, for every tensor of the model.
+        stored: state dictionary of the other format.
+        shapes: shapes of farspan's tensors; None if unknown.
+        ignored: patterns of stored names without information.
 
     Raises:
-        FarspanError: tensors that are missing, that nothing here reads, of another shape, of integers (quantised
-            ones mean nothing without their scales) or not finite; all of them are listed.
+        FarspanError: tensors that are missing, unused, of another shape, of integers (quantised weights need their
+            scales) or not finite; all of them are listed.
     """
     read = {name for tensors in name_map.values() for name in (*tensors.names, tensors.add_row) if name}
     carried = {name for name in stored if not any(fnmatchcase(name, pattern) for pattern in ignored)}
@@ -104,7 +104,7 @@ def load_state(
 
 
 def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The other side's state dictionary; skipped rows and added ones come out as zeros."""
+    """Make the state dictionary of the other format; skipped and added rows become zeros."""
     stored: dict[str, Tensor] = {}
     for ours, tensors in name_map.items():
         for name, part in zip(tensors.names, state[ours].chunk(len(tensors.names)), strict=True):

@@ -10,14 +10,15 @@ from corpora.options import Flag
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """What becomes of a model.
+    """Options of ``farspan convert``.
 
     Attributes:
-        recipe: recipe whose model it is made into, a name or a TOML file (default: it stays as it is).
-        assignments: override a key of the recipe, or without one of the model (model.encoder.positions.count=4096).
-        masks: mask set whose special tokens the model must know.
-        vocab_size: or the number of rows of the token table.
-        tokenizer: the model's tokenizer, where its folder holds none.
+        recipe: recipe whose model the source is adapted to, a name or a TOML file (default: no change).
+        assignments: overrides a key of the recipe, or of the model if there is none
+            (model.encoder.positions.count=4096).
+        masks: mask set whose special tokens are added to the model.
+        vocab_size: number of rows of the token table, instead of --masks.
+        tokenizer: the model's tokenizer, if its folder has none.
         to: format to write.
     """
 

@@ -1,4 +1,4 @@
-"""SentencePiece models as tokenizer.json, the form that transformers loads without a class of its own."""
+"""Conversion of SentencePiece models to tokenizer.json, which transformers loads without a model-specific class."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Spec:
-    """The parts of a SentencePiece model that decide ids; two of them by the numbers of their fields."""
+    """The parts of a SentencePiece model that determine ids; two of them are keyed by field number."""
 
     pieces: list[_Piece]
     trainer: dict[int, Any]
@@ -42,7 +42,7 @@ class _Spec:
 
 
 def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.Tokenizer | None:
-    """A SentencePiece model as a tokenizer of the tokenizers library.
+    """Convert a SentencePiece model to a tokenizer of the tokenizers library.
 
     Args:
         data: the serialised model.
@@ -100,7 +100,7 @@ def _model(spec: _Spec) -> Any:
 
 
 def _merges(spec: _Spec) -> Iterator[tuple[str, str]]:
-    """Pairs of pieces that make a piece, that of the best score first, which is the one SentencePiece merges first."""
+    """Yield pairs of pieces that form a piece, by descending score, which is the order of SentencePiece's merges."""
     scores = {piece.text: piece.score for piece in spec.pieces if piece.kind == _NORMAL}
     for text in sorted(scores, key=lambda text: -scores[text]):
         for cut in range(1, len(text)):
@@ -115,7 +115,7 @@ def _normalizers(spec: _Spec) -> list[Any]:
 
 
 def _agree(made: tokenizers.Tokenizer, data: bytes, spec: _Spec) -> bool:
-    """True if both libraries have the same ids for texts made of all pieces, with and without spaces."""
+    """Return True if both libraries give the same ids for texts made of all pieces, with and without spaces."""
     processor = sentencepiece.SentencePieceProcessor()
     processor.LoadFromSerializedProto(data)
     words = [piece.text.replace(_SPACE, " ") for piece in spec.pieces if piece.kind == _NORMAL]

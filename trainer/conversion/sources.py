@@ -1,4 +1,4 @@
-"""A model from wherever one may lie."""
+"""Loading of models from any supported source."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _read_run(path: Path) -> Model:
 
 
 def _tokenizer_of(trained: TrainedModel) -> Mapping[str, bytes]:
-    """The files of the run's tokenizer, which it keeps beside its checkpoints; none where it has none, or another."""
+    """Return the tokenizer files stored beside the run's checkpoints; empty if missing or of another tokenizer."""
     folder = trained.path.parent.parent / TOKENIZER
     if not folder.is_dir():
         return {}

@@ -1,4 +1,4 @@
-"""What families share when they read and write the ``config.json`` of Hugging Face."""
+"""Helpers of the families for reading and writing the ``config.json`` of Hugging Face."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _ACTIVATIONS = {
 
 
 def require(values: Mapping[str, Any], **needed: Any) -> None:
-    """Refuse a model that differs from ours in more than sizes.
+    """Refuse a model with a fixed property that farspan's models do not have.
 
     Raises:
-        FarspanError: a field of ``values`` with another value than ``needed``; one that is absent is as needed.
+        FarspanError: a field of ``values`` differs from ``needed``; missing fields are accepted.
     """
     for name, value in needed.items():
         if values.get(name, value) != value:
@@ -32,10 +32,10 @@ def require(values: Mapping[str, Any], **needed: Any) -> None:
 
 
 def read_activation(values: Mapping[str, Any], field: str) -> Any:
-    """Our name of an activation.
+    """Return farspan's name of an activation.
 
     Raises:
-        FarspanError: none of ours.
+        FarspanError: an unsupported activation.
     """
     if values[field] not in _ACTIVATIONS:
         raise FarspanError(
@@ -45,12 +45,12 @@ def read_activation(values: Mapping[str, Any], field: str) -> Any:
 
 
 def write_activation(activation: str) -> str:
-    """Hugging Face's name of one of ours."""
+    """Return Hugging Face's name of an activation."""
     return "gelu_new" if activation == "gelu_tanh" else activation
 
 
 def token_ids(special: Mapping[str, int]) -> dict[str, int]:
-    """The fields that say which ids pad, begin and end a text; decoders begin with the end, as BART's."""
+    """Make the fields for the padding, begin and end ids; decoders start with the end token, as BART's does."""
     return {
         "pad_token_id": special[PAD],
         "bos_token_id": special[BEGIN],

@@ -1,4 +1,4 @@
-"""What a model's ids mean, and its rows for ids that it has not seen."""
+"""The vocabulary of a model, and the initialisation of rows for new ids."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from corpora.keyed import make_key
 from objectives.api.special_tokens import END, MASK, SpecialTokens, is_sentinel
 
 TABLES = ("tokens.weight", "output.weight", "bias")
-"""Our tensors with a row for each id."""
+"""Tensors with a row for each id."""
 NOISE = 0.1
-"""Standard deviation of what tells new rows apart, as a share of that of the row they come from."""
+"""Standard deviation of the noise added to new rows, relative to that of the row they are copied from."""
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a model knows of its ids.
+    """The meaning of a model's ids.
 
     Attributes:
-        special: its special tokens, and how many rows its tables have.
-        tokenizer_size: ids of the tokenizer; behind them stand special tokens, and rows that nothing uses.
-        tokenizer_fingerprint: of the tokenizer; None where there was none.
+        special: special tokens, and the number of rows of the tables.
+        tokenizer_size: number of ids of the tokenizer; special tokens and unused rows follow them.
+        tokenizer_fingerprint: fingerprint of the tokenizer; None without one.
         decoder_start: the special token that a decoder's input begins with.
-        frame: which of ``<bos>`` and ``<eos>`` stood around a source in training; None where that is not known.
+        frame: those of ``<bos>`` and ``<eos>`` that surrounded sources in training; None if unknown.
     """
 
     special: SpecialTokens
@@ -45,9 +45,9 @@ class Vocabulary:
         decoder_start: str = END,
         frame: tuple[str, ...] | None = None,
     ) -> Vocabulary:
-        """Where only special tokens stand behind the tokenizer's ids.
+        """Make a vocabulary in which only special tokens follow the tokenizer's ids.
 
-        Special tokens at the end of the tokenizer's own ids (T5's sentinels) count as standing behind them.
+        Special tokens at the end of the tokenizer's own ids (T5's sentinels) count as following them.
         """
         size, ids = special.vocab_size, set(special.ids.values())
         while size - 1 in ids:
@@ -56,11 +56,11 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """Rows of the tables."""
+        """Number of rows of the tables."""
         return self.special.vocab_size
 
     def to_json(self) -> dict[str, Any]:
-        """As a manifest records it."""
+        """Convert to a manifest's entry."""
         return {
             "tokenizer_fingerprint": self.tokenizer_fingerprint,
             "tokenizer_size": self.tokenizer_size,
@@ -85,14 +85,14 @@ class Vocabulary:
 
 
 def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabulary) -> dict[str, Tensor]:
-    """A state whose tables have a row for each id of ``new``.
+    """Return a state whose tables have a row for each id of ``new``.
 
-    Tokens keep their rows, special ones by their name. The others begin as the row of the mask token (the mean row
-    where there is none) plus noise that depends on their own name only; sentinels that follow sentinels of the
-    tokenizer's own (T5's) as the mean row of those.
+    Tokens keep their rows; special tokens are matched by name. New rows start as the row of the mask token (or the mean
+    row, if there is none) plus noise that depends only on the token's name. New sentinels that extend the tokenizer's
+    own (T5's) start as the mean row of those.
 
     Args:
-        state: of a model that knows ``old``.
+        state: state of a model with the vocabulary ``old``.
 
     Raises:
         FarspanError: ids of another tokenizer.
@@ -123,11 +123,11 @@ def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabul
 def _with_fresh_rows(
     table: Tensor, rows: Tensor, fresh: Mapping[int, str], mask: int | None, sentinels: list[int]
 ) -> Tensor:
-    """``(V, d)`` or ``(V,)`` -> the same of the new ids.
+    """Extend a table, ``(V, d)`` or ``(V,)``, to the new ids.
 
     Args:
-        rows: of ``table``, one for each new id.
-        fresh: new ids that have no row, and what their noise depends on.
+        rows: row of ``table`` for each new id.
+        fresh: new ids without a row, and the keys of their noise.
         mask, sentinels: rows of the mask token and of the sentinels that the model has learned.
     """
     anything = table.mean(0) if mask is None else table[mask]

@@ -20,7 +20,7 @@ _UNUSED_POSITIONS = 2
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration of the same model here.
+    """Return farspan's configuration of a ``config.json``.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -44,7 +44,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Our name -> theirs, for every parameter."""
+    """Map every parameter name of farspan to the stored tensors."""
     assert config.decoder
     modules: dict[str, str | tuple[str, ...]] = {}
     names = {"tokens.weight": Tensors(("model.shared.weight",))}
@@ -59,7 +59,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """A ``config.json``; what it cannot say is for the caller to find by reading it back."""
+    """Make a ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert config.decoder
     return {
         "architectures": ["BartForConditionalGeneration"],
@@ -86,7 +86,7 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
 
 
 def layer_modules(ours: str, side: str, root: str = "model") -> dict[str, str | tuple[str, ...]]:
-    """One layer's modules, ours -> theirs, which PEGASUS and, under another ``root``, LED call alike."""
+    """Map the module names of one layer to stored names; PEGASUS uses the same ones, and LED with another ``root``."""
     theirs = f"{root}.{ours}"
     modules: dict[str, str | tuple[str, ...]] = {
         f"{ours}.attention.qkv": tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv"),

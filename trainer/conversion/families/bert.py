@@ -19,7 +19,7 @@ IGNORED = ("bert.pooler.*", "cls.seq_relationship.*", "cls.predictions.decoder.*
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration of the same model here.
+    """Return farspan's configuration of a ``config.json``.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -28,11 +28,11 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def read_encoder(values: Mapping[str, Any], positions: int) -> ModelConfig:
-    """The configuration of a model whose layers are BERT's.
+    """Return farspan's configuration of a model with BERT's layers.
 
     Args:
-        values: of ``config.json``.
-        positions: the longest text.
+        values: the ``config.json``.
+        positions: maximum length of a text.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -60,7 +60,7 @@ def read_encoder(values: Mapping[str, Any], positions: int) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Our name -> theirs, for every parameter."""
+    """Map every parameter name of farspan to the stored tensors."""
     head = {"head.0": "cls.predictions.transform.dense", "head.2": "cls.predictions.transform.LayerNorm"}
     return {
         **encoder_names("bert", config.encoder.layers),
@@ -70,12 +70,12 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def encoder_names(prefix: str, layers: int, skip_rows: int = 0) -> dict[str, Tensors]:
-    """Our name -> theirs, for token table and layers.
+    """Map farspan's parameter names of token table and layers to the stored tensors.
 
     Args:
-        prefix: what their names begin with.
-        layers: how many.
-        skip_rows: first rows of the position table that no text uses.
+        prefix: prefix of the stored names.
+        layers: number of layers.
+        skip_rows: number of unused rows at the start of the position table.
     """
     embeddings = f"{prefix}.embeddings"
     modules: dict[str, str | tuple[str, ...]] = {"encoder.embedded.norm": f"{embeddings}.LayerNorm"}

@@ -26,12 +26,12 @@ IGNORED = (
     "longformer.pooler.*",
     "*position_ids",
 )
-_UNUSED_POSITIONS = 2  # Longformer's begin behind the id of padding; LED's, unlike BART's, at the first row
+_UNUSED_POSITIONS = 2  # Longformer's positions begin after the padding id; LED's, unlike BART's, at the first row
 _PARTS = ("query", "key", "value")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration of the same model here.
+    """Return farspan's configuration of a ``config.json``.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -40,12 +40,12 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Our name -> theirs, for every parameter."""
+    """Map every parameter name of farspan to the stored tensors."""
     return _led_names(config, config.decoder) if config.decoder else _longformer_names(config)
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """A ``config.json`` of LED; what it cannot say is for the caller to find by reading it back."""
+    """Make LED's ``config.json``; the caller reads it back to detect fields that it cannot express."""
     assert config.decoder
     assert isinstance(config.encoder.attention, Window)
     return {
@@ -102,7 +102,7 @@ def _read_led(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def _window(sizes: int | list[int]) -> Window:
-    """One size where all layers have the same, so that models are compared by what they do."""
+    """Make the pattern, with a single size if all layers have the same, so that equal models compare equal."""
     if isinstance(sizes, int):
         return Window(sizes)
     return Window(sizes[0] if len(set(sizes)) == 1 else tuple(sizes))

@@ -22,7 +22,7 @@ IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embe
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration of the same model here.
+    """Return farspan's configuration of a ``config.json``.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -56,7 +56,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Our name -> theirs, for every parameter."""
+    """Map every parameter name of farspan to the stored tensors."""
     assert config.decoder
     modules: dict[str, str | tuple[str, ...]] = {}
     names = {"tokens.weight": Tensors(("model.shared.weight",))}
@@ -79,10 +79,10 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """PEGASUS-X's ``config.json``; what it cannot say is for the caller to find by reading it back.
+    """Make PEGASUS-X's ``config.json``; the caller reads it back to detect fields that it cannot express.
 
     Raises:
-        FarspanError: another pattern than the one that PEGASUS-X has.
+        FarspanError: a pattern other than PEGASUS-X's.
     """
     assert config.decoder
     pattern = config.encoder.attention

@@ -13,11 +13,11 @@ from trainer.model.config import ModelConfig
 MODEL_TYPES = ("roberta",)
 PATTERNS: tuple[str, ...] = ()
 IGNORED = ("roberta.pooler.*", "lm_head.decoder.*", "*position_ids")
-_UNUSED_POSITIONS = 2  # theirs begin behind the id of padding
+_UNUSED_POSITIONS = 2  # RoBERTa's positions begin after the padding id
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration of the same model here.
+    """Return farspan's configuration of a ``config.json``.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -27,7 +27,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Our name -> theirs, for every parameter."""
+    """Map every parameter name of farspan to the stored tensors."""
     return {
         **encoder_names("roberta", config.encoder.layers, _UNUSED_POSITIONS),
         **expand({"head.0": "lm_head.dense", "head.2": "lm_head.layer_norm"}, ("weight", "bias")),

@@ -1,8 +1,8 @@
 """T5 (arXiv:1910.10683), its version 1.1 and LongT5 (arXiv:2112.07916) of Hugging Face.
 
-``tie_word_embeddings`` was False in version 1.1, whose output layer is its own and takes states that are not scaled.
-Hugging Face's configurations now say True of all and keep ``scale_decoder_outputs`` beside it, while its models keep an
-output layer that the weights have: whoever reads weights sets the field by them.
+``tie_word_embeddings`` was False in version 1.1, whose output layer is separate and takes unscaled states. Hugging
+Face's configurations now always say True, with ``scale_decoder_outputs`` as a separate field, while the models still
+load a separate output layer if the weights have one. Code that reads weights must therefore set the field by them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ATTENTION = {"full": "SelfAttention", "local": "LocalSelfAttention", "tglobal":
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """The configuration of the same model here.
+    """Return farspan's configuration of a ``config.json``.
 
     Raises:
         FarspanError: a field that our model has no counterpart for.
@@ -63,7 +63,7 @@ def read_config(values: Mapping[str, Any]) -> ModelConfig:
 
 
 def name_map(config: ModelConfig) -> dict[str, Tensors]:
-    """Our name -> theirs, for every parameter."""
+    """Map every parameter name of farspan to the stored tensors."""
     assert config.decoder
     attention = _ATTENTION[config.encoder.attention.pattern]
     first = f"encoder.block.0.layer.0.{attention}"
@@ -97,7 +97,7 @@ def name_map(config: ModelConfig) -> dict[str, Tensors]:
 
 
 def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int]) -> dict[str, Any]:
-    """LongT5's ``config.json``; what it cannot say is for the caller to find by reading it back.
+    """Make LongT5's ``config.json``; the caller reads it back to detect fields that it cannot express.
 
     Raises:
         FarspanError: a pattern or positions that LongT5 does not have.
