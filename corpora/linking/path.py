@@ -1,11 +1,11 @@
 """A path that visits each document of a neighbour graph once, from neighbour to neighbour where possible.
 
-After the greedy maximum travelling salesman of in-context pretraining (arXiv 2310.10638, algorithm 1): begin at the
-document of the least degree, go on to the unvisited neighbour of the greatest similarity; where there is none, begin
-again. The paper's graph is undirected, and so is ours: two documents are neighbours when either has the other in its
-list. Ours also goes on from the beginning the other way before it begins again, which leaves fewer breaks. (The paper's
-code is simpler than its algorithm: it follows the lists one way, takes the first of nine neighbours that is unvisited,
-begins again at any document, and also after 21 of them.)
+Based on the greedy maximum travelling salesman of in-context pretraining (arXiv 2310.10638, algorithm 1): start at the
+document of the lowest degree, move to the most similar unvisited neighbour, and start again if there is none. As in the
+paper, the graph is undirected: two documents are neighbours if either has the other in its list. In addition, a path is
+also extended from its start in the other direction, which leaves fewer breaks. (The paper's code is simpler than its
+algorithm: it follows the lists in one direction, takes the first unvisited one of nine neighbours, starts again at any
+document, and also after 21 documents.)
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ def document_path(
     ranks: np.ndarray,
     min_similarity: float = -np.inf,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find a path through the kept ones of n documents.
+    """Find a path through the n documents that ``kept`` selects.
 
     Args:
-        neighbours: n rows of int32, best first, no document twice in a row.
-        similarities: float32 beside ``neighbours.values``. A step weighs what the row of the document that it is taken
-            from says; where that row has no such link, what the other one's says.
+        neighbours: n rows of int32, best first, without duplicates in a row.
+        similarities: float32 for each of ``neighbours.values``. The weight of a step is the similarity in the row of
+            the document that the step starts from or, if that row has no such link, in the other document's row.
         families: ``(n,)`` int64; no step joins two documents of one family.
         kept: ``(n,)`` bool.
-        ranks: ``(n,)`` int32, distinct: the lowest comes first among equals.
-        min_similarity: where a row says less, it has no link.
+        ranks: ``(n,)`` int32, distinct; ties are broken by the lowest rank.
+        min_similarity: neighbours with a lower similarity are ignored.
 
     Returns:
-        The documents in the order of the path, int64, and the similarity of each to the one before it, float32, nan
-        where there is no link between them.
+        The documents in the order of the path, int64, and the similarity of each to the one before it, float32, NaN if
+        there is no link between them.
     """
     values, offsets = neighbours.values, neighbours.offsets
     links = _links(values, offsets, similarities, families, kept, min_similarity)
@@ -70,11 +70,11 @@ def _links(
 
 @numba.njit(cache=True, nogil=True)
 def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Links from other documents to each document that it does not return.
+    """Find the links to each document from documents that are not in its own row.
 
     Returns:
-        Sources, ascending for each document; ``(n + 1,)`` where those of each document begin; and ``(n,)`` its degree
-        in the undirected graph.
+        Sources, ascending for each document; ``(n + 1,)`` offsets of each document's sources; and ``(n,)`` degrees in
+        the undirected graph.
     """
     n = len(offsets) - 1
     begins = np.zeros(n + 1, np.int64)
@@ -89,7 +89,7 @@ def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tupl
             if links[edge]:
                 sources[ends[values[edge]]] = document
                 ends[values[edge]] += 1
-    # remove the links that go both ways, and compact
+    # remove mutual links, and compact
     degrees = np.zeros(n, np.int64)
     linked_from = np.full(n, -1, np.int32)  # for each document, the last document whose row contains it
     end = 0
@@ -117,7 +117,7 @@ def _weights(
     sources: np.ndarray,
     begins: np.ndarray,
 ) -> np.ndarray:
-    """Similarities of ``sources``, read row by row, so that each document's sources ascend."""
+    """Look up the similarities of ``sources``, row by row, in the order of ``_sources``."""
     weights, following = np.empty(len(sources), np.float32), begins[:-1].copy()
     for document in range(len(offsets) - 1):
         for edge in range(offsets[document], offsets[document + 1]):

@@ -1,10 +1,10 @@
-"""The best candidates of many queries, by exact inner products, from the products of a matrix multiplication.
+"""Exact selection of the best candidates of many queries, with a matrix product as a fast filter.
 
-A matrix product is fast, and its last bits depend on the processor and on where in the matrix a vector stands. So it
-only proposes: ``Proposals`` keeps more candidates than are asked for, and ``rank`` orders them by their exact products,
-equal ones by row. It then compares the worst of them with the bound of the matrix product's error, and names the
-queries for which a candidate that was not kept might belong to the best. ``ExactBest`` sees the candidates of those
-again, and takes the exact product of every one that comes near.
+A matrix product is fast, but its last bits depend on the processor and on a vector's index in the matrix. It is
+therefore only a filter: ``Proposals`` keeps more candidates than requested, and ``rank`` orders them by their exact
+products, equal ones by row. With the error bound of the matrix product, ``rank`` also finds the queries for which a
+dropped candidate might be among the best. ``ExactBest`` visits the candidates of these queries again and computes the
+exact products of all that are close enough.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from corpora.retrieval.vector_rows import VectorRows, norms
 from corpora.storage.ragged import Ragged
 
 RANKED_TOGETHER = 1 << 15
-"""Candidates; as many vectors are in memory as float32 at most."""
+"""Maximum number of candidates whose vectors are in memory as float32."""
 
 _QUERIES = 2048
 
@@ -29,9 +29,9 @@ class Neighbours:
     """The best rows of every query.
 
     Attributes:
-        rows: ``(n, k)`` int32, best first, ties by row; beyond ``counts[i]`` unset.
+        rows: ``(n, k)`` int32, best first, ties by row; undefined beyond ``counts[i]``.
         products: ``(n, k)`` float32, the exact products rounded, descending.
-        counts: ``(n,)`` int32, neighbours of each query: k, or fewer where there are no more to visit.
+        counts: ``(n,)`` int32, number of neighbours of each query: k, or fewer if there are fewer candidates.
     """
 
     rows: np.ndarray
@@ -39,7 +39,7 @@ class Neighbours:
     counts: np.ndarray
 
     def ragged(self, first: int, last: int) -> tuple[Ragged, Ragged]:
-        """Rows and products of the queries ``first:last``."""
+        """Return rows and products of the queries ``first:last``."""
         given = np.arange(self.rows.shape[1]) < self.counts[first:last, None]
         lengths = self.counts[first:last]
         return (
@@ -50,12 +50,12 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lengths of queries, and how far the products of a matrix multiplication may be off.
+    """Error bounds of the products in a matrix multiplication.
 
     Attributes:
-        lengths: ``(m,)`` float64, of the queries.
-        longest: of all candidates.
-        share: error over the product of two lengths.
+        lengths: ``(m,)`` float64, Euclidean lengths of the queries.
+        longest: length of the longest candidate.
+        share: error divided by the product of two lengths.
     """
 
     lengths: np.ndarray
@@ -66,7 +66,7 @@ class Bounds:
     def of(cls, vectors: VectorRows, queries: VectorRows, looseness: float = 1) -> Bounds:
         """
         Args:
-            looseness: what the multiplication is allowed beside a sum in float32.
+            looseness: factor on the bound of a float32 sum, for less accurate multiplications.
         """
         own = norms(queries).astype(np.float64)
         longest = own if queries is vectors else norms(vectors).astype(np.float64)
@@ -74,7 +74,7 @@ class Bounds:
 
     @property
     def errors(self) -> np.ndarray:
-        """``(m,)`` float64: an exact product is at most this far from the float32 one."""
+        """``(m,)`` float64: maximum difference between exact and float32 products."""
         return self.share * self.lengths * self.longest
 
     @property
@@ -89,8 +89,7 @@ def proposed(k: int) -> int:
 
 
 class Proposals:
-    """The ``depth`` candidates of every query with the greatest float32 products so far: a heap a query, its worst on
-    top.
+    """The ``depth`` candidates with the greatest float32 products so far, in one heap per query, the worst on top.
 
     Attributes:
         rows, products, counts: as in ``Neighbours``, but for the order.
@@ -102,7 +101,7 @@ class Proposals:
         self.counts = np.zeros(queries, np.int32)
 
     def see(self, products: np.ndarray, places: np.ndarray, candidates: np.ndarray, own: np.ndarray) -> None:
-        """Take in ``products``, ``(m, c)``, of the queries at ``places`` with ``candidates``, leaving out ``own``."""
+        """Add ``products``, ``(m, c)``, of the queries ``places`` with ``candidates``, leaving out ``own``."""
         if self.rows.shape[1]:
             keep_best(products, places, candidates, own, self.products, self.rows, self.counts)
 
@@ -115,18 +114,18 @@ class Proposals:
         others: np.ndarray,
         order: np.ndarray,
     ) -> tuple[Neighbours, np.ndarray]:
-        """The best k by exact products, in place.
+        """Select the best k by exact products, in place.
 
         Args:
-            others: ``(m,)`` integers, candidates of each query at most.
-            order: of the work: queries side by side that share candidates save time, and change nothing.
+            others: ``(m,)`` integers, upper bound of each query's candidates.
+            order: order of processing; adjacent queries that share candidates save time. Does not affect the result.
 
         Returns:
-            What was found, and the queries, int64, for which another candidate might be among the best.
+            The neighbours, and the queries, int64, for which a dropped candidate might be among the best.
         """
         sort_heaps(self.products, self.rows, self.counts)
         stamps = np.full(len(vectors), -1, np.int32)
-        certain = self.counts >= others  # where no candidate was left out
+        certain = self.counts >= others  # no candidate was dropped
         errors, exact = bounds.errors, bounds.exact
         most = max(RANKED_TOGETHER, self.rows.shape[1])
         first = 0
@@ -154,8 +153,8 @@ class ExactBest:
     """The k best candidates of some queries by exact products.
 
     Args:
-        open_queries: their numbers.
-        known: what ``Proposals.rank`` found; a candidate below its k-th product cannot be among the best.
+        open_queries: indices of the queries.
+        known: result of ``Proposals.rank``; a candidate below its k-th product cannot be among the best.
     """
 
     def __init__(self, open_queries: np.ndarray, known: Neighbours, bounds: Bounds) -> None:
@@ -183,7 +182,7 @@ class ExactBest:
         candidates: np.ndarray,
         own: np.ndarray,
     ) -> None:
-        """Take in candidates.
+        """Add candidates.
 
         Args:
             products: ``(m, c)`` float32, about ``rows @ columns.T``.

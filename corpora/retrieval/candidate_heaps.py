@@ -1,6 +1,6 @@
-"""Compiled loops over the candidates of many queries: one bounded heap a query, its worst candidate on top.
+"""Compiled loops over the candidates of many queries: one bounded heap per query, its worst candidate on top.
 
-A candidate is worse than another by a smaller product, and by a greater row where products are equal.
+The worse of two candidates has the smaller product, or with equal products the greater row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _worse(product: float, row: np.int32, other_product: float, other_row: np.in
 
 @numba.njit(cache=True, nogil=True)
 def _sink(products: np.ndarray, rows: np.ndarray, end: int, product: float, row: np.int32) -> None:
-    """Put a candidate in place of the worst, the top of the heap of the first ``end`` entries."""
+    """Replace the worst candidate, the top of the heap of the first ``end`` entries."""
     place = 0
     while True:
         child = 2 * place + 1
@@ -81,7 +81,7 @@ def keep_best(
 
 @numba.njit(cache=True, nogil=True)
 def sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> None:
-    """Best first: the worst goes to the end of the heap, which shrinks by it."""
+    """Sort each heap, best first: the worst candidate moves to the end, and the heap shrinks by one."""
     for i in range(len(rows)):
         for end in range(counts[i] - 1, 0, -1):
             product, row = products[i, end], rows[i, end]
@@ -93,9 +93,9 @@ def sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> No
 def first_together(
     rows: np.ndarray, counts: np.ndarray, queries: np.ndarray, stamps: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first of ``queries`` that have at most ``most`` distinct candidates together, and these candidates, int32.
+    """Return the first ``queries`` with at most ``most`` distinct candidates together, and these candidates, int32.
 
-    Each candidate's place among them is written to ``stamps``.
+    Each candidate's index among them is written to ``stamps``.
     """
     for query in queries:
         for i in range(counts[query]):
@@ -136,7 +136,7 @@ def rank_exactly(
         query = numbers[i]
         count, error = counts[query], errors[query]
         some = 0
-        clear = certain[query] or count < depth  # whether all others are known to be worse than the best k
+        clear = certain[query] or count < depth  # True if all others are worse than the best k
         for place in range(count):
             if place >= k and products[query, place] + error < products[query, k - 1] - error:
                 clear = True
@@ -171,7 +171,7 @@ def keep_exactly(
     rows: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """As ``keep_best``, by exact products, of the candidates whose float32 product is not below ``least``."""
+    """Do the same as ``keep_best`` by exact products, for candidates with a float32 product of at least ``least``."""
     k = rows.shape[1]
     for i in range(len(places)):
         place = places[i]

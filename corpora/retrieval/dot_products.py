@@ -11,13 +11,13 @@ import numba
 import numpy as np
 
 EXACT_BELOW = 31.0
-"""Product of two vectors' lengths, a little below 32 because lengths are rounded."""
+"""Limit of the product of two vectors' lengths, slightly below 32 because lengths are rounded."""
 
-_UNIT = 2.0**-24  # of float32's roundings
+_UNIT = 2.0**-24  # unit roundoff of float32
 
 
 def error_bound(dimension: int) -> float:
-    """Bound of the error of a float32 sum of ``dimension`` products, as a share of the product of the vectors' lengths.
+    """Bound the error of a float32 sum of ``dimension`` products, relative to the product of the vectors' lengths.
 
     It holds for sums in any order, with or without fused multiplication. Source: Higham 2002, "Accuracy and stability
     of numerical algorithms", section 3.1; two more roundings are allowed for lengths and comparisons.
@@ -42,7 +42,7 @@ def dot_in_order(a: np.ndarray, b: np.ndarray) -> float:
 def dot_exactly(a: np.ndarray, b: np.ndarray) -> float:
     """Inner product of two float32 vectors of float16 numbers whose lengths multiply to less than ``EXACT_BELOW``.
 
-    Nothing is rounded, so that the order does not count and is left to the compiler, which makes vector code of it.
+    Nothing is rounded, so the order does not matter, and the compiler is free to vectorise the sum.
     """
     total = 0.0
     for i in range(len(a)):
@@ -52,6 +52,6 @@ def dot_exactly(a: np.ndarray, b: np.ndarray) -> float:
 
 @numba.njit(cache=True, nogil=True)
 def squared_lengths(vectors: np.ndarray, out: np.ndarray) -> None:
-    """Fill ``out``, ``(n,)`` float64, from ``(n, d)`` float32."""
+    """Write the squared lengths of ``(n, d)`` float32 vectors to ``out``, ``(n,)`` float64."""
     for i in range(len(vectors)):
         out[i] = dot_in_order(vectors[i], vectors[i])

@@ -14,7 +14,7 @@ from corpora.retrieval.dot_products import dot_in_order, error_bound, squared_le
 with from_extra("linked", "clustering vectors"):
     import faiss
 
-POINTS_PER_CENTROID = 39  # FAISS asks for as many; below that a centroid is mostly its own few points
+POINTS_PER_CENTROID = 39  # FAISS's recommended minimum
 # FAISS compares few queries with its slow kernel: by default fewer than 128,000 (12 times slower from 20 on)
 faiss.cvar.distance_compute_blas_threshold = 20
 _BLOCK = 8192
@@ -32,24 +32,24 @@ class Vectors(Protocol):
 
 
 def centroid_count(wanted: int, points: int) -> int:
-    """Number of centroids that can be trained on ``points`` vectors: at most ``wanted``, at least 1."""
+    """Return the number of centroids to train on ``points`` vectors: at most ``wanted``, at least 1."""
     return max(1, min(wanted, points // POINTS_PER_CENTROID))
 
 
 def kmeans_seed(seed: int, purpose: str) -> int:
-    """A 31-bit seed, as FAISS needs it, from a seed of any size."""
+    """Derive the 31-bit seed that FAISS needs from a seed of any size."""
     return int.from_bytes(make_key(seed, purpose)[:4], "little") >> 1
 
 
 def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:
-    """K-means by FAISS, on a GPU where FAISS has one.
+    """Run FAISS's k-means, on a GPU if FAISS has one.
 
-    The caller pins the threads, which may decide the last bits of float32 sums; so may another processor. As long as no
-    vector lies on a border, centroids agree to about 1e-5, and labels follow.
+    The caller pins the threads, because their number, like the processor, affects the last bits of float32 sums. Unless
+    a vector lies on a border, centroids agree to about 1e-5, and labels are the same.
 
     Args:
         sample: ``(m, d)`` float16 or float32, m >= clusters.
-        spherical: compare directions alone: vectors and centroids count as if of length 1.
+        spherical: compare directions only: vectors and centroids are normalised to length 1.
 
     Returns:
         ``(clusters, d)`` float32.
@@ -64,7 +64,7 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
         niter=iterations,
         spherical=spherical,
         seed=seed,
-        min_points_per_centroid=1,  # ours are counted already
+        min_points_per_centroid=1,  # checked by centroid_count
         max_points_per_centroid=len(sample),
         gpu=faiss.get_num_gpus() > 0,
     )
@@ -73,9 +73,9 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
 
 
 def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.ndarray:
-    """Nearest centroid of each vector, the first of equally near ones; equal on every processor.
+    """Find the nearest centroid of each vector, the first of equally near ones; the same on every processor.
 
-    A matrix product says which centroids may be the nearest. Where there are several, sums of a fixed order decide.
+    A matrix product selects the centroids that may be the nearest. Among several, sums of a fixed order decide.
 
     Args:
         vectors: ``(n, d)`` float16 or float32.
@@ -110,7 +110,7 @@ def _decide(
     errors: np.ndarray,
     labels: np.ndarray,
 ) -> None:
-    """Fill ``labels`` from ``(n, clusters)`` products that are up to ``(n,)`` errors off."""
+    """Fill ``labels`` from ``(n, clusters)`` products with error bounds ``(n,)``."""
     for i in range(len(products)):
         top = -np.inf
         for j in range(len(centroids)):
@@ -130,10 +130,10 @@ def _decide(
 def split(vectors: Vectors, cap: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:
     """Split a cluster into parts of at most ``cap`` vectors, by repeated k-means.
 
-    What k-means cannot cut (equal vectors, for one) is cut by order.
+    Vectors that k-means cannot separate, such as equal ones, are split by their order.
 
     Returns:
-        ``(n,)`` int64, the part of each vector; parts count from 0, none is empty.
+        ``(n,)`` int64, the part of each vector; parts are numbered from 0, and none is empty.
     """
     parts = np.zeros(len(vectors), np.int64)
     waiting, finished = [np.arange(len(vectors))], 0
@@ -161,7 +161,7 @@ def split(vectors: Vectors, cap: int, spherical: bool, iterations: int, seed: in
         if sizes.max() > _LOPSIDED * len(rows):
             labels = np.arange(len(rows)) * clusters // len(rows)
             sizes = np.bincount(labels, minlength=clusters)
-        # the last one is taken first, so that parts count in the order of labels
+        # the last one is taken first, so that parts are numbered in the order of labels
         waiting += [rows[labels == label] for label in range(clusters - 1, -1, -1) if sizes[label]]
     return parts
 

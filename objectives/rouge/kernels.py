@@ -12,14 +12,14 @@ from objectives.rouge.ngrams import Ngrams
 
 
 class Measure(NamedTuple):
-    """Weights by which counts become a score; compiled code reads it.
+    """Parameters that map n-gram counts to a score, for compiled code.
 
     Attributes:
         worth: ``(largest count + 1,)`` int64, weight of a count, in units; integers, so that sums do not depend on
             their order and equal sentences have equal scores.
-        unit: a power of two.
+        unit: scale of the weights, a power of two.
         least: smallest denominator.
-        single: round as C++'s ``float``.
+        single: round to float32, like C++'s ``float``.
     """
 
     worth: np.ndarray
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 @numba.njit(cache=True, nogil=True)
 def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
-    """F1 from the weights of n-grams: shared, in the sentences taken, in the rest."""
+    """Compute F1 from the weights of n-grams: shared, in the selected sentences, in the rest."""
     if shared <= 0:
         return 0.0
     precision = shared * measure.unit / max(taken * measure.unit, measure.least)
@@ -53,7 +53,7 @@ def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> t
 def _move(
     ids: np.ndarray, begin: int, end: int, more: int, less: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int, int]:
-    """Sum of ``_effect`` over the n-grams at ``begin`` to ``end``, which are counted accordingly."""
+    """Sum ``_effect`` over the n-grams at ``begin`` to ``end``, and update their counts."""
     shared = by_taken = by_left = 0
     for position in range(begin, end):
         gram = ids[position]

@@ -1,9 +1,8 @@
-"""Encoders of texts to vectors: any BERT-like model of Hugging Face, Contriever by default.
+"""Text encoders: any BERT-like Hugging Face model, Contriever by default.
 
-A text's vector depends on the other texts of a call only through the order of float additions, since its batch decides
-how far it is padded: components agree to 1e-5 of the largest in float32, and vectors to a cosine of 0.999 in the two
-16-bit precisions and of 0.98 in int8, whose scale is one for a batch. The same call on the same machine gives the same
-bits.
+A text's vector depends on the other texts of a call only through padding, which changes the order of float additions:
+components agree to 1e-5 of the largest in float32, and vectors to a cosine of 0.999 in the two 16-bit precisions and of
+0.98 in int8, which has one scale per batch. The same call on the same machine gives the same bits.
 """
 
 from __future__ import annotations
@@ -27,21 +26,19 @@ from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_t
 
 @lru_cache(maxsize=1)
 def load_encoder(options: EncoderOptions) -> Encoder:
-    """Load an encoder once per process. No code of the model's repository runs and nothing is unpickled.
+    """Load an encoder, once per process. No code from the model's repository runs, and only tensors are unpickled.
 
     Raises:
-        FarspanError: no such encoder, weights that cannot be read or do not fit its configuration.
+        FarspanError: there is no such encoder, or its weights cannot be read or do not fit its configuration.
     """
     return Encoder(find_encoder(options.name), options)
 
 
 def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
-    """Resolve the options: the encoder's own limit, if that is smaller, and this machine's precision.
-
-    No weight is loaded.
+    """Resolve the maximum length, limited by the encoder's own, and ``auto`` precision, without loading weights.
 
     Raises:
-        FarspanError: a configuration of no model, a tokenizer that cannot be loaded, or special tokens that leave no
+        FarspanError: the configuration describes no model, the tokenizer cannot be loaded, or special tokens leave no
             room for text.
     """
     from transformers import AutoModel  # slow to import
@@ -53,7 +50,7 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
 
 
 def _resolved_precision(precision: Precision) -> Precision:
-    """The precision on this machine, where it is ``auto``."""
+    """Resolve ``auto`` to this machine's precision."""
     if precision != "auto":
         return precision
     return "float16" if torch.cuda.is_available() else "float32"
@@ -71,11 +68,11 @@ def _text_tokens(files: EncoderFiles, most: int, framing: Framing) -> int:
 
 
 class Encoder:
-    """A model, its tokenizer, and how to pool.
+    """A model with its tokenizer and pooling.
 
     Attributes:
-        files: where it came from.
-        tokenizer: text -> ids, without special tokens.
+        files: the encoder's files.
+        tokenizer: tokenizer that adds no special tokens.
         max_text_tokens: maximum number of text tokens per text.
     """
 
@@ -105,7 +102,7 @@ class Encoder:
     def encode_ids(self, ids: Ragged, report: Callable[[int], None] = lambda done: None) -> np.ndarray:
         """``(n, d)`` float32 vectors of n texts given as ids, without special tokens, each cut to ``max_text_tokens``.
 
-        A text without any token has the vector of the special tokens alone, or zeros if the encoder has none of those.
+        A text without tokens gets the vector of the special tokens alone, or zeros if the encoder has none.
 
         Args:
             report: called with the number of texts done so far.
@@ -147,7 +144,7 @@ class Encoder:
 
 
 class _Int8Linear(nn.Module):
-    """A linear layer in oneDNN's 8-bit arithmetic: a scale for each output's weights, and one for a batch of inputs."""
+    """A linear layer in oneDNN's 8-bit arithmetic, with a scale per output for weights and one per batch for inputs."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()

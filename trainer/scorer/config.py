@@ -1,4 +1,4 @@
-"""The recipe's section on the generator: the masked language model that finds hard spans for ``model_based``."""
+"""Configuration of the generator: the masked language model that finds hard spans for ``model_based``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ OBJECTIVE = "model_based"
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorConfig:
-    """Xiong et al. 2022 (arXiv:2209.10052), section 2.3: the generator "can either be frozen or jointly trained".
+    """The generator, frozen or jointly trained (BART-LS, arXiv:2209.10052, section 2.3).
 
     Attributes:
-        mode: ``frozen`` scores with ``initial``, unchanged, as ``data.objective.scorer`` does; ``joint`` trains the
-            generator beside the model, on all candidates, and scores with its current weights.
-        initial: a run of ``farspan train`` with an encoder alone, whose weights the generator starts from.
-        model: instead, an encoder alone whose weights are drawn; for ``joint``.
+        mode: ``frozen`` scores with the weights of ``initial``, as ``data.objective.scorer`` does; ``joint`` trains the
+            generator together with the model, on all candidates, and scores with its current weights.
+        initial: an encoder-only run of ``farspan train``, whose weights the generator starts from.
+        model: configuration of an encoder-only model with random weights, instead of ``initial``; for ``joint``.
         weight: weight of the generator's mean loss per candidate token against the model's mean loss per target token;
             for ``joint``. The paper gives none, and the published code ignores its own.
 
     Raises:
-        FarspanError: neither or both of ``initial`` and ``model``, a decoder, a frozen model without training, a weight
-            that is not above 0.
+        FarspanError: neither or both of ``initial`` and ``model``, a decoder, a frozen model without trained weights, a
+            weight that is not above 0.
     """
 
     mode: Literal["frozen", "joint"] = "frozen"
@@ -54,11 +54,11 @@ class GeneratorConfig:
 
     @property
     def scorer(self) -> str | None:
-        """The run that a frozen generator is read from; None in joint training, whose generator changes."""
+        """The run with a frozen generator's weights; None in joint training."""
         return self.initial if self.mode == "frozen" else None
 
     def identity(self) -> dict[str, Any] | None:
-        """The values that must not change while a run is continued; None if it is frozen, and so part of the data."""
+        """Values that must not change when a run resumes; None for a frozen generator, which is part of the data."""
         sections = asdict(self)
         return {name: sections[name] for name in ("model", "weight")} if self.mode == "joint" else None
 
@@ -70,7 +70,7 @@ class GeneratorConfig:
             data: all data sections of the training, already ``with_scorer``.
 
         Raises:
-            FarspanError: a model without a decoder, or a frozen generator that no objective asks.
+            FarspanError: a model without a decoder, or a frozen generator that no objective uses.
         """
         if not model.decoder:
             raise FarspanError(

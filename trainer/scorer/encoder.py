@@ -1,6 +1,6 @@
-"""Encoders of Hugging Face: weights, maximum input length, and the special tokens around a text.
+"""Hugging Face encoders: weights, maximum input length, and the special tokens around a text.
 
-No code of a model's repository is executed, and only tensors are unpickled.
+No code from a model's repository is executed, and only tensors are unpickled.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from trainer.scorer.encoder_files import EncoderFiles
 
 @dataclass(frozen=True)
 class Framing:
-    """An encoder's tokenizer, and the special tokens that it was trained to see around and in a text.
+    """An encoder's tokenizer and special tokens.
 
     Attributes:
-        tokenizer: text -> ids, without special tokens.
-        before, after: ``(n,)`` int64, ids in front of and behind a text.
+        tokenizer: tokenizer that adds no special tokens.
+        before, after: ``(n,)`` int64, ids before and after a text.
         pad: id of padding.
-        mask: id of the token that hides one, or None.
+        mask: id of the mask token, or None.
     """
 
     tokenizer: HuggingFaceTokenizer
@@ -40,10 +40,10 @@ def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any
 
     Args:
         kind: one of the library's Auto classes.
-        what, cure: for the message where it describes no such model.
+        what, cure: expected kind of model and remedy, for the error message.
 
     Raises:
-        FarspanError: a configuration of another kind of model, or of none.
+        FarspanError: the configuration describes no model of this kind.
     """
     from transformers import AutoConfig  # slow to import
 
@@ -51,36 +51,36 @@ def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any
         config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
         with torch.device("meta"):
             return kind.from_config(config, trust_remote_code=False)
-    except Exception as error:  # whatever a model's code makes of an odd configuration
+    except Exception as error:  # model code raises anything for an invalid configuration
         raise FarspanError(
             f"encoder {files.folder}: config.json describes no {what} ({_first_line(error)}); {cure}"
         ) from error
 
 
 def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -> nn.Module:
-    """Load a model for inference, in the precision it was saved in.
+    """Load a model for inference, in its saved precision.
 
     Args:
         kind: one of the library's Auto classes.
-        unused: parts, by a piece of their name, that the caller makes no use of and that may therefore be missing.
+        unused: substrings of the names of parameters that the caller does not use, so that they may be missing.
 
     Raises:
         FarspanError: weights that cannot be read or do not fit the configuration.
     """
     from transformers.utils import logging  # slow to import
 
-    logging.set_verbosity_error()  # what it has to say is checked below
+    logging.set_verbosity_error()  # its warnings are checked below
     logging.disable_progress_bar()
     try:
         model, found = kind.from_pretrained(
             files.folder, trust_remote_code=False, local_files_only=True, weights_only=True, output_loading_info=True
         )
-    except Exception as error:  # whatever a damaged or hostile file makes the libraries raise
+    except Exception as error:  # damaged or hostile files can raise anything
         raise FarspanError(
             f"encoder {files.folder}: its weights cannot be loaded ({_first_line(error)}); download it again, or give "
             "another"
         ) from error
-    # anything else that is missing would be random numbers
+    # any other missing parameter would be random
     missing = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
     missing = [key for key in missing if not any(part in key for part in unused)]
     if missing:
@@ -92,7 +92,7 @@ def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -
 
 
 def position_count(model: Any) -> int:
-    """Tokens that a model without its head has positions for; RoBERTa's positions begin behind that of padding."""
+    """Return the maximum input length of a headless model; RoBERTa's positions begin after the padding position."""
     most = getattr(model.config, "max_position_embeddings", None)
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
@@ -100,7 +100,7 @@ def position_count(model: Any) -> int:
 
 
 def load_framing(files: EncoderFiles) -> Framing:
-    """Load the tokenizer and the special tokens that it puts around a text.
+    """Load the tokenizer and the special tokens that it adds around a text.
 
     Raises:
         FarspanError: a tokenizer that cannot be loaded.
@@ -110,13 +110,13 @@ def load_framing(files: EncoderFiles) -> Framing:
     try:
         loaded = AutoTokenizer.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
         backend = loaded.backend_tokenizer
-    except Exception as error:  # whatever a converter raises
+    except Exception as error:  # converters can raise anything
         raise FarspanError(
             f"encoder {files.folder}: its tokenizer cannot be loaded ({_first_line(error)}); give an encoder with a "
             "tokenizer.json"
         ) from error
     tokenizer = HuggingFaceTokenizer(backend.to_str().encode())
-    backend.no_padding()  # saved with some encoders
+    backend.no_padding()  # some encoders are saved with padding
     backend.no_truncation()
     whole = backend.encode("a", add_special_tokens=True)
     text = np.flatnonzero(np.array(whole.special_tokens_mask) == 0)  # positions of the text itself

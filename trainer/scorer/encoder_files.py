@@ -20,7 +20,7 @@ _CURE = (
 
 @dataclass(frozen=True)
 class EncoderFiles:
-    """An encoder on this machine.
+    """The local files of an encoder.
 
     Attributes:
         folder: folder of its files.
@@ -36,11 +36,11 @@ class EncoderFiles:
 
 
 def find_encoder(name_or_folder: str) -> EncoderFiles:
-    """Find an encoder by folder or by its name on the Hugging Face hub, from where it is downloaded once.
+    """Find an encoder by folder, or by its name on the Hugging Face hub, from which it is downloaded once.
 
     Raises:
-        FarspanError: neither is there, the name cannot be reached, or the folder lacks files or holds another kind of
-            model.
+        FarspanError: there is no such folder or name, the hub cannot be reached, files are missing, or the folder holds
+            another kind of model.
     """
     is_folder = os.path.isdir(name_or_folder)
     folder = os.path.realpath(name_or_folder) if is_folder else _download(name_or_folder)

@@ -1,4 +1,4 @@
-"""The generator of joint training before its first update."""
+"""Initialisation of the generator for joint training."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from trainer.scorer.models import find_model
 
 @dataclass(frozen=True)
 class Generator:
-    """A masked language model that is to be trained beside an encoder-decoder.
+    """A masked language model to be trained together with an encoder-decoder.
 
     Attributes:
-        model: an encoder alone, in float32 on the CPU.
-        special: the special tokens it knows.
-        positions: maximum length of its input; None if unlimited.
-        identity: identity of its initial weights; None if they are drawn.
+        model: encoder-only model in float32 on the CPU.
+        special: special tokens of the model.
+        positions: maximum input length; None if unlimited.
+        identity: identity of the initial weights; None if they are random.
     """
 
     model: MaskedLM
@@ -35,17 +35,17 @@ class Generator:
 
 
 def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Generator:
-    """Load the generator, or draw its weights for the token ids of ``corpus``.
+    """Load the generator, or initialise it randomly for the token ids of ``corpus``.
 
     Raises:
-        FarspanError: no such run, or the model of another tokenizer.
+        FarspanError: there is no such run, or its model has another tokenizer.
     """
     entry = corpus.manifest.tokenizer
     if config.initial is None:
         assert config.model is not None
         names = [DOCUMENT_SEPARATOR, MASK] if corpus.manifest.config["room_per_document"] else [MASK]
         special = SpecialTokens.append(entry["vocab_size"], entry["owned_tokens"], names)
-        key = make_key(seed, "generator")  # a seed of its own, or its embeddings would be those of the model
+        key = make_key(seed, "generator")  # a different seed, since otherwise its embeddings would equal the model's
         drawn = build_model(config.model, special.vocab_size, int.from_bytes(key[:4], "little"))
         assert isinstance(drawn, MaskedLM)
         return Generator(drawn, special, config.model.encoder.positions.limit, None)

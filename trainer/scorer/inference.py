@@ -10,20 +10,20 @@ import numpy as np
 import torch
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
-"""Padded tokens in a batch, by type of device; on a processor twice as many are no faster."""
+"""Tokens per batch, padding included, by type of device; on a processor, larger batches are not faster."""
 
 
 def own_device(kind: str) -> torch.device:
-    """``cpu``, or of the CUDA devices the one of this process: its rank's under torchrun; others spread over them."""
+    """Return ``cpu``, or this process's CUDA device: by rank under torchrun, otherwise spread over all devices."""
     if kind != "cuda":
         return torch.device(kind)
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.getpid())) % torch.cuda.device_count())
 
 
 def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
-    """Batch rows of similar length, longest first: arrays of row indices with at most ``tokens`` after padding.
+    """Batch rows of similar length, longest first: yield arrays of row indices with at most ``tokens`` after padding.
 
-    A row longer than ``tokens`` has a batch of its own; rows of length 0 are in no batch.
+    A row longer than ``tokens`` is a batch of its own; rows of length 0 are in no batch.
 
     Args:
         lengths: ``(n,)`` int.
@@ -38,7 +38,7 @@ def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 
 @contextmanager
 def pinned_threads(number: int | None) -> Iterator[None]:
-    """Run on ``number`` threads, or on as many as torch has for None.
+    """Run on ``number`` threads, or for None on torch's default number.
 
     The number of threads affects the order of additions in a matrix product.
     """

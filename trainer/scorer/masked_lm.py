@@ -1,4 +1,4 @@
-"""Masked language models of Hugging Face in two steps: states of all positions, logits of masked ones."""
+"""Hugging Face masked language models, evaluated in two steps: states of all positions, logits of masked ones."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CURE = "give one that was saved as a masked language model (RobertaForMaskedLM,
 
 
 class PretrainedMaskedLM(nn.Module):
-    """Any model of ``AutoModelForMaskedLM``, with the methods of ``MaskedLM`` that score tokens.
+    """A model of ``AutoModelForMaskedLM`` with the methods of ``MaskedLM`` that score tokens.
 
-    Every architecture calls its head by another name, but all of them apply it to the first output of their
-    backbone, position by position. So the head is the model itself with a backbone that returns what it is told.
+    Every architecture has another name for its head, but all apply it position by position to the first output of the
+    backbone. So the head is the model itself, with the backbone replaced by one that returns given states.
 
     Raises:
-        FarspanError: a head that does more than that.
+        FarspanError: the head does not work position by position.
     """
 
     def __init__(self, model: Any) -> None:
@@ -52,7 +52,7 @@ class PretrainedMaskedLM(nn.Module):
 
 
 class _FixedStates(nn.Module):
-    """A backbone that returns ``states`` in the form of the real one's output, whatever its input."""
+    """A backbone that ignores its input and returns ``states`` in the form of the real backbone's output."""
 
     kind: Any
     states: Tensor
@@ -65,7 +65,7 @@ def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
     """Load the weights.
 
     Raises:
-        FarspanError: they cannot be read or do not fit the configuration.
+        FarspanError: the weights cannot be read or do not fit the configuration.
     """
     from transformers import AutoModelForMaskedLM  # slow to import
 
@@ -74,7 +74,7 @@ def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
 
 
 def described_positions(files: EncoderFiles) -> int:
-    """Positions of the masked language model that the files describe, no weight being loaded.
+    """Return the maximum input length of the masked language model, without loading its weights.
 
     Raises:
         FarspanError: another kind of model, or weights without the head that predicts tokens.
@@ -91,9 +91,9 @@ def described_positions(files: EncoderFiles) -> int:
 
 
 def _stored_names(folder: str) -> set[str]:
-    """Names of the weights in safetensors files, from their headers; none where there are no such files.
+    """Read the names of weights from the headers of safetensors files; empty without such files.
 
-    BERT's oldest files call the weight and bias of a norm gamma and beta.
+    BERT's oldest files name the weight and bias of a norm gamma and beta.
     """
     names: set[str] = set()
     for name in fnmatch.filter(os.listdir(folder), "model*.safetensors"):

@@ -1,4 +1,4 @@
-"""Finding a scorer's model and checking it before its weights are loaded."""
+"""Lookup of a scorer's model, and its validation before the weights are loaded."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class FoundModel:
     """A masked language model whose weights are not loaded yet.
 
     Attributes:
-        path: as the user gave it.
+        path: path given by the user.
         fingerprint: hash of weights, configuration and vocabulary.
-        tokenizer_fingerprint: fingerprint of the tokenizer whose ids it knows.
-        special: special tokens that it knows; ``<bos>`` and ``<eos>`` only if they framed the texts in training.
-        positions: maximum length of its input.
-        load: loads the model, in float32 on the CPU.
+        tokenizer_fingerprint: fingerprint of the model's tokenizer.
+        special: special tokens of the model; ``<bos>`` and ``<eos>`` only if they framed texts in training.
+        positions: maximum input length.
+        load: function that loads the model in float32 on the CPU.
     """
 
     path: str
@@ -52,16 +52,16 @@ def find_model(path: str) -> FoundModel:
     """Find a masked language model and check what can be checked without its weights.
 
     Args:
-        path: a run of ``farspan train`` or a checkpoint of it, whose generator it is where one was trained beside an
-            encoder-decoder; or a folder, or a name on the Hugging Face hub.
+        path: a run of ``farspan train`` or a checkpoint of it (in joint training, its generator is used); or a folder,
+            or a name on the Hugging Face hub.
 
     Raises:
-        FarspanError: nothing is there, it is no masked language model, or it has no ``<mask>``.
+        FarspanError: there is no model, it is no masked language model, or it has no ``<mask>``.
     """
     if is_model_folder(Path(path)):
         raise FarspanError(
-            f"scorer {path}: a model folder of `farspan convert` does not say between which tokens texts stood when "
-            "the model was trained; give what it was made from, a folder of Hugging Face or a run, or train on from it"
+            f"scorer {path}: a model folder of `farspan convert` does not record the tokens around texts in training; "
+            "give its source, a folder of Hugging Face or a run, or train from it"
         )
     return _found_run(path) if checkpoints_in(Path(path)) else _found_pretrained(path)
 

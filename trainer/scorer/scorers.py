@@ -1,12 +1,11 @@
 """Masked language models that score how hard masked tokens are: the scorers of objective ``model_based``.
 
-A row longer than a model has positions is cut into windows of as many tokens as it can see, and each window stands
-between the begin and end that the model was trained with. A model of 512 positions reads a row of 16,384 tokens as 33
-windows that do not see each other, much as BART-LS's own scorer does, whose attention stays within blocks of 512
-(arXiv:2209.10052, section 2.3).
+A row longer than the model's positions is cut into windows, each framed by the begin and end tokens that the model was
+trained with. A model of 512 positions reads a row of 16,384 tokens as 33 independent windows, similar to BART-LS's own
+scorer, whose attention stays within blocks of 512 (arXiv:2209.10052, section 2.3).
 
-A row's losses depend on the rows beside it only through the order of float additions, since its batch decides how far
-it is padded: they agree to 1e-5 in float32. The same call on the same machine gives the same bits.
+A row's losses depend on the other rows of its batch only through padding, which changes the order of float additions:
+they agree to 1e-5 in float32. The same call on the same machine gives the same bits.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_t
 from trainer.scorer.models import FoundModel, find_model
 
 PRECISIONS = ("auto", "float32", "bfloat16")
-# positions whose logits exist at once; on a processor more are no faster
+# positions whose logits are in memory at once; on a processor, more are not faster
 _CHUNK = {"cpu": 512, "cuda": 8192}
 
 
 class TokenModel(Protocol):
-    """The methods that a scorer calls of a model, a ``MaskedLM`` or ``PretrainedMaskedLM``."""
+    """The interface of a scorer's model, a ``MaskedLM`` or ``PretrainedMaskedLM``."""
 
     def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
         """``(B, S)`` int64 and bool -> ``(B, S, d)``."""
@@ -69,7 +68,7 @@ class MaskedLMScorer:
         self.room = found.positions - self._ends
         if self.room < 1:
             raise FarspanError(
-                f"scorer {found.path}: has {found.positions} positions, which its begin and end take; give a model "
+                f"scorer {found.path}: has {found.positions} positions, all taken by its begin and end; give a model "
                 f"with at least {self._ends + 1}"
             )
 
@@ -149,18 +148,18 @@ class MaskedLMScorer:
 def load_scorer(
     path: str, *, device: str = "auto", precision: str = "auto", threads: int | None = None
 ) -> MaskedLMScorer:
-    """Find a scorer and check all that can be known before its weights are loaded, once a process.
+    """Find and validate a scorer without loading its weights, once per process.
 
     Args:
         path: directory of a run of ``farspan train``, or a checkpoint in it, of an encoder-only model; or folder, or
             name on the Hugging Face hub, of a masked language model.
-        device: ``cpu``, ``cuda``, or ``auto``: CUDA where there is a device.
-        precision: of the arithmetic, ``float32``, ``bfloat16``, or ``auto``: bfloat16 on CUDA, else float32.
-        threads: on the processor; None leaves torch's own number.
+        device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available.
+        precision: precision of the arithmetic: ``float32``, ``bfloat16``, or ``auto`` (bfloat16 on CUDA, else float32).
+        threads: number of threads on the processor; None for torch's default.
 
     Raises:
-        FarspanError: nothing is there, it is no masked language model, it has no ``<mask>`` or too few positions, or
-            an option is none of the above.
+        FarspanError: there is no model, it is no masked language model, it has no ``<mask>`` or too few positions, or
+            an option is invalid.
     """
     for option, value, choices in (("device", device, ("auto", "cpu", "cuda")), ("precision", precision, PRECISIONS)):
         if value not in choices:

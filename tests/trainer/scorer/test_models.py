@@ -58,7 +58,7 @@ def test_the_fingerprint_follows_the_weights(bert, tmp_path):
 
 def test_a_converted_model_is_refused_by_what_it_does_not_say(tmp_path):
     write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "model")
-    with pytest.raises(FarspanError, match=r"does not say between which tokens.*give what it was made from"):
+    with pytest.raises(FarspanError, match=r"does not record the tokens around texts.*give its source"):
         scorer_of(str(tmp_path / "model"))
 
 
@@ -166,7 +166,7 @@ def test_what_is_no_scorer_is_refused_before_any_work(bert, tmp_path):
         scorer_of(edited(bert, tmp_path / "maskless", "tokenizer_config.json", mask_token=None))
     with pytest.raises(FarspanError, match=r"config\.json describes no masked language model"):
         scorer_of(edited(bert, tmp_path / "clip", "config.json", model_type="clip_text_model"))
-    with pytest.raises(FarspanError, match=r"2 positions, which its begin and end take; give .* at least 3"):
+    with pytest.raises(FarspanError, match=r"2 positions, all taken by its begin and end; give .* at least 3"):
         scorer_of(edited(bert, tmp_path / "short", "config.json", max_position_embeddings=2))
     damaged = shutil.copytree(bert, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"\x08" + bytes(20))
