@@ -52,6 +52,7 @@ from trainer.checkpoint.state import (
     read_tensors,
     restore_optimizer,
     shards_of,
+    sort_metadata,
     tensors_to_write,
     write_tensors,
 )
@@ -259,6 +260,8 @@ class Checkpoints:
         for name, tensors in states.items():
             write_tensors(temporary / name, tensors, self._world.control)
         files = [file for name in states for file in shards_of(temporary / name, self._world.rank)]
+        for file in files:
+            sort_metadata(file)
         return {str(file.relative_to(temporary)): file_facts(file) for file in files}
 
     def _publish(self, temporary: Path, path: Path, step: int, manifest: Mapping[str, Any]) -> None:

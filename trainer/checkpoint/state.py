@@ -7,6 +7,9 @@ Values that are not tensors (learning rates, betas) come from the recipe and are
 
 from __future__ import annotations
 
+import json
+import os
+import struct
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -122,6 +125,24 @@ def write_tensors(folder: Path, tensors: Tensors, group: ProcessGroup | None) ->
 def shards_of(folder: Path, rank: int) -> list[Path]:
     """The files that a rank has written in ``folder``."""
     return sorted(folder.glob(f"shard-{rank + 1:05d}-*.safetensors"))
+
+
+def sort_metadata(file: Path) -> None:
+    """Sort the metadata in the header of a safetensors file, in place.
+
+    The safetensors library writes its entries in random order, so that equal tensors would have unequal checksums.
+    """
+    with file.open("r+b") as opened:
+        (size,) = struct.unpack("<Q", opened.read(8))
+        header = json.loads(opened.read(size))
+        header["__metadata__"] = dict(sorted(header.get("__metadata__", {}).items()))
+        text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+        if len(text) > size:
+            raise ValueError(f"{file}: the header has {size} bytes, and {len(text)} when it is written again")
+        opened.seek(8)
+        opened.write(text.ljust(size))
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> None:

@@ -21,6 +21,7 @@ from trainer.checkpoint.state import (
     read_tensors,
     restore_optimizer,
     shards_of,
+    sort_metadata,
     stored_tensors,
     tensors_to_write,
     write_tensors,
@@ -93,3 +94,19 @@ def test_files_without_tensors_are_refused(tmp_path):
     (tmp_path / "shard-00001-model-00001-of-00001.safetensors").write_bytes(b"not a header")
     with pytest.raises(FarspanError, match=r"holds no tensors that farspan wrote \(.*; restore it"):
         stored_tensors(tmp_path)
+
+
+def test_equal_tensors_are_equal_files_once_their_metadata_is_sorted(tmp_path):
+    """Safetensors writes the entries in either order, file by file."""
+    tensors = {"ä": torch.arange(6.0).reshape(2, 3), "b": torch.ones(5, dtype=torch.bfloat16)}
+    found = set()
+    for number in range(20):
+        folder = tmp_path / str(number)
+        write_tensors(folder, tensors, None)
+        (file,) = shards_of(folder, 0)
+        sort_metadata(file)
+        found.add(file.read_bytes())
+        into = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+        read_tensors(folder, into, None)
+        assert all(torch.equal(into[name], tensors[name]) for name in tensors)
+    assert len(found) == 1
