@@ -80,7 +80,7 @@ def test_a_real_encoder_finds_what_is_alike(mini_lm):
 
 
 @pytest.mark.parametrize(
-    ("precision", "least"), [("int8", 0.97), pytest.param("bfloat16", 0.999, marks=pytest.mark.slow)]
+    ("precision", "least"), [("int8", 0.95), pytest.param("bfloat16", 0.999, marks=pytest.mark.slow)]
 )
 def test_cheaper_arithmetic_gives_nearly_the_same_vectors(mini_lm, precision, least):
     cheap = encoder(mini_lm, precision=precision)

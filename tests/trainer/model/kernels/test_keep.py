@@ -59,7 +59,7 @@ def test_flex_attention_runs_once_where_its_result_is_kept(monkeypatch, mode):
     apply_activation_checkpointing(model, mode)
     got = learned()
     assert len(calls) == (6 if mode == "layer" else 3)
-    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(got, expected, atol=1e-4, rtol=1e-3)
     calls.clear()
     learned()  # nothing is left over for the next step
     assert len(calls) == (6 if mode == "layer" else 3)
