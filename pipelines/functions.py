@@ -80,7 +80,7 @@ def _parser(command: str) -> Parser:
 
 
 def _stores(action: argparse.Action) -> bool:
-    """Whether an action is an option, and not ``--help`` or another that stops."""
+    """True for an action that stores an option, not for ``--help`` and others that stop."""
     return type(action).__name__ in ("_StoreAction", "_StoreTrueAction", "_StoreFalseAction", "_AppendAction")
 
 

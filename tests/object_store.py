@@ -54,7 +54,7 @@ class Store:
         return re.findall("<Key>(.*?)</Key>", self.ask("GET", f"/{bucket}"))
 
     def check_keys(self, checked: bool) -> None:
-        """Whether a key that nobody was given is refused."""
+        """True if a key that nobody was given is refused."""
         free = b"0" if checked else b"inf"  # requests before the first check
         plain = {"Content-Type": "text/plain"}
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset-auth", free, plain)).close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reader:
-    """How files of a format are cut and read.
+    """Functions that cut and read the files of a format, and what they declare.
 
     Attributes:
         plan: the cuts of a file into ranges of about so many bytes.

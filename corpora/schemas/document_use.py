@@ -1,4 +1,4 @@
-"""How a corpus uses its documents, as its builder states in the manifest (``config.document_use``)."""
+"""The use that a corpus makes of its documents, as its builder states it in the manifest (``config.document_use``)."""
 
 from __future__ import annotations
 

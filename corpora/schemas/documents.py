@@ -93,7 +93,7 @@ def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Which documents are kept apart, decided by the document's id, or by its cluster where it has one.
+    """The choice of held-out documents, by the document's id, or by its cluster where it has one.
 
     The documents of a cluster tell of the same; were some of them in training, the others would be no test.
 

@@ -1,4 +1,4 @@
-"""What retrieval-linked corpora are made from: documents as vectors, in clusters, with their neighbours."""
+"""Rows of documents as vectors, in clusters and with their neighbours: the inputs of retrieval-linked corpora."""
 
 from __future__ import annotations
 

@@ -106,6 +106,6 @@ def _boto3_client(settings: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def cure(reason: str) -> str | None:
-    """What to do about an error, by its words."""
+    """Advice for an error, chosen by its words."""
     named = reason.rpartition("AWS Error ")[2]  # before it stands the key, which may hold any word
     return next((cure for words, cure in _CURES.items() if re.search(words, named, re.IGNORECASE)), None)

@@ -20,7 +20,7 @@ JOBS, *OTHERS = blocks("docs/python.md")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """What the first block of the page makes."""
+    """The folder that the first block of the page makes."""
     place = tmp_path_factory.mktemp("python")
     (place / "text").mkdir()
     rng = np.random.default_rng(0)

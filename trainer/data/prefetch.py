@@ -23,7 +23,7 @@ from trainer.data.config import Batch, Batches
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingConfig:
-    """How batches are loaded; does not affect their contents.
+    """Options of loading, which do not affect the contents of batches.
 
     Attributes:
         ahead: number of steps whose batches are made in advance, in threads; 0 makes them on demand.

@@ -260,7 +260,7 @@ class TrainUnit(ABC):
         return identity
 
     def vocabulary(self) -> dict[str, Any]:
-        """What a checkpoint records about the model's token ids."""
+        """The record that a checkpoint keeps of the model's token ids."""
         return vocabulary_of(self.tokenizer_fingerprint, self.special, self.mixtures[0].examples(np.zeros(1, np.int64)))
 
     # Dry run.
