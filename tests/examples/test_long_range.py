@@ -43,7 +43,8 @@ def accuracies(pattern, steps, seed=0):
     return (point.accuracy for point in points)
 
 
-@pytest.mark.parametrize("pattern", [pytest.param("full", marks=pytest.mark.slow), "block + pooling"])
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", ["full", "block + pooling"])
 def test_patterns_that_reach_the_symbol_learn_it(pattern):
     """When is a matter of the seed and of the last bits of sums; that it happens is not."""
     assert any(accuracy > 0.9 for accuracy in accuracies(pattern, 800))

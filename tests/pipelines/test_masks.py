@@ -205,6 +205,7 @@ def test_what_cannot_work_is_refused_before_work_starts(corpus, tmp_path, object
     assert not (tmp_path / "masks").exists()
 
 
+@pytest.mark.slow
 def test_someone_elses_objective_runs_through_the_command_line(corpus, tmp_path):
     """Two worker processes find the objective by its entry point, and verify renders it with its own code."""
     output = str(tmp_path / "masks")

@@ -344,6 +344,7 @@ def test_masks_whose_corpus_stayed_in_the_bucket_ask_for_it(run, store, bucket, 
     assert run("verify", tmp_path / "masks", "--corpus", f"{local}/corpus")[0] == 0
 
 
+@pytest.mark.slow
 def test_many_spills_are_merged_into_few_and_the_bytes_stay(store, bucket, tmp_path):
     """With n spills, b buckets and fan-in f: n reads to merge and n / f * b to pack, in place of n * b."""
     spills, buckets, fan_in = 8, 6, 4

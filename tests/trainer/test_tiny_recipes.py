@@ -78,7 +78,12 @@ def test_every_tiny_recipe_has_its_objective():
     assert set(OBJECTIVES) == {path.stem for path in RECIPES.glob("tiny*.toml")}
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+RELATIVES = {"tiny_overlap", "tiny_global", "tiny_longt5_local", "tiny_cdlm"}  # of recipes that always run
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in RELATIVES)) for name in OBJECTIVES]
+)
 def test_twenty_short_steps_are_learnt_from(name, corpus, tmp_path):
     assert_learnt(short(name, tmp_path, corpus))
 

@@ -112,7 +112,7 @@ def test_two_workers_and_few_spills_at_a_time_write_the_same_bytes(inputs, built
     assert digests(tmp_path / "two") == digests(folder)
 
 
-@pytest.mark.parametrize("stage", ["link", pytest.param("spill", marks=pytest.mark.slow), "pack"])
+@pytest.mark.parametrize("stage", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("link", "spill")), "pack"])
 def test_killed_in_a_stage_and_resumed(inputs, tmp_path, stage):
     again, whole = str(tmp_path / "killed"), str(tmp_path / "whole")
     run_job(job(*inputs, whole, "chain"), Engine(workers=1))

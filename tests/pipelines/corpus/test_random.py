@@ -106,6 +106,7 @@ def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_pat
     assert digests(tmp_path / "two") == digests(reference)
 
 
+@pytest.mark.slow
 def test_worker_processes_say_nothing_of_their_own(documents, tmp_path):
     command = [sys.executable, "-c", "from pipelines.cli import main; main()"]
     command += arguments(documents, tmp_path / "corpus", 2)

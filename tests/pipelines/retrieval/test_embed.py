@@ -200,6 +200,7 @@ def test_two_worker_processes_write_the_same_bytes(documents, encoder, reference
     assert digests(tmp_path / "two") == digests(reference)
 
 
+@pytest.mark.slow
 def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, capfd):
     output = tmp_path / "killed"
     run_killed("tests.pipelines.retrieval.test_embed", "job", "embed", documents, str(output), encoder)
