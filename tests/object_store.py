@@ -60,7 +60,7 @@ class Store:
         urllib.request.urlopen(urllib.request.Request(f"{self.url}/moto-api/reset-auth", free, plain)).close()
 
     def asked(self, method: str, part: str) -> int:
-        """How many requests of ``method`` were for a path that contains ``part``."""
+        """Number of requests of ``method`` for a path that contains ``part``."""
         return sum(found == method and part in path for found, path, _, _ in self.requests)
 
     def ranges(self) -> list[list[str]]:

@@ -30,7 +30,7 @@ def names(requirements: str) -> set[str]:
 
 
 def with_nested(extra: str) -> set[str]:
-    """What an extra installs, itself and by the extras that it names."""
+    """Requirements of an extra and of the extras that it names."""
     requirements = CONFIG["options.extras_require"][extra]
     nested = re.findall(r"^farspan\[([\w,]+)\]$", requirements, re.MULTILINE)
     return names(requirements).union(*(with_nested(name) for part in nested for name in part.split(",")))

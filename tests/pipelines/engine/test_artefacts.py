@@ -1,4 +1,4 @@
-"""Where artefacts say that their parents lie."""
+"""The parents that artefacts name in their manifests."""
 
 from __future__ import annotations
 
