@@ -48,10 +48,10 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
     command: Command = typed.parser.command
     command.check(typed)
     if command.takes_beam_flags:
-        from pipelines.engine.runner import check_flags
+        from pipelines.engine.beam.runner import check_flags
 
         check_flags(rest, typed.parser.flags())
-        from pipelines.engine.stores import use_flags
+        from pipelines.engine.beam.stores import use_flags
 
         use_flags(rest)
     else:

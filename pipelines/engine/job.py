@@ -28,10 +28,10 @@ from corpora.storage.manifest import (
     json_bytes,
     read_manifest,
 )
+from pipelines.engine.beam.runner import Engine, WorkerDied, run_pipeline
 from pipelines.engine.finalize import WORK, finalize, read_start
 from pipelines.engine.lock import locked
 from pipelines.engine.progress import ProgressBars, Reporter
-from pipelines.engine.runner import Engine, WorkerDied, run_pipeline
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
@@ -182,7 +182,9 @@ class RunTask:
     reporter: Reporter
 
     def __call__(self, task: Task, barrier: Any = None) -> str:
-        from pipelines.engine.stores import use_flags_of_pipeline  # loads Beam, which laying out a job does not need
+        from pipelines.engine.beam.stores import (
+            use_flags_of_pipeline,
+        )  # loads Beam, which laying out a job does not need
 
         use_flags_of_pipeline()
         place = os.path.join(self.output, WORK, task.name)
@@ -224,7 +226,7 @@ def _told(error: Exception, output: str) -> str:
 
 def _build(pipeline: Any, job: Job, done: set[str], reporter: Reporter) -> None:
     """Create | Reshuffle | Map for each stage, a stage waiting for the one before by way of a side input."""
-    from pipelines.engine.beam import beam
+    from pipelines.engine.beam.apache import beam
 
     barrier: list[Any] = []
     for stage in job.stages:

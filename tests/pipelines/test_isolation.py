@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engine.runner import worker_command
+from pipelines.engine.beam.runner import worker_command
 from tests.artefacts import small_tokenizer
 
 # imported at the start of a command, of Beam, of a task, by the standard library or by ours
@@ -91,5 +91,5 @@ def test_training(hostile):
 def test_workers_look_where_the_driver_does(monkeypatch):
     monkeypatch.setattr(sys, "path", ["", "/some/where else", *sys.path])
     command = worker_command()
-    assert " -P -m pipelines.engine.worker " in command
+    assert " -P -m pipelines.engine.beam.worker " in command
     assert "PYTHONPATH=/some/where else:" in command

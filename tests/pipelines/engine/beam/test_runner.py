@@ -8,7 +8,7 @@ import apache_beam as beam
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.engine.runner import Engine, check_flags, run_pipeline, worker_command
+from pipelines.engine.beam.runner import Engine, check_flags, run_pipeline, worker_command
 
 SMALL, LARGE = 1 << 20, 1 << 30
 
@@ -67,5 +67,5 @@ def test_a_pipeline_runs_to_its_end_and_its_error_comes_back(tmp_path):
 
 def test_workers_search_modules_where_this_process_does():
     command = worker_command()
-    assert " -P -m pipelines.engine.worker " in command
+    assert " -P -m pipelines.engine.beam.worker " in command
     assert command.endswith(str(os.getpid()))

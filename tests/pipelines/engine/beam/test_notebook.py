@@ -7,15 +7,15 @@ import pytest
 from rich.text import Text
 
 from corpora.storage.manifest import Manifest, Receipt
-from pipelines.engine.beam import beam
+from pipelines.engine.beam.apache import beam
+from pipelines.engine.beam.notebook import without_interactive_labels
+from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import Job, Stage, Task, run_job
-from pipelines.engine.notebook import without_interactive_labels
-from pipelines.engine.runner import Engine
 
 CELL = """
-from tests.pipelines.engine.test_notebook import small_job
+from tests.pipelines.engine.beam.test_notebook import small_job
 from pipelines.engine.job import run_job
-from pipelines.engine.runner import Engine
+from pipelines.engine.beam.runner import Engine
 print(dict(run_job(small_job({output!r}), Engine()).totals))
 """
 

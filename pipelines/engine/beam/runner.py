@@ -71,7 +71,7 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
             raise _unknown(name, hint)
     if not flags:
         return
-    from pipelines.engine.beam import PipelineOptions
+    from pipelines.engine.beam.apache import PipelineOptions
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
     for options in PipelineOptions.__subclasses__():
@@ -112,9 +112,9 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         Exception: what the pipeline raised.
     """
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported once, by its own message
-    from pipelines.engine.beam import PipelineOptions, beam
-    from pipelines.engine.loopback import serve_on_loopback
-    from pipelines.engine.notebook import without_interactive_labels
+    from pipelines.engine.beam.apache import PipelineOptions, beam
+    from pipelines.engine.beam.loopback import serve_on_loopback
+    from pipelines.engine.beam.notebook import without_interactive_labels
 
     serve_on_loopback()
     if engine.runner != EMBEDDED:
@@ -129,8 +129,8 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
 
 def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> None:
     """Run on the embedded runner, in a thread of its own, and notice when a worker process dies."""
-    from pipelines.engine.beam import beam
-    from pipelines.engine.notebook import without_interactive_labels
+    from pipelines.engine.beam.apache import beam
+    from pipelines.engine.beam.notebook import without_interactive_labels
 
     failure: list[BaseException] = []
     ended, died = threading.Event(), threading.Event()
@@ -177,12 +177,12 @@ def worker_command() -> str:
     """
     search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
     return shlex.join(
-        ["env", f"PYTHONPATH={search}", sys.executable, "-P", "-m", "pipelines.engine.worker", str(os.getpid())]
+        ["env", f"PYTHONPATH={search}", sys.executable, "-P", "-m", "pipelines.engine.beam.worker", str(os.getpid())]
     )
 
 
 def _embedded_runner(options: Any, workers: int) -> Any:
-    """FnApiRunner in this process, or over ``pipelines.engine.worker`` processes.
+    """FnApiRunner in this process, or over ``pipelines.engine.beam.worker`` processes.
 
     The processes receive the pipeline's options, such as file-system settings, which the runner alone does not pass on.
     """

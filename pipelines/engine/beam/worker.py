@@ -14,7 +14,7 @@ import time
 
 
 def main() -> None:
-    """``python -m pipelines.engine.worker PID``, with the driver's PID; Beam sets the environment variables."""
+    """``python -m pipelines.engine.beam.worker PID``, with the driver's PID; Beam sets the environment variables."""
     logging.disable(logging.CRITICAL)  # before Beam's import logs anything
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corpora.storage import s3
-from pipelines.engine.beam import FileSystems, PipelineOptions, S3Options
+from pipelines.engine.beam.apache import FileSystems, PipelineOptions, S3Options
 
 
 def use_flags(flags: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corpora.storage import s3
-from pipelines.engine.stores import use_flags
+from pipelines.engine.beam.stores import use_flags
 
 
 @pytest.mark.parametrize(
