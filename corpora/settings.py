@@ -141,18 +141,21 @@ def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
     return values
 
 
-def assignment(text: str) -> tuple[str, Any]:
+def assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
     """Key and value of ``KEY=VALUE``.
 
     The value is ``null`` (None, which TOML lacks), a TOML value, or else plain text, so that a word or a path needs no
     quotes within the shell's.
+
+    Args:
+        flag: that was given the text, for messages.
 
     Raises:
         FarspanError: no ``=``, or nothing before it.
     """
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not key:
-        raise FarspanError(f"--set {text}: give KEY=VALUE, e.g. --set {key or 'density'}=0.1")
+        raise FarspanError(f"{flag} {text}: give KEY=VALUE, e.g. {flag} {key or 'density'}=0.1")
     if value == "null":
         return key, None
     try:

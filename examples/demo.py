@@ -204,7 +204,7 @@ def downstream_parts(out: Path, artefact: Callable[..., Part]) -> list[Part]:
         "run.directory": tuned,
     }
     words = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
-    generate = ("generate", tuned, "--pairs", pairs, "--split", "test", "--set", "generation.max_tokens=8")
+    generate = ("generate", tuned, "--pairs", pairs, "--split", "test", "--generation", "max_tokens=8")
     scores = ("--metrics", "exact_match", "--metrics", "f1", "--by", "hops", "--json", out / "scores.json")
     return [
         Part("text with facts", text.parent, lambda: write_chains(text), text),

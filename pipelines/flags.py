@@ -85,15 +85,15 @@ def make(kind: type[Options], typed: argparse.Namespace, without: Sequence[str] 
         if is_dataclass(hint):
             values[name] = make(hint, typed, flag.without)  # type: ignore[arg-type]
         elif hasattr(typed, dest):
-            values[name] = _value(hint, getattr(typed, dest))
+            values[name] = _value(hint, getattr(typed, dest), f"--{_dashed(name, flag)}")
             if hint is bool and getattr(kind, name):  # as --euclidean says that spherical is not wanted
                 values[name] = not values[name]
     return kind(**values)
 
 
-def _value(hint: Any, typed: Any) -> Any:
+def _value(hint: Any, typed: Any, flag: str) -> Any:
     if get_origin(hint) is Mapping:
-        return dict(map(assignment, typed))
+        return dict(assignment(text, flag) for text in typed)
     return tuple(typed) if get_origin(hint) is tuple else typed
 
 

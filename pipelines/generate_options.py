@@ -23,9 +23,9 @@ class Generating:
         checkpoint: checkpoint of a run: newest, best (by checkpoint.best of its recipe) or a step (default: newest).
         task: task that renders the pairs, or a preset of one (default: the task of the run).
         preset: preset of the task.
-        task_options: overrides an option of the task, e.g. source_length=4096; repeatable.
-        assignments: overrides an option of generation, e.g. generation.beams=4 (default: evaluation.generation of the
-            run's recipe); repeatable.
+        options: overrides an option of the task, e.g. source_length=4096; the value null stands for None; repeatable.
+        generation: overrides an option of generation, e.g. beams=4 (default: evaluation.generation of the run's
+            recipe); repeatable.
         precision: bf16 halves the model's memory; texts then depend on the device and a little on the batches.
         shard_rows: pairs in a shard, which is what a stopped job repeats and a process takes at once.
         batch_positions: positions of encoder and decoder to generate with at once; larger needs more memory.
@@ -45,8 +45,8 @@ class Generating:
     checkpoint: Annotated[str | None, Flag(metavar="WHICH")] = None
     task: Annotated[str | None, Flag(metavar="NAME")] = None
     preset: Annotated[str | None, Flag(metavar="NAME")] = None
-    task_options: Annotated[Mapping[str, Any], Flag(name="task-set", metavar="KEY=VALUE")] = field(default_factory=dict)
-    assignments: Annotated[tuple[str, ...], Flag(name="set", metavar="KEY=VALUE")] = ()
+    options: Annotated[Mapping[str, Any], Flag(name="set", metavar="KEY=VALUE")] = field(default_factory=dict)
+    generation: Annotated[Mapping[str, Any], Flag(metavar="KEY=VALUE")] = field(default_factory=dict)
     precision: Literal["fp32", "bf16"] = "fp32"
     shard_rows: Annotated[int, Flag(metavar="N")] = 128
     batch_positions: Annotated[int, Flag(metavar="N")] = 1 << 16

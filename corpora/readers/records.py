@@ -61,7 +61,7 @@ def group(sizes: Sequence[int], target_bytes: int) -> list[Cut]:
 
 _DOCUMENT_FORMATS = (*FORMATS, *(name for name in DATA_SETS if name not in FORMATS))
 _FORMAT_HELP = f"{', '.join(_DOCUMENT_FORMATS)} (default: by file name)"
-TASK_HELP = "task of a collection such as SCROLLS (default: by the name of a folder or archive)"
+SUBSET_HELP = "data set of a collection such as SCROLLS, e.g. qasper (default: by the name of a folder or archive)"
 _PREPROCESS_HELP = f"step applied to each text: {', '.join(STEPS)}; repeatable, in order"
 
 
@@ -99,7 +99,7 @@ class ReadOptions:
         min_tokens: texts with fewer tokens are left out.
         preprocess: steps applied to each text, in order; repeatable.
         separator: line between two stories of format ``stories`` (default: a blank line).
-        task: task of a collection such as SCROLLS.
+        subset: data set of a collection such as SCROLLS.
         pairs: names of the fields of pairs, where these are read.
     """
 
@@ -112,7 +112,7 @@ class ReadOptions:
     min_tokens: int = 0
     preprocess: Annotated[tuple[str, ...], Flag(metavar="STEP", help=_PREPROCESS_HELP)] = ()
     separator: Annotated[str | None, Flag(metavar="LINE", convert=utf8)] = None
-    task: Annotated[str | None, Flag(metavar="NAME", help=TASK_HELP)] = None
+    subset: Annotated[str | None, Flag(metavar="NAME", help=SUBSET_HELP)] = None
     pairs: Annotated[PairFields, NO_FLAG] = PairFields()
 
     def __post_init__(self) -> None:

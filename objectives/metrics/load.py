@@ -17,7 +17,7 @@ SCROLLS = {
     "quality": "exact_match",
     "contract_nli": "exact_match",
 }
-"""The measure of each task of SCROLLS, in the order of its table."""
+"""The measure of each data set of SCROLLS, in the order of its table."""
 _ANSWERS = {"f1": "f1", "exact_match": "exact_match", "quality_nearest": "nearest_exact_match"}
 
 
@@ -29,7 +29,7 @@ def known_metrics() -> list[str]:
 def load_metric(name: str) -> Metric:
     """Load a metric by name.
 
-    - ``scrolls:TASK``: the metric of SCROLLS for one of its tasks, e.g. ``scrolls:qasper``.
+    - ``scrolls:SUBSET``: the metric of SCROLLS for one of its data sets, e.g. ``scrolls:qasper``.
     - ``rouge:FLAVOUR``: ROUGE as in ``FLAVOURS``, e.g. ``rouge:t5``.
     - ``f1`` and ``exact_match``: as in SQuAD and SCROLLS.
     - ``quality_nearest``: exact match of the option that is nearest to the prediction.

@@ -20,7 +20,7 @@ COMMANDS = (
         run="pipelines.evaluation.evaluate:command",
         check=_check_evaluate,
         epilog="""\
-metrics: scrolls:TASK (gov_report, summ_screen_fd, qmsum, qasper, narrative_qa, quality, contract_nli), rouge:FLAVOUR
+metrics: scrolls:SUBSET (gov_report, summ_screen_fd, qmsum, qasper, narrative_qa, quality, contract_nli), rouge:FLAVOUR
 (scrolls, t5, pegasus_x, primera, led, files2rouge-like), f1, exact_match, quality_nearest; docs/evaluation.md says
 which published numbers each is comparable with
 
@@ -38,6 +38,6 @@ examples:
         epilog="""\
 examples:
   farspan submit predictions/* --output scrolls.csv
-  farspan submit predictions --task quality=quality.json --partial --output scrolls.csv""",
+  farspan submit predictions quality=quality.json --partial --output scrolls.csv""",
     ),
 )

@@ -24,13 +24,14 @@ COMMANDS = (
         options=("pipelines.generate_options:Generating",),
         run=_generate,
         epilog="""\
-The task and the options of generation are those of the run; a folder has neither, so name the task. A stopped command
-is resumed by the same command, with any number of processes. OUTPUT/predictions.json has the texts by pair id.
+The task and the options of generation are those of the run; --set and --generation override single ones. A folder has
+neither, so name the task. A stopped command is resumed by the same command, with any number of processes.
+OUTPUT/predictions.json has the texts by pair id.
 
 examples:
   farspan generate run --pairs pairs --output predictions --checkpoint best
-  farspan generate run --pairs pairs --split test --output predictions --set generation.beams=8
-  farspan generate led-arxiv --task led --pairs pairs --output predictions --set generation.max_tokens=512
+  farspan generate run --pairs pairs --split test --output predictions --generation beams=8
+  farspan generate led-arxiv --task led --pairs pairs --output predictions --generation max_tokens=512
   torchrun --nproc-per-node 8 -m pipelines generate run --pairs pairs --output predictions
 """,
     ),

@@ -122,6 +122,6 @@ def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options that decide the bytes of documents."""
     values = asdict(read)
     del values["pairs"]
-    if read.task is None:
-        del values["task"]
+    if read.subset is None:
+        del values["subset"]
     return values

@@ -60,13 +60,12 @@ class Submission:
     """Arguments of ``farspan submit``.
 
     Attributes:
-        predictions: folders made by `farspan generate`; their pairs name the task.
+        predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}; SUBSET, e.g. qasper, says what
+            they are predictions of, if their pairs do not.
         output: file to write; its twin is FILE.json.
-        task: task of the folder or JSON file G, if its pairs do not name one; may be repeated.
-        partial: write what the server does not take: some tasks only, or another split.
+        partial: write what the server does not take: some subsets only, or another split.
     """
 
-    predictions: Annotated[tuple[str, ...], Flag(positional=True)] = ()
+    predictions: Annotated[tuple[str, ...], Flag(positional=True, metavar="[SUBSET=]G", convert=utf8)]
     output: Annotated[str, Flag(metavar="FILE.csv")]
-    task: Annotated[tuple[str, ...], Flag(metavar="NAME=G", convert=utf8)] = ()
     partial: bool = False

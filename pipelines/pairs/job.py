@@ -85,7 +85,7 @@ def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options that decide which pairs are read."""
-    names = ("text_field", "id_field", "max_record_bytes", "task")
+    names = ("text_field", "id_field", "max_record_bytes", "subset")
     values = {name: value for name, value in asdict(read).items() if name in names}
     return {"format": str(read.format).removeprefix(PAIRS_OF), **values, **asdict(read.pairs)}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from corpora.errors import FarspanError, nearest
 from corpora.options import NO_FLAG, Flag, utf8
 from corpora.readers.formats import FORMATS
-from corpora.readers.records import PAIRS_OF, TASK_HELP, PairFields, ReadOptions
+from corpora.readers.records import PAIRS_OF, SUBSET_HELP, PairFields, ReadOptions
 from corpora.readers.tasks import DATA_SETS
 from pipelines.options import Compression, DocumentsFolder, Output, Seed
 
@@ -26,7 +26,8 @@ class RawPairs:
 
     Attributes:
         input: file, folder or quoted glob; NAME is the source that its documents have in their ids; repeatable.
-        text_field: field or column of the documents' texts, for --format pairs (default: document or documents).
+        text_field: field or column of the documents' texts, for --format pairs (default: document or documents), arxiv
+            and pubmed (article_text, or sections for a document each).
         id_field: field or column of the documents' ids, for --format pairs (default: document_id, or the text's hash).
         max_record_bytes: longer records are rejected.
         fields: names of the fields of pairs.
@@ -35,7 +36,7 @@ class RawPairs:
     input: Annotated[tuple[str, ...], Flag(metavar="[NAME=]PATTERN")]
     fields: PairFields
     format: Annotated[str, Flag(help=_FORMAT_HELP)] = "pairs"
-    task: Annotated[str | None, Flag(metavar="NAME", help=TASK_HELP)] = None
+    subset: Annotated[str | None, Flag(metavar="NAME", help=SUBSET_HELP)] = None
     text_field: Annotated[str, Flag(convert=utf8)] = "text"
     id_field: Annotated[str | None, Flag(convert=utf8)] = None
     max_record_bytes: int = 64 << 20
@@ -58,7 +59,7 @@ class RawPairs:
             text_field=self.text_field,
             id_field=self.id_field,
             max_record_bytes=self.max_record_bytes,
-            task=self.task,
+            subset=self.subset,
             pairs=self.fields,
         )
 

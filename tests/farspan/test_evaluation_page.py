@@ -34,7 +34,7 @@ def folder(tmp_path_factory) -> Path:
     (root / "other.json").write_text(json.dumps({f"pair-{n}": "text" for n in range(2, 60, 3)}))
     (root / "qasper.json").write_text(json.dumps({"a question": "an answer"}))
     for task in SCROLLS:
-        own = make_pairs(str(root / "of" / task), documents, 3, splits=["test"], attributes=[{"task": task}])
+        own = make_pairs(str(root / "of" / task), documents, 3, splits=["test"], attributes=[{"subset": task}])
         make_predictions(str(root / "submission" / task), own, "test")
     return root
 

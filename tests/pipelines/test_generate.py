@@ -72,7 +72,7 @@ def whole(folder):
 
 def test_texts_are_those_of_plain_greedy_decoding(made, tmp_path):
     """Of each pair alone, without a cache."""
-    folder = run_of(made, tmp_path / "greedy", assignments=("generation.beams=1",), split="train")
+    folder = run_of(made, tmp_path / "greedy", generation={"beams": 1}, split="train")
     found, pairs = open_predictions(folder), open_pairs(made[1])
     assert found.pair_ids == pairs.table(pairs.rows_of("train")).column("pair_id").to_pylist()
     assert verify(folder) == []
@@ -109,17 +109,17 @@ def predictor_of(made):
     return work.predictor
 
 
-@pytest.mark.parametrize("task_options", [{}, {"query": "decoder"}], ids=["query in the source", "shared sources"])
-def test_batches_change_no_byte(made, tmp_path, task_options):
+@pytest.mark.parametrize("options", [{}, {"query": "decoder"}], ids=["query in the source", "shared sources"])
+def test_batches_change_no_byte(made, tmp_path, options):
     one, other = (
-        run_of(made, tmp_path / str(size), split="train", batch_positions=size, task_options=task_options)
+        run_of(made, tmp_path / str(size), split="train", batch_positions=size, options=options)
         for size in (1, 1 << 16)
     )
     assert whole(one) == whole(other)
 
 
 def test_the_options_are_those_of_the_recipe_and_the_flags(made, tmp_path):
-    folder = run_of(made, tmp_path / "set", assignments=("generation.min_tokens=3", "generation.beams=2"))
+    folder = run_of(made, tmp_path / "set", generation={"min_tokens": 3, "beams": 2})
     config = read_manifest(folder).config
     assert config["generation"]["beams"] == 2
     assert config["generation"]["max_tokens"] == 15  # as many as targets in training may have, without their end
@@ -137,7 +137,7 @@ def test_a_folder_needs_a_task_and_gives_the_same(made, tmp_path):
         run_of((str(tmp_path / "model"), pairs), tmp_path / "refused")
     named = {
         "task": "text_to_text",
-        "task_options": {"source_length": 48, "target_length": 12, "global_attention": "bos"},
+        "options": {"source_length": 48, "target_length": 12, "global_attention": "bos"},
     }
     folder = run_of((str(tmp_path / "model"), pairs), tmp_path / "folder", **named)
     assert whole(folder) == whole(run_of(made, tmp_path / "run", checkpoint="3"))
@@ -153,10 +153,10 @@ def test_a_folder_of_hugging_face_gives_the_texts_of_its_run(made, tmp_path):
     recipe = replace(recipe, model=replace(recipe.model, encoder=encoder, decoder=decoder))
     train_quietly(recipe, until=1)
     convert(tmp_path / "run", tmp_path / "bart", Conversion(to="huggingface"))
-    length = {"assignments": ("generation.max_tokens=15",)}
+    length = {"generation": {"max_tokens": 15}}
     texts = [
         open_predictions(run_of((str(tmp_path / model), made[1]), tmp_path / f"of-{model}", **length, **options)).texts
-        for model, options in (("run", {}), ("bart", {"task": "text_to_text", "task_options": OPTIONS}))
+        for model, options in (("run", {}), ("bart", {"task": "text_to_text", "options": OPTIONS}))
     ]
     assert texts[0] == texts[1]
     assert read_manifest(str(tmp_path / "of-bart")).config["model"]["folder"] == "bart"
@@ -193,7 +193,7 @@ def test_a_killed_job_is_resumed_with_the_same_bytes(made, tmp_path, capsys):
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
     with pytest.raises(FarspanError, match=r"another configuration: config.generation.beams was 4, is 2"):
-        generate(replace(options, assignments=("generation.beams=2",)), World.alone())
+        generate(replace(options, generation={"beams": 2}), World.alone())
     capsys.readouterr()
     generate(options, World.alone())
     assert "resuming: 1 of 4 tasks are done" in capsys.readouterr().err
@@ -217,13 +217,13 @@ def test_any_number_of_ranks_writes_the_same(made, tmp_path):
 def test_the_command(made, tmp_path, capsys):
     run, pairs = made
     output = str(tmp_path / "predictions")
-    flags = ["--pairs", pairs, "--output", output, "--checkpoint", "best", "--set", "generation.beams=2"]
+    flags = ["--pairs", pairs, "--output", output, "--checkpoint", "best", "--generation", "beams=2"]
     cli.main(["generate", run, *flags, "--device", "cpu"])
     assert "max tokens, 8 predictions" in capsys.readouterr().out
     best = json.loads(Path(run, "checkpoints/best.json").read_text())["step"]
     assert read_manifest(output).config["model"]["checkpoint"] == f"step-{best:08d}"
     manifest = farspan.generate(
-        run, pairs=pairs, output=output, checkpoint="best", set={"generation.beams": 2}, device="cpu"
+        run, pairs=pairs, output=output, checkpoint="best", generation={"beams": 2}, device="cpu"
     )
     assert manifest == read_manifest(output)
     found = farspan.open_predictions(output)
@@ -243,10 +243,10 @@ def test_the_command(made, tmp_path, capsys):
     ("options", "message"),
     [
         ({"split": "dev"}, r"no pair is in split 'dev'; its splits: train, validation"),
-        ({"assignments": ("generation.beems=2",)}, r"no key 'beems' \(did you mean 'beams'\?\)"),
-        ({"assignments": ("beams=2",)}, r"--set beams...: give options of generation"),
-        ({"assignments": ("generation.max_tokens=40",)}, r"the decoder of .* has 32 positions.*at most 31"),
-        ({"task_options": {"source_length": 96}}, r"source_length is 96, but the encoder .* has 64 positions"),
+        ({"generation": {"beems": 2}}, r"--generation has no key 'beems' \(did you mean 'beams'\?\)"),
+        ({"options": {"generation.beams": 2}}, r"--set generation.beams: .*give --generation beams="),
+        ({"generation": {"max_tokens": 40}}, r"the decoder of .* has 32 positions.*at most 31"),
+        ({"options": {"source_length": 96}}, r"source_length is 96, but the encoder .* has 64 positions"),
         ({"task": "text_to_tex"}, r"text_to_tex'.*did you mean 'text_to_text'"),
         ({"checkpoint": "4"}, r"no checkpoint '4'; give newest, best or one of the steps 3, 6"),
         ({"model": "/nowhere"}, r"/nowhere holds no model"),
@@ -260,7 +260,7 @@ def test_what_does_not_go_together_is_refused_before_work(made, tmp_path, option
 
 
 def test_a_special_token_that_the_model_lacks_is_refused_where_it_is_inserted(made, tmp_path):
-    options = {"task_options": {"separator": "<doc-s>"}}
+    options = {"options": {"separator": "<doc-s>"}}
     assert whole(run_of(made, tmp_path / "single", **options)) == whole(run_of(made, tmp_path / "plain"))
     documents = make_documents(str(tmp_path / "documents"), shards=1)
     several = make_pairs(str(tmp_path / "pairs"), documents, documents_per_pair=2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
-from corpora.settings import override, parse
+from corpora.settings import parse
 from corpora.tokenizers import load_tokenizer_of
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import PairFacts
@@ -38,7 +38,7 @@ def make_predictor(
     if encoder is not None and isinstance(length, int) and length > encoder:
         raise FarspanError(
             f"task {loaded.name}: source_length is {length:,}, but the encoder of {opened.path} has {encoder:,} "
-            f"positions; set it to at most {encoder} (--task-set source_length={encoder})"
+            f"positions; set it to at most {encoder} (--set source_length={encoder})"
         )
     if decoder is not None and config.max_tokens + 1 > decoder:
         raise FarspanError(
@@ -108,8 +108,11 @@ def chosen_task(opened: OpenedModel, name: str | None, preset: str | None, optio
     """The task of the run, or the named one, with ``options`` that override its own.
 
     Raises:
-        FarspanError: none is named, and the model was trained on none or on several.
+        FarspanError: none is named, and the model was trained on none or on several; an option of generation.
     """
+    if stray := [key for key in options if key.startswith("generation.")]:
+        key = stray[0].removeprefix("generation.")
+        raise FarspanError(f"--set {stray[0]}: no option of the task; give --generation {key}=VALUE")
     if name or preset:
         return TaskConfig(name=name or str(preset), preset=preset if name else None, options=dict(options))
     sources = opened.recipe.data.sources if opened.recipe else ()
@@ -122,13 +125,10 @@ def chosen_task(opened: OpenedModel, name: str | None, preset: str | None, optio
     return replace(tasks[0], options={**tasks[0].options, **options})
 
 
-def chosen_config(opened: OpenedModel, assignments: Sequence[str]) -> GenerationConfig:
-    """The options of generation: those of the run's recipe, overridden by ``assignments``.
+def chosen_config(opened: OpenedModel, options: Mapping[str, Any]) -> GenerationConfig:
+    """The options of generation: those of the run's recipe, overridden by ``options``.
 
     Where neither says how many tokens a text may have, there are as many as in the targets of training, at most 256.
-
-    Args:
-        assignments: ``generation.KEY=VALUE`` each.
 
     Raises:
         FarspanError: an unknown key or a wrong value.
@@ -138,10 +138,7 @@ def chosen_config(opened: OpenedModel, assignments: Sequence[str]) -> Generation
     if "max_tokens" not in values:
         limits = [data.target_length if data else None, opened.model.parent.get("target_length"), decoder]
         values["max_tokens"] = min([256, *(limit - 1 for limit in limits if limit)])
-    changed = override({"generation": values}, assignments)
-    if stray := [name for name in changed if name != "generation"]:
-        raise FarspanError(f"--set {stray[0]}...: give options of generation, e.g. --set generation.beams=4")
-    return parse(GenerationConfig, changed["generation"], "--set", "generation")
+    return parse(GenerationConfig, {**values, **options}, "--generation")
 
 
 def _of_recipe(opened: OpenedModel) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""SCROLLS: ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` of each of seven tasks, in folders or zips.
+"""SCROLLS: ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` of each of seven data sets, in folders or zips.
 
 A record is ``{id, pid, input, output}``; its input is the query, a blank line and the text. Records with equal ``id``
 have the same input and are several references; ``output`` is null in ``test``. The text has no id, so its hash is the
@@ -15,25 +15,27 @@ from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.task_data.files import json_lines, text_of
 
-TASKS = ("gov_report", "summ_screen_fd", "qmsum", "qasper", "narrative_qa", "quality", "contract_nli")
+SUBSETS = ("gov_report", "summ_screen_fd", "qmsum", "qasper", "narrative_qa", "quality", "contract_nli")
 WITHOUT_QUERY = ("gov_report", "summ_screen_fd")
 _OPTION = re.compile(r"^\s*\(([A-D])\) ?", re.MULTILINE)
 
 
-def task_of(place: Place, known: tuple[str, ...]) -> str:
-    """The task that a file belongs to: ``--task``, or the nearest folder or archive with the name of one.
+def subset_of(place: Place, known: tuple[str, ...]) -> str:
+    """The data set that a file belongs to: ``--subset``, or the nearest folder or archive with the name of one.
 
     Raises:
         BadRecord: neither says so.
     """
-    name = place.options.task or next((folder for folder in place.folders if folder in known), None)
+    name = place.options.subset or next((folder for folder in place.folders if folder in known), None)
     if name in known:
         return str(name)
-    said = f"--task {name}{nearest(name, known)}: unknown" if name else "no folder of the file is named after a task"
-    raise BadRecord("unknown_task", f"{said}; name it with --task, one of {', '.join(known)}")
+    said = (
+        f"--subset {name}{nearest(name, known)}: unknown" if name else "no folder of the file is named after a subset"
+    )
+    raise BadRecord("unknown_subset", f"{said}; name it with --subset, one of {', '.join(known)}")
 
 
-def divided(text: str, task: str) -> tuple[str, str, tuple[str, ...] | None]:
+def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
     """Query, document and options of an input.
 
     The query of QuALITY ends after its option (D), all others at the first blank line.
@@ -41,10 +43,10 @@ def divided(text: str, task: str) -> tuple[str, str, tuple[str, ...] | None]:
     Raises:
         BadRecord: there is no query.
     """
-    if task in WITHOUT_QUERY:
+    if subset in WITHOUT_QUERY:
         return "", text, None
     start = 0
-    if task == "quality":
+    if subset == "quality":
         start = text.find("\n (D)")
         if start < 0:
             raise BadRecord("no_query", "no option (D) before the text")
@@ -52,14 +54,14 @@ def divided(text: str, task: str) -> tuple[str, str, tuple[str, ...] | None]:
     if end < 0:
         raise BadRecord("no_query", "no blank line between query and text")
     query = text[:end]
-    options = tuple(part.strip() for part in _OPTION.split(query)[2::2]) if task == "quality" else None
+    options = tuple(part.strip() for part in _OPTION.split(query)[2::2]) if subset == "quality" else None
     return query, text[end:].lstrip("\n"), options
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
     """The document and the pair of a record."""
-    task = task_of(place, TASKS)
-    query, text, options = divided(text_of(record, "input"), task)
+    subset = subset_of(place, SUBSETS)
+    query, text, options = divided(text_of(record, "input"), subset)
     document = RawDocument(text_key(text), text)
     output = None if record.get("output") is None else text_of(record, "output")
     pair = RawPair(
@@ -68,7 +70,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
         query=query,
         targets=() if output is None else (output,),
         options=options,
-        attributes={"task": task},
+        attributes={"subset": subset},
     )
     return RawTask([document], [pair])
 

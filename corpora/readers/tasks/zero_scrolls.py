@@ -1,4 +1,4 @@
-"""ZeroSCROLLS: ``validation.jsonl`` and ``test.jsonl`` of each of ten tasks, in folders or zips.
+"""ZeroSCROLLS: ``validation.jsonl`` and ``test.jsonl`` of each of ten data sets, in folders or zips.
 
 A record is that of SCROLLS with the places of document and query in its input: ``document_start_index``,
 ``document_end_index`` and ``query_start_index``, which count characters. The pair's query is all of the prompt but the
@@ -13,9 +13,9 @@ from typing import Any
 from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.task_data.files import json_lines, text_of
-from corpora.readers.tasks.scrolls import task_of
+from corpora.readers.tasks.scrolls import subset_of
 
-TASKS = (
+SUBSETS = (
     "gov_report",
     "summ_screen_fd",
     "qmsum",
@@ -31,7 +31,7 @@ TASKS = (
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
     """The document and the pair of a record."""
-    task = task_of(place, TASKS)
+    subset = subset_of(place, SUBSETS)
     prompt = text_of(record, "input")
     start, stop, query = (
         _index(record, f"{name}_index", prompt) for name in ("document_start", "document_end", "query_start")
@@ -45,7 +45,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
         documents=(document.key,),
         query="\n\n".join(part for part in (prompt[:start].strip(), prompt[query:].strip()) if part),
         targets=() if output is None else (output,),
-        attributes={"task": task},
+        attributes={"subset": subset},
     )
     return RawTask([document], [pair])
 

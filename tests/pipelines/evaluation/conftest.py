@@ -35,7 +35,7 @@ class Made:
 def made(tmp_path_factory) -> Made:
     root = tmp_path_factory.mktemp("evaluation")
     documents = make_documents(str(root / "documents"))
-    attributes = [{"hard": True, "task": "quality"}, {"hard": False, "task": "quality"}, {"task": "quality"}]
+    attributes = [{"hard": True, "subset": "quality"}, {"hard": False, "subset": "quality"}, {"subset": "quality"}]
     pairs = make_pairs(str(root / "pairs"), documents, 120, options=3, attributes=[*attributes, attributes[0]])
     made = Made(root, pairs, str(root / "good"), str(root / "poor"))
     make_predictions(made.good, pairs)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 
 import pandas as pd
 import pytest
 
 import farspan
 from corpora.errors import FarspanError
-from pipelines.evaluation.submit import TASKS, csv_bytes, submit
+from pipelines.evaluation.submit import SUBSETS, csv_bytes, submit
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
 ODD = ["None", "", "NA", "nan", "null", " lead ", 'a "quoted", text', "two\nlines", "é\u2028\U0001f600", ",", '"', "\n"]
@@ -41,7 +42,7 @@ def rows_of(answers):
 
 
 def test_bytes_are_those_of_the_script():
-    answers = {task: {f"{task}-{n}": text for n, text in enumerate(ODD)} for task in TASKS[:3]}
+    answers = {task: {f"{task}-{n}": text for n, text in enumerate(ODD)} for task in SUBSETS[:3]}
     assert csv_bytes(answers) == by_script(answers)
     assert read_back(csv_bytes(answers)) == rows_of(answers)
 
@@ -55,11 +56,11 @@ def test_carriage_returns_survive():
 
 @pytest.fixture(scope="module")
 def systems(tmp_path_factory):
-    """Predictions of two tasks about one split ``test``, the second in pairs that do not say their task."""
+    """Predictions of two data sets about one split ``test``, then of pairs that do not name theirs."""
     root = tmp_path_factory.mktemp("submit")
     documents = make_documents(str(root / "d"))
     made = {}
-    for name, attributes in (("two", [{"task": "quality"}, {"task": "qasper"}]), ("silent", [{}])):
+    for name, attributes in (("two", [{"subset": "quality"}, {"subset": "qasper"}]), ("silent", [{}])):
         pairs = make_pairs(str(root / f"{name}-pairs"), documents, splits=["test"], attributes=attributes)
         made[name] = make_predictions(str(root / name), pairs, "test", [f"{name}, {n}" for n in range(24)])
     return made
@@ -67,19 +68,20 @@ def systems(tmp_path_factory):
 
 @pytest.fixture
 def files(tmp_path) -> dict[str, str]:
-    """A JSON file of each further task."""
+    """A JSON file of each further data set."""
     made = {}
-    for task in TASKS:
+    for task in SUBSETS:
         if task not in ("quality", "qasper", "qmsum"):
             (tmp_path / f"{task}.json").write_text(json.dumps({f"{task}\u00e9": text for text in ODD}))
             made[task] = str(tmp_path / f"{task}.json")
     return made
 
 
-def test_tasks_come_from_pairs_and_by_name(systems, files, tmp_path):
-    path = farspan.submit(systems["two"], tmp_path / "s.csv", tasks={**files, "qmsum": systems["silent"]})
+def test_subsets_come_from_pairs_and_by_name(systems, files, tmp_path):
+    named = [f"{name}={place}" for name, place in {**files, "qmsum": systems["silent"]}.items()]
+    path = farspan.submit([systems["two"], *named], tmp_path / "s.csv")
     rows = read_back(path.read_bytes())
-    assert list(dict.fromkeys(row[0] for row in rows)) == list(TASKS)
+    assert list(dict.fromkeys(row[0] for row in rows)) == list(SUBSETS)
     assert [row for row in rows if row[0] == "quality"][:2] == [
         ["quality", "pair-0", "two, 0"],
         ["quality", "pair-2", "two, 2"],
@@ -89,29 +91,29 @@ def test_tasks_come_from_pairs_and_by_name(systems, files, tmp_path):
     assert rows == rows_of(twin)
 
 
-def test_missing_tasks(systems, tmp_path):
+def test_missing_subsets(systems, tmp_path):
     with pytest.raises(
-        FarspanError, match="5 of the 7 tasks of SCROLLS: qmsum, summ_screen_fd, narrative_qa, contract"
+        FarspanError, match="5 of the 7 subsets of SCROLLS: qmsum, summ_screen_fd, narrative_qa, contract"
     ):
         submit(systems["two"], tmp_path / "s.csv")
     assert not (tmp_path / "s.csv").exists()
     submit(systems["two"], tmp_path / "s.csv", partial=True)
     assert len(read_back((tmp_path / "s.csv").read_bytes())) == 24
-    with pytest.raises(FarspanError, match="no predictions for 7 of the 7 tasks"):
+    with pytest.raises(FarspanError, match="no predictions for 7 of the 7 subsets"):
         submit([], tmp_path / "s.csv", partial=True)
 
 
 def test_what_cannot_be_submitted(systems, files, made, tmp_path):
     out = tmp_path / "s.csv"
-    with pytest.raises(FarspanError, match="do not say their task; give --task NAME="):
+    with pytest.raises(FarspanError, match="do not name their subset; give SUBSET="):
         submit(systems["silent"], out)
-    with pytest.raises(FarspanError, match=r"task qasper has predictions in .* already; leave one out"):
-        submit(systems["two"], out, tasks={"qasper": systems["silent"]})
-    with pytest.raises(FarspanError, match=r"SCROLLS has no task 'qaspr' \(did you mean 'qasper'\?\)"):
-        submit([], out, tasks={"qaspr": systems["two"]})
+    with pytest.raises(FarspanError, match=r"qasper has predictions in .* already; leave one out"):
+        submit([systems["two"], f"qasper={systems['silent']}"], out)
+    with pytest.raises(FarspanError, match=r"SCROLLS has no subset 'qaspr' \(did you mean 'qasper'\?\)"):
+        submit(f"qaspr={systems['two']}", out)
     with pytest.raises(FarspanError, match="predictions of split validation, and the SCROLLS server scores test"):
         submit(made.good, out)
-    with pytest.raises(FarspanError, match="a JSON file does not say whose predictions it holds; give --task NAME="):
+    with pytest.raises(FarspanError, match="a JSON file does not say whose predictions it holds; give SUBSET="):
         submit(next(iter(files.values())), out)
     with pytest.raises(FarspanError, match=r"give a name that ends in \.csv"):
         submit(systems["two"], tmp_path / "s.txt")
@@ -119,10 +121,18 @@ def test_what_cannot_be_submitted(systems, files, made, tmp_path):
 
 def test_the_command(systems, tmp_path, run):
     out = str(tmp_path / "s.csv")
-    status, printed, _ = run(
-        "submit", "--partial", "--task", f"qmsum={systems['silent']}", *systems.values(), "--output", out
-    )
+    status, printed, _ = run("submit", systems["two"], f"qmsum={systems['silent']}", "--partial", "--output", out)
     counts = "qmsum 24, qasper 12, quality 12 predictions"
     assert (status, printed) == (0, f"{out}: {counts}; the same as JSON in {out[:-3]}json\n")
-    status, _, errors = run("submit", "--task", "qmsum", "--output", out)
-    assert (status, "--task qmsum: give NAME=G" in errors) == (1, True)
+    for given, message in (
+        (["qmsun=x"], "qmsun=x: SCROLLS has no subset 'qmsun' (did you mean 'qmsum'?)"),
+        (["qmsum=x"], "x: "),
+    ):
+        status, _, errors = run("submit", *given, "--output", out)
+        assert (status, message in errors) == (1, True)
+
+
+def test_a_name_with_an_equals_sign_is_a_path_if_it_exists(systems, tmp_path, run, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.symlink(systems["two"], "lr=3")
+    assert run("submit", "lr=3", "--partial", "--output", "s.csv")[0] == 0

@@ -37,9 +37,9 @@ def test_the_option_with_the_tokens_of_a_target_is_its_reference(made):
 def test_attributes(made):
     questions, _ = read_systems([made.good])
     assert set(questions.attributes("hard")) == {"true", "false", "none"}
-    assert set(questions.attributes("task")) == {"quality"}
+    assert set(questions.attributes("subset")) == {"quality"}
     assert set(questions.attributes("hops", "")) == {""}
-    with pytest.raises(FarspanError, match="split validation has attribute 'hops'; attributes: hard, task"):
+    with pytest.raises(FarspanError, match="split validation has attribute 'hops'; attributes: hard, subset"):
         questions.attributes("hops")
 
 

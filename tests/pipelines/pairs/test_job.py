@@ -66,7 +66,7 @@ def test_each_question_is_one_row_with_all_its_answers(scrolls, documents, pairs
         assert [tokenizer.decode(target) for target in row["targets"]] == row["references"]
         assert row["split"] == own[0]["split"]
         assert row["options"] is None
-        assert json.loads(row["attributes"]) == {"task": own[0]["task"]}
+        assert json.loads(row["attributes"]) == {"subset": own[0]["task"]}
     totals = read_manifest(pairs).totals
     assert (totals["pairs"], totals["targets"], totals["documents"]) == (72, 60, 36)
     assert [totals[split] for split in ("train", "validation", "test")] == [24, 24, 24]

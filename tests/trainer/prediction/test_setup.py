@@ -46,12 +46,12 @@ def test_a_task_has_to_be_known(tasks, message):
 
 def test_options_come_from_flags_before_the_recipe_before_the_lengths():
     section = ValidationConfig(metrics="f1", beams=3, max_tokens=7, limit=5)
-    assert chosen_config(opened_of(FIRST, generation=section), []) == GenerationConfig(beams=3, max_tokens=7)
-    flags = ["generation.max_tokens=9", "generation.length_penalty=2.0"]
+    assert chosen_config(opened_of(FIRST, generation=section), {}) == GenerationConfig(beams=3, max_tokens=7)
+    flags = {"max_tokens": 9, "length_penalty": 2.0}
     found = chosen_config(opened_of(FIRST, generation=section), flags)
     assert found == GenerationConfig(beams=3, max_tokens=9, length_penalty=2.0)
-    assert chosen_config(opened_of(FIRST), []).max_tokens == 11  # targets of 12 positions, their end included
-    assert chosen_config(opened_of(), []).max_tokens == 15  # a decoder of 16 positions, the start included
+    assert chosen_config(opened_of(FIRST), {}).max_tokens == 11  # targets of 12 positions, their end included
+    assert chosen_config(opened_of(), {}).max_tokens == 15  # a decoder of 16 positions, the start included
 
 
 def test_a_model_without_decoder_generates_nothing(tmp_path):

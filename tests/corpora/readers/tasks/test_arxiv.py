@@ -33,7 +33,7 @@ def test_an_article_is_a_document_and_its_abstract_the_target(tmp_path, format):
 
 def test_sections_are_documents_of_one_pair(tmp_path):
     path = write_lines(tmp_path / "train.txt", [ARTICLE, EMPTY])
-    options = ReadOptions(format="arxiv", task="sections")
+    options = ReadOptions(format="arxiv", text_field="sections")
     texts = read_documents(path, options)
     assert texts["1234.5678#2"] == "results\nthey rise .\nand fall ."
     assert next(pair.documents for pair in read_pairs(path, options)) == ("1234.5678#0", "1234.5678#2")

@@ -1,4 +1,4 @@
-"""SCROLLS: seven tasks as JSON lines, one input for each of several references."""
+"""SCROLLS: seven data sets as JSON lines, one input for each of several references."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from corpora.readers import ReadOptions
 from corpora.readers.task_data.declaration import text_key
-from corpora.readers.tasks.scrolls import TASKS, divided
+from corpora.readers.tasks.scrolls import SUBSETS, divided
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 
 SCROLLS = ReadOptions(format="scrolls")
@@ -22,16 +22,16 @@ def record(number: int, text: str, output: str | None, name: str = "q") -> dict:
     return {"id": f"{name}{number // 2}", "pid": f"{name}{number // 2}_{number % 2}", "input": text, "output": output}
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_the_input_of_each_task_is_divided_into_query_and_text(task):
-    plain = task in ("gov_report", "summ_screen_fd")
+@pytest.mark.parametrize("subset", SUBSETS)
+def test_the_input_of_each_subset_is_divided_into_query_and_text(subset):
+    plain = subset in ("gov_report", "summ_screen_fd")
     if plain:
-        assert divided(TEXT, task) == ("", TEXT, None)
+        assert divided(TEXT, subset) == ("", TEXT, None)
         return
-    query = QUALITY if task == "quality" else "How deep is the harbour?"
-    options = ("A cook", "No one", "Two dogs (and a cat)", "All of them") if task == "quality" else None
-    blank = "\n\n\n" if task == "quality" else "\n\n"
-    assert divided(f"{query}{blank}{TEXT}", task) == (query, TEXT, options)
+    query = QUALITY if subset == "quality" else "How deep is the harbour?"
+    options = ("A cook", "No one", "Two dogs (and a cat)", "All of them") if subset == "quality" else None
+    blank = "\n\n\n" if subset == "quality" else "\n\n"
+    assert divided(f"{query}{blank}{TEXT}", subset) == (query, TEXT, options)
 
 
 def test_a_document_is_kept_once_and_each_answer_makes_a_pair_of_the_same_id(tmp_path):
@@ -46,12 +46,12 @@ def test_a_document_is_kept_once_and_each_answer_makes_a_pair_of_the_same_id(tmp
     assert {pair.split for pair in pairs} == {"train"}
     assert pairs[0].query == "Question 0?"
     assert pairs[0].references is None
-    assert pairs[0].attributes == {"task": "qasper"}
+    assert pairs[0].attributes == {"subset": "qasper"}
     assert all(a.documents == b.documents for a, b in pairwise(pairs[:6]))
     assert pairs[6].documents == (text_key(TEXT[:23]),)
 
 
-def test_a_zip_of_a_task_reads_like_its_folder_and_names_the_task(tmp_path):
+def test_a_zip_reads_like_its_folder_and_names_the_subset(tmp_path):
     rows = [record(n, f"{QUALITY}\n\n\n{TEXT} {n}", "No one") for n in range(4)]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     path = tmp_path / "quality.zip"
@@ -67,12 +67,12 @@ def test_a_zip_of_a_task_reads_like_its_folder_and_names_the_task(tmp_path):
     assert read_documents(path, SCROLLS) == read_documents(plain, SCROLLS)
 
 
-def test_the_task_comes_from_the_option_or_a_folder(tmp_path):
+def test_the_subset_comes_from_the_option_or_a_folder(tmp_path):
     path = write_lines(tmp_path / "mine" / "test.jsonl", [record(0, f"Q?\n\n{TEXT}", None)])
-    assert rejected_pairs(path, SCROLLS) == [("0", "unknown_task")]
-    assert rejected_pairs(path, ReadOptions(format="scrolls", task="qaspr")) == [("0", "unknown_task")]
-    assert read_pairs(path, ReadOptions(format="scrolls", task="qasper"))[0].query == "Q?"
-    assert read_pairs(path, ReadOptions(format="scrolls", task="gov_report"))[0].query == ""
+    assert rejected_pairs(path, SCROLLS) == [("0", "unknown_subset")]
+    assert rejected_pairs(path, ReadOptions(format="scrolls", subset="qaspr")) == [("0", "unknown_subset")]
+    assert read_pairs(path, ReadOptions(format="scrolls", subset="qasper"))[0].query == "Q?"
+    assert read_pairs(path, ReadOptions(format="scrolls", subset="gov_report"))[0].query == ""
 
 
 def test_bad_records_are_rejected_and_their_neighbours_kept(tmp_path):

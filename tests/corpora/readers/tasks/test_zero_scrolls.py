@@ -24,7 +24,7 @@ def test_the_query_is_the_prompt_without_the_document(tmp_path):
     first, second = read_pairs(path, ZERO)
     assert first.query == "You are given a story.\n\nStory:\n\nAnswer:\nWho saw it?"
     assert (first.split, first.targets, second.targets) == ("validation", ("Nobody.",), ())
-    assert first.attributes == {"task": "narrative_qa"}
+    assert first.attributes == {"subset": "narrative_qa"}
 
 
 @pytest.mark.parametrize(
