@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import Job, Stage, run_job
+from pipelines.engine.options import Engine
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.killing", "apache_beam", "pipelines.cli"])

@@ -23,9 +23,9 @@ from corpora.tokenizers import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from pipelines import masks
 from pipelines.corpus import random as random_corpus
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.inspect.distributions import distributions
 from pipelines.inspect.stats import statistics, summary
 from pipelines.inspect.verify import verify

@@ -49,7 +49,7 @@ class Command:
             add_flags(parser, load(place))
         self.declare(parser)
         if self.job:
-            from pipelines.engine.beam.runner import Engine
+            from pipelines.engine.options import Engine
 
             add_flags(parser.add_argument_group("engine", "Beam's own flags are passed on unchanged"), Engine)
 
@@ -86,8 +86,8 @@ def _plan_and_start(options: str, module: str, typed: Typed) -> None:
 
 def start(typed: Typed, planned: Any, shown: str = "") -> None:
     """Run a job with the engine options of the flags, and print its summary with the name ``shown`` or ``--output``."""
-    from pipelines.engine.beam.runner import Engine
     from pipelines.engine.job import run_job
+    from pipelines.engine.options import Engine
     from pipelines.inspect.stats import summary
 
     manifest = run_job(planned, make(Engine, typed, beam_flags=typed.beam_flags))

@@ -31,7 +31,7 @@ def _run(typed: Typed) -> None:
     from pipelines.corpus import linked
     from pipelines.corpus.options import LinkedCorpus
     from pipelines.engine.artefacts import absolute
-    from pipelines.engine.job import check_output
+    from pipelines.engine.beginning import check_output
 
     changed = [name for name, value in typed.unused_with_neighbours.items() if getattr(typed, name) != value]
     if typed.neighbours and changed:

@@ -17,8 +17,9 @@ import torch.distributed as dist
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, read_manifest
+from pipelines.engine.beginning import begin, require_begun
 from pipelines.engine.finalize import WORK, finalize
-from pipelines.engine.job import REPEAT, Job, begin, require_begun
+from pipelines.engine.job import REPEAT, Job
 from pipelines.engine.lock import locked
 from pipelines.engine.progress import ProgressBars, Reporter
 from trainer.parallel.distributed import World, run_together

@@ -19,8 +19,8 @@ from corpora.storage.shards import map_shard
 from pipelines import masks
 from pipelines.corpus import linked, long, related
 from pipelines.corpus import random as random_corpus
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import Job, run_job
+from pipelines.engine.options import Engine
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import EncoderOptions
 from tests.artefacts import make_corpus, make_documents

@@ -22,9 +22,9 @@ from pipelines.cli import main
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.inputs import Input
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.beam.stores import use_flags
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents, small_tokenizer
 from tests.vectors import make_vectors

@@ -14,42 +14,12 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import NO_FLAG
-
-EMBEDDED = "embedded"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """The runner of a pipeline, and its workers.
-
-    Attributes:
-        runner: ``embedded``, or any Beam runner, e.g. PortableRunner, FlinkRunner.
-        workers: processes of the embedded runner; 0 chooses by the size of the job.
-        beam_flags: Beam's own flags, unchanged.
-    """
-
-    runner: str = EMBEDDED
-    workers: int = 0
-    beam_flags: Annotated[tuple[str, ...], NO_FLAG] = ()
-
-    def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise FarspanError(f"--workers {self.workers}: give 0 (by the size of the job) or a positive number")
-
-    def worker_count(self, tasks: int, work_bytes: int) -> int:
-        """Number of processes to start: one for a job that ends before a second one is up."""
-        if self.workers:
-            return max(1, min(self.workers, tasks))
-        if work_bytes < 16 << 20:
-            return 1
-        return max(1, min(len(os.sched_getaffinity(0)), tasks))
+from pipelines.engine.options import EMBEDDED, Engine
 
 
 class WorkerDied(FarspanError):

@@ -20,8 +20,8 @@ from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.mixture_recipe import MixtureRecipe, MixtureSource, read_recipe
 from pipelines.corpus.options import LongCorpus
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.inspect.stats import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed

@@ -23,9 +23,9 @@ from corpora.storage.manifest import read_manifest, write_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.inspect.stats import summary
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed

@@ -12,7 +12,7 @@ from corpora.readers import ReadOptions
 from corpora.tokenizers import load_tokenizer
 from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
-from pipelines.engine.beam.runner import Engine
+from pipelines.engine.options import Engine
 from tests.artefacts import all_rows, digests
 from tests.killing import run_killed
 from tests.pipelines.documents.jobs import build, job

@@ -9,7 +9,7 @@ from collections import Counter
 from corpora.readers import ReadOptions
 from corpora.tokenizers import load_tokenizer
 from corpora.verify.artefact import verify
-from pipelines.engine.beam.runner import Engine
+from pipelines.engine.options import Engine
 from tests.artefacts import all_rows, digests
 from tests.pipelines.documents.jobs import build, rejects
 

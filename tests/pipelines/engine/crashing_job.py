@@ -9,8 +9,8 @@ import sys
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
 from pipelines.cli import leave
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.options import Engine
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 

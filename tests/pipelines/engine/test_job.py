@@ -15,9 +15,9 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.options import Engine
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 TOTALS = {"documents": 0, "tokens": 0}

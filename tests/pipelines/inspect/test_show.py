@@ -12,8 +12,8 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.inspect.options import Choice
 from pipelines.inspect.row_text import as_seen
 from pipelines.inspect.show import show

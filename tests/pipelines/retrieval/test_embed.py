@@ -20,8 +20,8 @@ from corpora.storage.shards import ShardedRows, read_shard, shard_name, write_sh
 from corpora.text.sentences import load_splitter
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.verify.artefact import verify
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.embed import plan
 from pipelines.retrieval.encoder import load_encoder

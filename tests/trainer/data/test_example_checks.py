@@ -15,8 +15,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest import read_manifest, write_manifest
 from objectives.api.authoring import SpanObjective
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.mask_options import Masking
 from pipelines.masks import plan
 from tests.artefacts import make_corpus

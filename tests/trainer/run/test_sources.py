@@ -17,8 +17,8 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.storage import files
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
 from pipelines.mask_options import Masking
 from pipelines.masks import plan
 from tests.artefacts import make_corpus, make_documents, make_pairs

@@ -9,13 +9,13 @@ from rich.text import Text
 from corpora.storage.manifest import Manifest, Receipt
 from pipelines.engine.beam.apache import beam
 from pipelines.engine.beam.notebook import without_interactive_labels
-from pipelines.engine.beam.runner import Engine
 from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.options import Engine
 
 CELL = """
 from tests.pipelines.engine.beam.test_notebook import small_job
 from pipelines.engine.job import run_job
-from pipelines.engine.beam.runner import Engine
+from pipelines.engine.options import Engine
 print(dict(run_job(small_job({output!r}), Engine()).totals))
 """
 

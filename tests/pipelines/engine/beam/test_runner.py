@@ -8,7 +8,8 @@ import apache_beam as beam
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.engine.beam.runner import Engine, check_flags, run_pipeline, worker_command
+from pipelines.engine.beam.runner import check_flags, run_pipeline, worker_command
+from pipelines.engine.options import Engine
 
 SMALL, LARGE = 1 << 20, 1 << 30
 

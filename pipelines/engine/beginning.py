@@ -1,0 +1,102 @@
+"""The begin of a job in its folder, and the checks that the folder is, and stays, the job's."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.storage.files import sweep, write_bytes
+from corpora.storage.manifest import NAME, json_bytes, read_manifest
+from pipelines.engine.finalize import WORK, read_start
+from pipelines.engine.job import Job
+
+
+def check_output(output: str) -> None:
+    """Check that a job may write to a folder: it is empty, or holds an artefact, finished or not.
+
+    Raises:
+        FarspanError: it holds something else.
+    """
+    held = (NAME, os.path.join(WORK, "job.json"))
+    if not any(files.exists(os.path.join(output, name)) for name in held) and any(files.walk(output)):
+        raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
+
+
+def begin(job: Job) -> set[str] | None:
+    """Write the job's description into its folder, or compare it with the one there; the caller holds the lock.
+
+    Returns:
+        The names of the tasks that are done; None if the artefact is finished.
+
+    Raises:
+        FarspanError: the folder holds something else.
+    """
+    work = os.path.join(job.output, WORK)
+    if files.exists(os.path.join(job.output, NAME)):
+        finished = read_manifest(job.output)
+        _refuse_changes(job.output, finished.job, job.head.job)
+        files.delete(files.walk(work))
+        return None
+    opened = os.path.join(work, "job.json")
+    tasks = [task.name for stage in job.stages for task in stage.tasks]
+    if files.exists(opened):
+        _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
+        sweep(job.output)
+        files.delete(ending(work, ".failed"))
+    else:
+        check_output(job.output)
+    start = {"head": json.loads(job.head.to_json()), "tasks": tasks, "repeated_links": job.repeated_links}
+    write_bytes(opened, json_bytes(start))
+    job.tokenizer(os.path.join(job.output, "tokenizer"))
+
+    done = {os.path.basename(path).removesuffix(".json") for path in ending(work, ".json")}
+    left = sum(name not in done for name in tasks)
+    if 0 < left < len(tasks):
+        print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)
+    return done
+
+
+def require_begun(output: str) -> None:
+    """Refuse to write to a folder that was deleted or finished meanwhile.
+
+    Raises:
+        FarspanError: it is gone, or another job finished it, as one may in an object store.
+    """
+    if not files.exists(os.path.join(output, WORK, "job.json")):
+        if files.exists(os.path.join(output, NAME)):
+            raise FarspanError(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
+        raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to begin anew")
+
+
+def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    now = json.loads(json.dumps(now))
+    if before["format"] != now["format"]:
+        raise FarspanError(f"{output}: holds {before['format']}, not {now['format']}; give --output another folder")
+    changed = [f"{name} was {a!r}, is {b!r}" for name, a, b in _differences(before, now)]
+    if changed:
+        raise FarspanError(
+            f"{output}: holds a job with another configuration: {'; '.join(changed[:5])}. "
+            "Give --output another folder, or delete this one to make it again"
+        )
+
+
+def _differences(before: Any, now: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted({*before, *now}):
+            yield from _differences(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+    elif before != now:
+        yield name, _short(before), _short(now)
+
+
+def _short(value: Any) -> Any:
+    text = json.dumps(value)
+    return value if len(text) <= 80 else text[:77] + "..."
+
+
+def ending(folder: str, suffix: str) -> list[str]:
+    return [path for path in files.walk(folder) if path.endswith(suffix)]
