@@ -1,0 +1,274 @@
+"""The tests mirror the source tree: a module's tests have its path, and a test file names the module it is about.
+
+- ``corpora/linking/path.py`` is tested by ``tests/corpora/linking/test_path.py``; a part of its tests may lie beside it
+  in ``test_path_PART.py``.
+- Tests of a whole package are named after it, inside it or beside it: ``tests/objectives/tasks/test_tasks.py``.
+- Tests of several modules together lie in a folder ``integration`` of the package that holds the modules. Tests of the
+  whole project lie in ``tests/`` itself.
+- A module of up to ``SHORT`` lines may be tested with the code that uses it, and benchmarks are run rather than tested:
+  only the modules that they share need tests.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TREES = ("corpora", "objectives", "trainer", "pipelines", "farspan", "examples", "benchmarks")
+SHORT = 40  # lines
+EXCUSED = {"__init__.py", "__main__.py"}  # re-exports and start-up
+
+UNTESTED: set[str] = set(
+    """
+    benchmarks/iclm_chains.py
+    benchmarks/made_corpus.py
+    benchmarks/report.py
+    benchmarks/synthetic.py
+    benchmarks/t5_collators.py
+    corpora/linking/options.py
+    corpora/packing/options.py
+    corpora/readers/archives.py
+    corpora/readers/blocks.py
+    corpora/readers/columns.py
+    corpora/readers/formats/arrow.py
+    corpora/readers/formats/multi_news.py
+    corpora/readers/formats/newshead.py
+    corpora/readers/formats/parquet.py
+    corpora/readers/isolated.py
+    corpora/readers/json_array.py
+    corpora/readers/reader.py
+    corpora/readers/records.py
+    corpora/readers/task_data/files.py
+    corpora/retrieval/candidate_heaps.py
+    corpora/schemas/corpus.py
+    corpora/storage/files.py
+    corpora/storage/manifest_contents.py
+    corpora/storage/stored_shards.py
+    corpora/storage/strict_json.py
+    corpora/tokenizers/decoding.py
+    corpora/tokenizers/huggingface.py
+    corpora/tokenizers/protobuf.py
+    corpora/tokenizers/sentencepiece.py
+    corpora/verify/rows.py
+    corpora/verify/vectors.py
+    examples/ablations_table.py
+    examples/attention_patterns.py
+    examples/demo.py
+    examples/extractive_baselines.py
+    examples/random_or_linked.py
+    examples/wikipedia_text.py
+    objectives/api/options.py
+    objectives/api/plugins.py
+    objectives/api/tools.py
+    objectives/metrics/flavours.py
+    objectives/metrics/protocol.py
+    objectives/rendering/kernels.py
+    objectives/rouge/kernels.py
+    objectives/rouge/letters.py
+    objectives/rouge/ngrams.py
+    objectives/rouge/numbering.py
+    objectives/rouge/pair_kernels.py
+    objectives/tasks/kernels.py
+    objectives/tasks/plan.py
+    pipelines/commands/artefacts.py
+    pipelines/commands/evaluation.py
+    pipelines/commands/explain.py
+    pipelines/commands/jobs.py
+    pipelines/commands/linked.py
+    pipelines/commands/masks.py
+    pipelines/commands/models.py
+    pipelines/corpus/options.py
+    pipelines/documents/options.py
+    pipelines/documents/ranges.py
+    pipelines/documents/tokenize.py
+    pipelines/documents/tokenizer.py
+    pipelines/evaluation/options.py
+    pipelines/generate_options.py
+    pipelines/inspect/figure.py
+    pipelines/inspect/options.py
+    pipelines/inspect/pair_text.py
+    pipelines/inspect/row_text.py
+    pipelines/mask_options.py
+    pipelines/pairs/merge.py
+    pipelines/pairs/options.py
+    pipelines/retrieval/centroids.py
+    pipelines/retrieval/cluster_shard.py
+    pipelines/retrieval/options.py
+    pipelines/retrieval/recall.py
+    trainer/checkpoint/trained_model.py
+    trainer/command.py
+    trainer/conversion/convert.py
+    trainer/conversion/differences.py
+    trainer/conversion/family.py
+    trainer/conversion/options.py
+    trainer/conversion/sources.py
+    trainer/conversion/values.py
+    trainer/generation/candidates.py
+    trainer/generation/cross_cache.py
+    trainer/generation/sources.py
+    trainer/generation/texts.py
+    trainer/model/context.py
+    trainer/model/encoder.py
+    trainer/model/kernels/banded.py
+    trainer/model/kernels/varlen.py
+    trainer/model/layers/attention.py
+    trainer/model/layers/causal.py
+    trainer/model/layers/heads.py
+    trainer/model/layers/sublayers.py
+    trainer/model/pattern.py
+    trainer/model/positions/relative.py
+    trainer/prediction/opened.py
+    trainer/prediction/predictor.py
+    trainer/recipe_files.py
+    trainer/run/config.py
+    trainer/run/units/seq2seq.py
+    trainer/scorer/encoder.py
+    trainer/scorer/encoder_files.py
+    trainer/scorer/masked_lm.py
+    """.split()
+)
+"""Longer modules without a test file of their own: a list that shrinks."""
+
+MISPLACED: set[str] = set(
+    """
+    corpora/readers/formats/test_clusters.py
+    corpora/readers/formats/test_tables.py
+    corpora/readers/tasks/test_odd_values.py
+    corpora/readers/test_damage.py
+    corpora/readers/test_damaged_lines.py
+    corpora/tokenizers/test_damage.py
+    farspan/test_datasets_page.py
+    farspan/test_evaluation_page.py
+    farspan/test_finetuning_page.py
+    farspan/test_names.py
+    farspan/test_pages.py
+    objectives/test_broken.py
+    objectives/test_documented_keys.py
+    objectives/test_odd_texts.py
+    objectives/test_presets.py
+    objectives/test_principal_fidelity.py
+    objectives/test_published_framing.py
+    objectives/test_pyramid_fidelity.py
+    pipelines/documents/test_damage.py
+    pipelines/documents/test_sources.py
+    pipelines/pairs/test_data_sets.py
+    pipelines/test_convert.py
+    pipelines/test_damaged_parents.py
+    pipelines/test_extras.py
+    pipelines/test_isolation.py
+    pipelines/test_linked_news.py
+    pipelines/test_mask_objectives.py
+    pipelines/test_object_store.py
+    pipelines/test_train_command.py
+    trainer/checkpoint/test_ranks.py
+    trainer/conversion/test_published_vocabularies.py
+    trainer/generation/test_batches.py
+    trainer/generation/test_compiled.py
+    trainer/generation/test_devices.py
+    trainer/generation/test_hugging_face.py
+    trainer/generation/test_t5x.py
+    trainer/model/kernels/test_cuda.py
+    trainer/model/test_fake_cuda.py
+    trainer/model/test_initial_loss.py
+    trainer/model/test_r3f.py
+    trainer/model/test_segments.py
+    trainer/parallel/test_ranks.py
+    trainer/run/test_extension.py
+    trainer/run/test_finetuning.py
+    trainer/run/test_initial_model.py
+    trainer/run/test_kill.py
+    trainer/run/test_ranks.py
+    trainer/run/test_selection_runs.py
+    trainer/test_finetuning_recipes.py
+    trainer/test_recipes.py
+    trainer/test_tiny_recipes.py
+    """.split()
+)
+"""Test files that break the rule: a list that shrinks."""
+
+
+def source_files(root: Path) -> list[Path]:
+    """The modules of all trees, relative to the root."""
+    files = (path for tree in TREES for path in (root / tree).rglob("*.py"))
+    return sorted(path.relative_to(root) for path in files if path.name not in EXCUSED)
+
+
+def needs_tests(root: Path, path: Path) -> bool:
+    """True for a module of more than ``SHORT`` lines that is no benchmark."""
+    text = (root / path).read_text("utf-8")
+    benchmark = path.parts[0] == "benchmarks" and 'if __name__ == "__main__":' in text
+    return len(text.splitlines()) > SHORT and not benchmark
+
+
+def untested(root: Path) -> set[str]:
+    """The modules that need tests and have no file of tests."""
+    needed = (path for path in source_files(root) if needs_tests(root, path))
+    return {path.as_posix() for path in needed if not (root / "tests" / path.with_name(f"test_{path.name}")).exists()}
+
+
+def beginnings(name: str) -> Iterable[str]:
+    """``a_b_c``, ``a_b`` and ``a``: the modules that ``test_a_b_c.py`` may be about."""
+    words = name.split("_")
+    return ("_".join(words[:count]) for count in range(len(words), 0, -1))
+
+
+def has_its_place(root: Path, path: Path) -> bool:
+    """True for files named after a module or package of their folder, and for those in a folder ``integration``."""
+    folder = root / path.parent
+    if folder.name == "integration":
+        return folder.parent.is_dir()
+    names = {file.stem for file in folder.glob("*.py")} | {file.parent.name for file in folder.glob("*/__init__.py")}
+    if folder.is_dir():
+        names.add(folder.name)
+    return not names.isdisjoint(beginnings(path.stem.removeprefix("test_")))
+
+
+def misplaced(root: Path) -> set[str]:
+    """Files of tests, relative to ``tests/``, that break the rule."""
+    files = (path for tree in TREES for path in (root / "tests" / tree).rglob("test_*.py"))
+    paths = (path.relative_to(root / "tests") for path in files)
+    return {path.as_posix() for path in paths if not has_its_place(root, path)}
+
+
+def test_every_longer_module_has_tests_of_its_own():
+    assert untested(ROOT) - UNTESTED == set()
+
+
+def test_every_file_of_tests_has_a_module():
+    assert misplaced(ROOT) - MISPLACED == set()
+
+
+def test_the_lists_name_nothing_that_is_in_order():
+    assert UNTESTED - untested(ROOT) == set()
+    assert MISPLACED - misplaced(ROOT) == set()
+
+
+def plant(root: Path, monkeypatch: pytest.MonkeyPatch, test: str) -> None:
+    """A tree ``a`` with the module ``a/b/read.py``, and one file of tests."""
+    monkeypatch.setattr("tests.test_mirror.TREES", ("a",))
+    for name in ("a/b/read.py", "a/b/__init__.py", f"tests/a/{test}"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+
+@pytest.mark.parametrize(
+    "name", ["b/test_read.py", "b/test_read_damage.py", "b/test_b_ways.py", "test_b.py", "b/integration/test_ways.py"]
+)
+def test_names_that_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    plant(tmp_path, monkeypatch, name)
+    assert misplaced(tmp_path) == set()
+
+
+@pytest.mark.parametrize("name", ["test_read.py", "b/test_damage.py", "b/test_reads.py", "c/integration/test_ways.py"])
+def test_names_that_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    plant(tmp_path, monkeypatch, name)
+    assert misplaced(tmp_path) == {f"a/{name}"}
+
+
+def test_a_long_module_without_tests_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    plant(tmp_path, monkeypatch, "b/test_read_damage.py")
+    (tmp_path / "a/b/read.py").write_text("\n" * SHORT)
+    assert untested(tmp_path) == set()
+    (tmp_path / "a/b/read.py").write_text("\n" * (SHORT + 1))
+    assert untested(tmp_path) == {"a/b/read.py"}
