@@ -32,8 +32,8 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import sentence_token_starts
-from corpora.tokenizers import Tokenizer
-from corpora.tokenizers.training import train_byte_level_bpe
+from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.protocol import equip, load_objective
 from objectives.api.tools import Tools
 from objectives.rouge import cluster_scores, split_words

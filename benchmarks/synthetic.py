@@ -20,8 +20,8 @@ from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manife
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
-from corpora.tokenizers import Tokenizer
-from corpora.tokenizers.training import train_byte_level_bpe
+from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.protocol import Tokenizer
 
 DIMENSION = 768
 _BLOCK = 16_384

@@ -26,6 +26,7 @@ class Flag:
         help: help text; empty for the field's entry under ``Attributes:``.
         convert: function from the text of the command line to the value, in place of the field's type.
         positional: True for an argument without dashes.
+        choices: words that the field accepts, where they are found out; a ``Literal`` type lists them otherwise.
         hidden: True to leave the flag out of the help.
         without: fields of a nested dataclass that get no flag.
     """
@@ -35,6 +36,7 @@ class Flag:
     help: str = ""
     convert: Callable[[str], Any] | None = None
     positional: bool = False
+    choices: tuple[str, ...] = ()
     hidden: bool = False
     without: tuple[str, ...] = ()
 
@@ -84,8 +86,10 @@ def meanings(kind: type) -> dict[str, str]:
     return found
 
 
-def choices(hint: Any) -> tuple[Any, ...]:
+def choices(hint: Any, flag: Flag) -> tuple[Any, ...]:
     """Return the words that a field of type ``hint`` accepts; empty if it accepts anything."""
+    if flag.choices:
+        return flag.choices
     if get_origin(hint) is Literal:
         return get_args(hint)
     return next((get_args(part) for part in get_args(hint) if get_origin(part) is Literal), ())
@@ -98,7 +102,7 @@ def check_choices(options: Any) -> None:
         FarspanError: naming the flag and its choices.
     """
     for name, (hint, flag) in declared(type(options)).items():
-        known, value = choices(hint), getattr(options, name)
+        known, value = choices(hint, flag), getattr(options, name)
         if known and value not in known and not (value is None and type(None) in get_args(hint)):
             spelled = flag.name or name.replace("_", "-")
             raise FarspanError(f"--{spelled} {value!r}: choose one of {', '.join(known)}")

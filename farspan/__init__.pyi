@@ -4,7 +4,7 @@ from corpora.schemas.documents import open_documents as open_documents
 from corpora.schemas.pairs import open_pairs as open_pairs
 from corpora.schemas.predictions import open_predictions as open_predictions
 from corpora.schemas.sequences import SequenceBatch as SequenceBatch
-from corpora.tokenizers import load_tokenizer as load_tokenizer
+from corpora.tokenizers.load import load_tokenizer as load_tokenizer
 from objectives.api.authoring import SpanObjective as SpanObjective
 from objectives.api.examples import Examples as Examples
 from objectives.api.mask_set import open_masks as open_masks

@@ -30,7 +30,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE, MaskBatch
 from objectives.api.options import (

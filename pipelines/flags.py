@@ -55,7 +55,7 @@ def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> st
         }
     else:
         plain = next((part for part in get_args(hint) if part is not NoneType), hint)
-        known = choices(hint)
+        known = choices(hint, flag)
         given |= {"type": flag.convert or (str if known else plain), "default": default}
         given |= {"choices": known} if known else {"metavar": flag.metavar}
     if flag.positional:

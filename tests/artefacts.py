@@ -20,7 +20,7 @@ from corpora.schemas.sequences import corpus_schema
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows, shard_name, write_shard
-from corpora.tokenizers.training import train_byte_level_bpe
+from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 
 
 @lru_cache(maxsize=1)

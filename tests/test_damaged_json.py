@@ -19,7 +19,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import ShardedRows
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from pipelines import masks
 from pipelines.corpus import random as random_corpus

@@ -16,7 +16,7 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
-from corpora.tokenizers import Tokenizer, special_ids
+from corpora.tokenizers.protocol import Tokenizer, special_ids
 
 
 def documents_schema(vocab_size: int) -> pa.Schema:

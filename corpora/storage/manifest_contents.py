@@ -10,7 +10,7 @@ from corpora.storage.strict_json import Natural, Positive, Sha256, StructureErro
 
 if TYPE_CHECKING:
     from corpora.storage.manifest import Manifest
-    from corpora.tokenizers import Tokenizer
+    from corpora.tokenizers.protocol import Tokenizer
 
 _TokenId = Annotated[int, range(2**31)]
 

@@ -21,7 +21,7 @@ from corpora.storage.gather import Block, Gatherable, gather
 from corpora.storage.local_disk import require_regular
 from corpora.storage.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 
 MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
 _CACHED_BATCHES = 1 << 16

@@ -14,7 +14,7 @@ from corpora.storage.manifest import NAME, Manifest, ShardInfo, file_info, is_li
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from corpora.verify.predictions import PredictionsCheck
 from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, Problems
 from corpora.verify.vectors import ClustersCheck, NeighboursCheck, VectorsCheck

@@ -16,7 +16,7 @@ from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, docu
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers import special_ids
+from corpora.tokenizers.protocol import special_ids
 from corpora.verify.coverage import gaps
 
 Problems = Iterator[str]

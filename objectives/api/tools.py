@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.special_tokens import SpecialTokens
 
 

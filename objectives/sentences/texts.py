@@ -8,7 +8,7 @@ import numpy as np
 
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.sentences.selection import Sentences
 
 _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # the last one, U+3001, is none

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 
 _WORD = "a"
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from corpora.errors import FarspanError
 from corpora.options import utf8
-from corpora.readers import ReadOptions, check_fields, data_files, holds_records
+from corpora.readers import ReadOptions
+from corpora.readers.huggingface import data_files
 from corpora.readers.records import PAIRS_OF
+from corpora.readers.selection import check_fields, holds_records
 from corpora.storage import files
 from corpora.storage.file_search import FoundFiles, files_below, files_matching
 from pipelines.engine.artefacts import absolute

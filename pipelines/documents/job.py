@@ -12,11 +12,12 @@ from functools import partial
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, gives_ids
+from corpora.readers import ReadOptions
+from corpora.readers.selection import gives_ids
 from corpora.schemas.documents import HeldOut
 from corpora.storage.manifest import Manifest
 from corpora.text.sentences import load_splitter
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from pipelines.documents import unique_ids
 from pipelines.documents.inputs import check_first, outside, read_options, refuse_equal_ids, repeated_links
 from pipelines.documents.options import Documents

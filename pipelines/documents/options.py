@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from corpora.options import NO_FLAG, Flag, meanings
 from corpora.readers.records import ReadOptions
+from corpora.tokenizers.kinds import KINDS
 from pipelines.options import Compression, Folder, Output, Seed
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class TokenizerTraining:
 
     output: Folder
     text: RawText
-    kind: Literal["byte-level-bpe", "sentencepiece"] = "byte-level-bpe"
+    kind: Annotated[str, Flag(choices=KINDS)] = "byte-level-bpe"
     vocab_size: int = 32_000
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from corpora.readers import Range, ReadOptions, plan_ranges
+from corpora.readers import Range, ReadOptions
+from corpora.readers.selection import plan_ranges
 from corpora.storage import files
 from pipelines.documents.inputs import Input, every_file
 

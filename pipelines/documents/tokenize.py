@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from corpora.readers import BLOCK_BYTES, RAW_BYTES, Range, ReadOptions, RecordBlock, Reject, gives_ids, read_records
+from corpora.readers import BLOCK_BYTES, RAW_BYTES, Range, ReadOptions, RecordBlock, Reject
+from corpora.readers.selection import gives_ids, read_records
 from corpora.schemas.documents import HeldOut, rows_with_special_tokens, tokenize_documents
 from corpora.storage import files
 from corpora.storage.manifest import Receipt

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.documents.inputs import Input, every_file, read_options

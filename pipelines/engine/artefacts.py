@@ -12,7 +12,8 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import NAME, Manifest, file_info, manifest_sha256, parent_folder, read_manifest, store_of
 from corpora.storage.manifest_contents import tokenizer_fault
-from corpora.tokenizers import Tokenizer, load_tokenizer, load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer, load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
 
 _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
 

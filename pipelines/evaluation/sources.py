@@ -8,7 +8,8 @@ import numpy as np
 
 from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers import Tokenizer, load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.metrics.copies import COPIED_NGRAM, copied_shares
 from pipelines.evaluation.systems import Questions, System
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError, first_few, one_line
 from corpora.schemas.pairs import PairSet, open_pairs
 from corpora.schemas.predictions import PredictionSet, open_predictions
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics import option_texts
 
 

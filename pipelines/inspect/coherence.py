@@ -14,7 +14,8 @@ from corpora.schemas.vectors import vector_rows
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
 from corpora.text.word_ngrams import ngram_hashes, redundancy
-from corpora.tokenizers import Tokenizer, load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
 
 
 def sample_rows(count: int, sample: int, seed: int = 0) -> np.ndarray:

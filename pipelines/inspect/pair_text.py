@@ -10,7 +10,8 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
-from corpora.tokenizers import Tokenizer, load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
 
 _BEGINNING = 300  # characters of each document, unless the user says how many
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from corpora.printing import printable
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 

@@ -15,7 +15,7 @@ from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import read_manifest
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from corpora.schemas.pairs import PairSet
-from corpora.tokenizers import Tokenizer, load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.protocol import equip
 from objectives.api.special_tokens import SpecialTokens
 from objectives.api.tools import Tools

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from corpora.keyed import id_keys, make_key
-from corpora.readers import RAW_BYTES, Range, ReadOptions, Reject, read_records
+from corpora.readers import RAW_BYTES, Range, ReadOptions, Reject
 from corpora.readers.records import PAIRS_OF
+from corpora.readers.selection import read_records
 from corpora.readers.task_data.declaration import RawPair, split_named
 from corpora.readers.task_data.reader import data_set
 from corpora.schemas.documents import rows_with_special_tokens
@@ -28,7 +29,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
 from corpora.storage.stored_shards import StoredShard
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from pipelines.documents.shard import RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.handed_on import read_array, write_array

@@ -9,7 +9,7 @@ import numpy as np
 
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.rouge import sentence_scores, split_words
 
 

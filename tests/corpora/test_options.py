@@ -51,7 +51,8 @@ def test_types_flags_and_meanings_of_fields():
     found = declared(Outer)
     assert found["folder"] == (str, Flag(metavar="DIR"))
     assert found["seed"] == (int, Flag())
-    assert choices(found["kind"][0]) == ("a", "b")
+    assert choices(*found["kind"]) == ("a", "b")
+    assert choices(str, Flag(choices=("c",))) == ("c",)
     assert meanings(Outer) == {
         "size": "number of rows, on two lines.",
         "seed": "where it starts.",

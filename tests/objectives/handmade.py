@@ -18,7 +18,7 @@ from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import load_splitter, sentence_token_starts
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
-from corpora.tokenizers.training import train_byte_level_bpe
+from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from objectives.api.masks import REPLACED, MaskBatch
 from tests.factories import make_sequences
 

@@ -17,7 +17,7 @@ from corpora.packing.options import Packing
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import read_manifest
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from pipelines.cli import main
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from corpora.errors import FarspanError
 from corpora.settings import override, parse
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.adapt import adapt

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.storage.temporary import temporary_name
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.conversion.exported_files import generation_settings, model_card, tokenizer_files
 from trainer.conversion.family import Family, exportable_family, exported_config, family_of

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import END, SpecialTokens
 from trainer.checkpoint.files import checkpoints_in, read_manifest
 from trainer.checkpoint.selection import find_checkpoint

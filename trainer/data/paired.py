@@ -15,7 +15,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import Examples
 from objectives.api.protocol import equip
 from objectives.api.special_tokens import SpecialTokens, is_sentinel

@@ -10,7 +10,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairBatch
-from corpora.tokenizers import Tokenizer
+from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import END, PAD, SpecialTokens
 from objectives.tasks.protocol import NO_TARGET, Task

@@ -9,7 +9,7 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.settings import parse
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import PairFacts
 from trainer.data.config import TaskConfig, naming_source

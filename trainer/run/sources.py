@@ -13,7 +13,7 @@ from corpora.schemas.pairs import PairSet, documents_folder
 from corpora.storage.files import is_local
 from corpora.storage.manifest import read_manifest
 from corpora.storage.mirror import mirrored
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, equip, load_objective, objective_factory
 from objectives.api.special_tokens import SpecialTokens, is_sentinel

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
 from trainer.checkpoint.files import checkpoints_in
 from trainer.checkpoint.trained_model import TrainedModel, find_trained

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from corpora.readers import Range, ReadOptions, RecordBlock, plan_ranges, read_records
+from corpora.readers import Range, ReadOptions, RecordBlock
+from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
 
 

@@ -8,7 +8,8 @@ import datasets
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, data_files
+from corpora.readers import ReadOptions
+from corpora.readers.huggingface import data_files
 from corpora.storage import files
 from tests.corpora.readers import read_all
 

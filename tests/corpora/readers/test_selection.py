@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import FORMATS, ReadOptions, check_fields, plan_ranges
+from corpora.readers import FORMATS, ReadOptions
 from corpora.readers.reader import Reader
-from corpora.readers.selection import formats_by_suffix, reader
+from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 

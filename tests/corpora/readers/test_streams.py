@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 

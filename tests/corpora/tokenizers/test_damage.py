@@ -9,7 +9,7 @@ import pytest
 import sentencepiece
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
 
 TEXTS = ["The river <s> runs, 世界 1984 \n naïve ﬁ ① Ⅷ e\u0301 １２", " " * 30 + "x", "\x00é株式会社㍿ｶﾞ", ""]

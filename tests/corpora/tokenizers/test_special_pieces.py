@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from corpora.tokenizers import load_tokenizer, special_ids
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
+from corpora.tokenizers.load import load_tokenizer
+from corpora.tokenizers.protocol import special_ids
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
 

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
 from corpora.tokenizers import sentencepiece as our_sentencepiece
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
+from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 from objectives.api.special_tokens import SpecialTokens
 from tests.corpora.tokenizers.conftest import sample_texts

@@ -3,8 +3,11 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
-from corpora.tokenizers.training import KINDS, train_byte_level_bpe, train_sentencepiece, train_tokenizer
+from corpora.tokenizers.kinds import KINDS
+from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
+from corpora.tokenizers.kinds.sentencepiece import train as train_sentencepiece
+from corpora.tokenizers.load import load_tokenizer
+from corpora.tokenizers.training import train_tokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
 
 SIZE = 380
@@ -35,7 +38,7 @@ def test_white_space_and_unknown_characters_survive():
 @pytest.mark.parametrize(
     ("kind", "texts", "size", "message"),
     [
-        ("bpe", ["a"], SIZE, "sentencepiece, byte-level-bpe"),
+        ("bpe", ["a"], SIZE, "byte-level-bpe, sentencepiece"),
         ("byte-level-bpe", ["", ""], SIZE, "no text"),
         ("byte-level-bpe", ["a"], 256, "at least 260"),
         ("sentencepiece", ["a b c"], 5_000, "too high"),

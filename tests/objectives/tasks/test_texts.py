@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.tokenizers.training import train_sentencepiece
+from corpora.tokenizers.kinds.sentencepiece import train as train_sentencepiece
 from objectives.tasks.texts import encode_inserted
 from tests.artefacts import small_tokenizer
 

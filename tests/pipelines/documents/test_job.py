@@ -9,7 +9,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
 from pipelines.engine.options import Engine

@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 from corpora.readers import ReadOptions
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from corpora.verify.artefact import verify
 from pipelines.engine.options import Engine
 from tests.artefacts import all_rows, digests

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.schemas.pairs import open_pairs
 from corpora.storage.ragged import Ragged
-from corpora.tokenizers import load_tokenizer_of
+from corpora.tokenizers.load import load_tokenizer_of
 from objectives.metrics.copies import copied_shares
 from pipelines.evaluation.sources import copied, length_bins, source_lengths
 from pipelines.evaluation.systems import Questions, System, read_systems

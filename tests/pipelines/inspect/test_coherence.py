@@ -5,7 +5,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of
 from pipelines.inspect.distributions import Distribution, distributions, draw
 from pipelines.inspect.stats import statistics

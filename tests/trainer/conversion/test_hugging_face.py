@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from tests.trainer.conversion.families.test_bart import SIZES
 from tests.trainer.conversion.models import loaded, tiny_config, tiny_model, tokenizer_files, vocabulary
 from tests.trainer.conversion.oracle import disturbed, text

@@ -13,7 +13,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.protocol import CorpusFacts, equip, load_objective, mask_key
 from objectives.api.special_tokens import MASK
 from objectives.api.tools import Tools

@@ -8,7 +8,7 @@ import torch
 import transformers
 
 from corpora.errors import FarspanError
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.examples import IGNORED
 from tests.tiny_masked_lm import ARCHITECTURES, make_masked_lm
 from tests.trainer.masked_lm_runs import masked_rows, plain_losses, scorer_of

@@ -12,7 +12,8 @@ import zipfile
 import pytest
 import zstandard
 
-from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, check_fields
+from corpora.readers import ReadOptions
+from corpora.readers.selection import check_fields
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory

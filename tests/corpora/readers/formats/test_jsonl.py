@@ -7,7 +7,8 @@ import json
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, check_fields
+from corpora.readers import ReadOptions
+from corpora.readers.selection import check_fields
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, check_fields, json_array, plan_ranges, read_records
+from corpora.readers import ReadOptions, json_array
+from corpora.readers.selection import check_fields, plan_ranges, read_records
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.test_streams import InMemory

@@ -11,7 +11,8 @@ from collections import Counter
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, check_fields
+from corpora.readers import ReadOptions
+from corpora.readers.selection import check_fields
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 from tests.corpora.readers.formats.test_books3 import tar

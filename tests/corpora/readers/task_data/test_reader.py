@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, plan_ranges
+from corpora.readers import ReadOptions
 from corpora.readers.formats import FORMATS
+from corpora.readers.selection import plan_ranges
 from corpora.readers.tasks import DATA_SETS
 from corpora.storage import files
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, holds_records, plan_ranges
+from corpora.readers import ReadOptions
+from corpora.readers.selection import holds_records, plan_ranges
 from corpora.storage import files
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines
 

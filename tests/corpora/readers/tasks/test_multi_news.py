@@ -7,7 +7,8 @@ import gzip
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.readers import ReadOptions, holds_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import holds_records
 from tests.corpora.readers import read_all
 from tests.corpora.readers.tasks import read_pairs, rejected_pairs, write_lines
 

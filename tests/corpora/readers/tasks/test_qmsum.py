@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from corpora.readers import ReadOptions, plan_ranges, read_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import plan_ranges, read_records
 from corpora.readers.task_data.declaration import RawPair
 from corpora.storage import files
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs, write_lines

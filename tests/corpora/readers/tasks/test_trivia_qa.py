@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from corpora.readers import ReadOptions, holds_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import holds_records
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs
 
 TRIVIA = ReadOptions(format="trivia-qa")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from corpora.readers import ReadOptions, holds_records
+from corpora.readers import ReadOptions
+from corpora.readers.selection import holds_records
 from corpora.readers.task_data.declaration import text_key
 from tests.corpora.readers.tasks import read_documents, read_pairs, rejected_pairs
 

@@ -1,0 +1,121 @@
+"""Tokenizers from files, folders and names: the kind is told from what is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
+from corpora.tokenizers.protocol import Tokenizer
+from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
+
+
+def load_tokenizer(name_or_path: str) -> Tokenizer:
+    """Load a SentencePiece ``.model``, a ``tokenizer.json``, a folder with either, or a Hugging Face name.
+
+    Files and folders may be on any file system. If a folder has both, its ``tokenizer.json`` is read, whose ids are
+    those of the Hugging Face model beside it.
+    Nothing is unpickled, and no code from a model's repository runs.
+
+    Raises:
+        FarspanError: nothing is there, it is not a tokenizer, or the name cannot be reached.
+    """
+    path = name_or_path
+    if not files.is_local(path):
+        return _load_remote(path)
+    try:
+        if os.path.isdir(path):
+            return _load_folder(path)
+        if os.path.isfile(path):
+            data = _read(path)
+            is_json = data.lstrip()[:1] == b"{"
+            return HuggingFaceTokenizer(data) if is_json else SentencePieceTokenizer(data)
+    except FarspanError as error:
+        raise FarspanError(f"tokenizer {path}: {error}") from error
+    if path.endswith((".json", ".model")) or path.startswith((".", "/", "~")) or path.count("/") > 1:
+        raise FarspanError(f"tokenizer {path}: no such file or folder")
+    return _load_pretrained(path)
+
+
+def load_tokenizer_of(artefact: str) -> Tokenizer:
+    """Load the tokenizer in the folder of an artefact, never from a model hub.
+
+    Raises:
+        FarspanError: there is none, or it is not a tokenizer.
+    """
+    folder = os.path.join(artefact, "tokenizer")
+    if not files.walk(folder):
+        raise FarspanError(f"{artefact} has no folder `tokenizer`; copy the artefact again, as a whole")
+    return load_tokenizer(folder)
+
+
+def _load_remote(path: str) -> Tokenizer:
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        for file in files.walk(path):
+            files.write_bytes(os.path.join(copy, os.path.basename(file)), files.read_bytes(file))
+        if not os.path.isdir(copy) and files.exists(path):
+            files.write_bytes(copy, files.read_bytes(path))
+        try:
+            return load_tokenizer(copy)
+        except FarspanError as error:
+            raise FarspanError(str(error).replace(copy, path)) from error
+
+
+def _load_folder(folder: str) -> Tokenizer:
+    names = sorted(os.listdir(folder))
+    if "tokenizer.json" in names:
+        configs = [
+            _read_json(os.path.join(folder, name))
+            for name in ("special_tokens_map.json", "tokenizer_config.json")
+            if name in names
+        ]
+        data = _read(os.path.join(folder, "tokenizer.json"))
+        return HuggingFaceTokenizer(data, special_roles(*configs) if configs else None)
+    if "tokenizer_config.json" in names or {"vocab.json", "merges.txt"} <= set(names) or "vocab.txt" in names:
+        return _load_pretrained(folder)
+    models = [name for name in names if name.endswith(".model")]
+    if len(models) == 1:
+        return SentencePieceTokenizer(_read(os.path.join(folder, models[0])))
+    raise FarspanError(
+        f"the folder holds {len(models)} .model files and no tokenizer.json; name the tokenizer's file itself"
+    )
+
+
+def _load_pretrained(name: str) -> Tokenizer:
+    """Load with Hugging Face's own loader, which downloads from the hub and converts older formats."""
+    from transformers import AutoTokenizer  # slow to import, rarely needed
+
+    try:
+        loaded = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # whatever the hub, the network or a converter raises
+        reason = str(error).strip().partition("\n")[0]
+        raise FarspanError(
+            f"tokenizer {name!r} is no file or folder here, and Hugging Face could not load it ({reason}); check the "
+            "name and the network, or give a local tokenizer.json, .model or folder"
+        ) from error
+    backend = getattr(loaded, "backend_tokenizer", None)
+    if backend is None:
+        raise FarspanError(f"tokenizer {name!r} has no fast (tokenizer.json) form; convert it to one first")
+    tokens = {field: value for field, value in loaded.special_tokens_map.items() if isinstance(value, str)}
+    return HuggingFaceTokenizer(backend.to_str().encode(), special_roles(tokens))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _read_json(path: str) -> Mapping[str, Any]:
+    try:
+        values = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise FarspanError(f"{os.path.basename(path)}: not JSON ({error}); restore it or leave it out") from None
+    if not isinstance(values, dict):
+        raise FarspanError(f"{os.path.basename(path)}: no table of JSON; restore it or leave it out")
+    return values
