@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
+from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
 from corpora.tokenizers.training import train_tokenizer
-from pipelines.documents.inputs import Input, every_file, read_options
+from pipelines.documents.inputs import Input, check_first, every_file, read_options
 from pipelines.documents.options import TokenizerTraining
 
 
@@ -22,21 +25,35 @@ def command(options: TokenizerTraining) -> None:
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
-    """Train and save a tokenizer; return a line that describes it.
+    """Train and save a tokenizer; return a line that describes it and counts the bad records.
 
     Raises:
-        FarspanError: no input, no text, or a size that does not fit.
+        FarspanError: no input, no text, a field that the records lack, or a size that does not fit.
     """
     parsed = tuple(Input.parse(text, read) for text in inputs)
-    tokenizer = train_tokenizer(kind, _texts(parsed), vocab_size, output)
-    return f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
+    for item in parsed:
+        check_first(item)
+    rejects: Counter[str] = Counter()
+    texts = _texts(parsed, rejects)
+    first = next(texts, None)
+    if first is None:
+        raise FarspanError(f"--input {', '.join(inputs)}: no text to train a tokenizer on{_rejected(rejects)}")
+    tokenizer = train_tokenizer(kind, chain([first], texts), vocab_size, output)
+    made = f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
+    return made + _rejected(rejects)
 
 
-def _texts(inputs: tuple[Input, ...]) -> Iterator[str]:
-    """Texts in the order of sources, files and records, whatever the arguments' order; bad records are skipped."""
+def _rejected(rejects: Counter[str]) -> str:
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(rejects.items()))
+    return f"; {rejects.total():,} bad records left out: {reasons}" if rejects else ""
+
+
+def _texts(inputs: tuple[Input, ...], rejects: Counter[str]) -> Iterator[str]:
+    """Texts in the order of sources, files and records, whatever the arguments' order; counts bad records."""
     reads = read_options(inputs)
     for source, _, path in sorted(every_file(inputs)):
         read = reads[source]
         for piece in plan_ranges(path, files, read, 1 << 62):
             for block in read_records(piece, files, read):
-                yield from block.texts
+                rejects.update(reject.reason for reject in block.rejects)
+                yield from filter(None, block.texts)

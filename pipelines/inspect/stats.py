@@ -184,9 +184,13 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_number(number)}" for key, number in value.items() if number) or "0"
+        shown = {key: number for key, number in value.items() if number or isinstance(number, float)}
+        return ", ".join(f"{key.replace('_', ' ')} {_number(number)}" for key, number in shown.items()) or "0"
     return value if isinstance(value, str) else _number(value)
 
 
 def _number(value: float) -> str:
-    return f"{value:.4f}" if isinstance(value, float) and abs(value) < 10 else f"{value:,.0f}"
+    """Whole numbers and those from 10 on without decimals, others with at most four digits."""
+    if abs(value) >= 10 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"

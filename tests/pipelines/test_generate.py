@@ -249,7 +249,7 @@ def test_the_command(made, tmp_path, capsys):
         ({"options": {"source_length": 96}}, r"source_length is 96, but the encoder .* has 64 positions"),
         ({"task": "text_to_tex"}, r"text_to_tex'.*did you mean 'text_to_text'"),
         ({"checkpoint": "4"}, r"no checkpoint '4'; give newest, best or one of the steps 3, 6"),
-        ({"model": "/nowhere"}, r"/nowhere holds no model"),
+        ({"model": "/nowhere"}, r"/nowhere: does not exist; give a model folder"),
         ({"shard_rows": 0}, r"--shard-rows 0: give a positive number"),
     ],
 )  # fmt: skip

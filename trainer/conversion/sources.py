@@ -52,9 +52,10 @@ def model_sha256(path: Path, checkpoint: str | None = None) -> str:
 def _checkpoint(path: Path, checkpoint: str | None) -> Path:
     """The checkpoint of a run, or the run itself for the newest that can be read."""
     if not checkpoints_in(path):
+        fault = "holds no model" if path.is_dir() else "no folder" if path.exists() else "does not exist"
         raise FarspanError(
-            f"{path} holds no model; give a model folder of farspan, a folder of Hugging Face with its config.json, or "
-            "a run of `farspan train`"
+            f"{path}: {fault}; give a model folder of farspan, a folder of Hugging Face with its config.json, or a run "
+            "of `farspan train`"
         )
     return path if checkpoint in (None, "newest") else find_checkpoint(path, checkpoint)
 

@@ -71,7 +71,24 @@ def test_statistics_hold_quantiles_and_totals(corpus, capsys):
     assert numbers["padding_share"] == padding_share(manifest)
     assert numbers["documents_per_sequence"] == manifest.totals["parts"] / manifest.totals["sequences"]
     print_stats([numbers])
-    assert "part length of books" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "part length of books" in said
+    assert "p5 5, p50 50, p95 95" in said
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"p5": 0.0, "p50": 2.5, "p95": 1234.5}, "p5 0, p50 2.50, p95 1,234"),
+        ({"pairs": 3, "share_of_document_tokens": 0.25}, "pairs 3, share of document tokens 0.2500"),
+        ({"read": 7, "rejected": 0}, "read 7"),
+        ({"read": 0}, "0"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_numbers_are_printed_plainly(capsys, value, shown):
+    print_stats([{"folder": "f", "format": "farspan.pairs", "value": value, "counts": {}}])
+    assert f" {shown} " in capsys.readouterr().out
 
 
 def test_stats_of_a_folder_are_those_of_its_distributions(corpus):
