@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
@@ -43,7 +43,8 @@ class Flavour:
         lines: puts each sentence of a text on a line.
         needs_punkt: ``lines`` needs NLTK's trained Punkt; without it, ``rougeLsum`` is left out.
         median: aggregate by the median of 1,000 bootstrap means, not by the mean.
-        average: add the arithmetic mean of ROUGE-1, 2 and L.
+        averages: further keys, each the arithmetic mean of some measures, by which systems chose checkpoints.
+        primary: the key by which systems and checkpoints are compared.
         approximate: why numbers are near the published tool's, but not equal; empty if they are equal.
     """
 
@@ -55,7 +56,8 @@ class Flavour:
     lines: Callable[[str], str] = _as_given
     needs_punkt: bool = False
     median: bool = False
-    average: bool = False
+    averages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    primary: str = "rouge/geometric_mean"
     approximate: str = ""
 
     @property
@@ -84,6 +86,8 @@ class Flavour:
         )
 
 
+_BART_LS = {"rouge/average_of_1_and_2": ("rouge1", "rouge2")}  # rouge_avg in fairseq/tasks/summarization.py
+
 FLAVOURS = {
     "scrolls": Flavour(
         numbers="SCROLLS, ZeroSCROLLS, the prints of BART-LS's scripts",
@@ -92,6 +96,7 @@ FLAVOURS = {
         sentences="NLTK's Punkt for English",
         lines=_punkt_lines,
         needs_punkt=True,
+        averages=_BART_LS,
     ),
     "t5": Flavour(
         numbers="LongT5, T5",
@@ -103,7 +108,13 @@ FLAVOURS = {
         median=True,
     ),
     "pegasus_x": Flavour(numbers="PEGASUS-X, ablations and section 4", stem=True, longest="rougeL"),
-    "primera": Flavour(numbers="PRIMERA", stem=True, longest="rougeL", average=True),
+    "primera": Flavour(
+        numbers="PRIMERA",
+        stem=True,
+        longest="rougeL",
+        averages={"rouge/average": ("rouge1", "rouge2", "rougeL")},
+        primary="rouge/average",
+    ),
     "led": Flavour(numbers="LED's script, but for its mean of batch means", stem=False, longest="rougeLsum"),
     "files2rouge-like": Flavour(
         numbers="the BART-LS paper",
@@ -112,6 +123,7 @@ FLAVOURS = {
         longest="rougeLsum",
         sentences="split after a space and a full stop",
         lines=_files2rouge_lines,
+        averages=_BART_LS,
         approximate="ROUGE-1.5.5 has another stemmer, and texts there were tokenised by CoreNLP first",
     ),
 }

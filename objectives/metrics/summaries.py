@@ -17,7 +17,8 @@ from objectives.rouge import pair_scores
 class RougeMetric:
     """``Metric`` of summaries: ``rouge/rouge1``, ``rouge/rouge2``, ``rouge/rougeL`` and so on.
 
-    ``rouge/geometric_mean`` is (R1 R2 RL)^(1/3) of the aggregated values, with the flavour's own ROUGE-L.
+    ``rouge/geometric_mean`` is (R1 R2 RL)^(1/3) of the aggregated values, with the flavour's own ROUGE-L; some
+    flavours have further averages.
 
     Attributes:
         name: name for ``load_metric``.
@@ -43,7 +44,7 @@ class RougeMetric:
 
     @property
     def primary(self) -> str:
-        return "rouge/average" if self._flavour.average else "rouge/geometric_mean"
+        return self._flavour.primary
 
     def scores(
         self,
@@ -63,8 +64,8 @@ class RougeMetric:
     def combine(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         three = [means[f"rouge/{name}"] for name in ("rouge1", "rouge2", self._flavour.longest)]
         found = {**means, "rouge/geometric_mean": np.cbrt(three[0] * three[1] * three[2])}
-        if self._flavour.average:
-            found["rouge/average"] = (three[0] + three[1] + three[2]) / 3
+        for key, measures in self._flavour.averages.items():
+            found[key] = np.mean([means[f"rouge/{name}"] for name in measures], axis=0)
         return found
 
     def aggregate(self, scores: Mapping[str, np.ndarray]) -> dict[str, float]:

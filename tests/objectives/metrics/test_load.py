@@ -21,6 +21,7 @@ def test_every_task_of_scrolls_gives_the_published_numbers(task, measure):
     metric = load_metric(f"scrolls:{task}")
     found = metric.aggregate(metric.scores(PREDICTIONS, REFERENCES))
     found.pop("rouge/rougeLsum", None)  # where Punkt is installed
+    found.pop("rouge/average_of_1_and_2", None)  # BART-LS's
     assert found == PUBLISHED[measure]
     assert metric.primary in found
 

@@ -40,6 +40,9 @@ def test_a_flavour_is_its_published_script(name):
     three = [found[f"rouge/{key}"] for key in ("rouge1", "rouge2", longest)]
     assert found["rouge/geometric_mean"] == pytest.approx(np.prod(three) ** (1 / 3), abs=2e-4)
     assert found.get("rouge/average") == (pytest.approx(np.mean(three), abs=2e-4) if name == "primera" else None)
+    of_two = pytest.approx((three[0] + three[1]) / 2, abs=2e-4) if name in ("scrolls", "files2rouge-like") else None
+    assert found.get("rouge/average_of_1_and_2") == of_two
+    assert metric.primary in found
     if name != "t5":
         assert three == [round(scores[f"rouge/{key}"].mean(), 4) for key in ("rouge1", "rouge2", longest)]
 
