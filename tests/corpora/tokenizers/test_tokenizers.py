@@ -317,40 +317,6 @@ def test_dropout_is_refused(byte_level):
         changed(byte_level, model=model | {"dropout": 0.1})
 
 
-def test_wrong_files(tmp_path):
-    for name, data in {"a.json": b"{", "b.json": b"{}", "c.model": b"\x80\x04K\x01.", "d.model": b""}.items():
-        (tmp_path / name).write_bytes(data)
-        with pytest.raises(FarspanError, match=name):
-            load_tokenizer(str(tmp_path / name))
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(FarspanError, match=r"0 \.model files"):
-        load_tokenizer(str(tmp_path / "empty"))
-    with pytest.raises(FarspanError, match="no such file"):
-        load_tokenizer(str(tmp_path / "nowhere.json"))
-
-
-def test_hub_name_out_of_reach(monkeypatch):
-    import transformers
-
-    def refuse(*_, **__):
-        raise OSError("We couldn't connect\nto the hub")
-
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", refuse)
-    with pytest.raises(FarspanError, match=r"facebook/bart-base.*couldn't connect.*local"):
-        load_tokenizer("facebook/bart-base")
-
-
-def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
-    model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
-    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
-    (tmp_path / "merges.txt").write_text("\n".join(" ".join(pair) for pair in model["merges"]))
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "BartTokenizer"}')
-    loaded = load_tokenizer(str(tmp_path))
-    assert loaded.engine == "tiktoken"
-    assert loaded.owned_tokens["<eos>"] == 2
-    assert loaded.encode(["the river's"]).values.tolist() == byte_level.encode(["the river's"]).values.tolist()
-
-
 @pytest.mark.parametrize("ids", [[-1], [10_000_000]])
 def test_ids_outside_the_vocabulary(tokenizer, ids):
     with pytest.raises(FarspanError, match=f"token id {ids[0]} at position 1"):

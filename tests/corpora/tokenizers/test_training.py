@@ -4,8 +4,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.tokenizers.kinds import KINDS
-from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
-from corpora.tokenizers.kinds.sentencepiece import train as train_sentencepiece
 from corpora.tokenizers.load import load_tokenizer
 from corpora.tokenizers.training import train_tokenizer
 from tests.corpora.tokenizers.conftest import sample_texts
@@ -21,18 +19,6 @@ def test_the_same_texts_train_the_same_tokenizer(kind, tmp_path):
     assert load_tokenizer(str(tmp_path / "a")).fingerprint == first.fingerprint
     assert first.vocab_size <= SIZE
     assert set(first.owned_tokens) == {"<pad>", "<bos>", "<eos>", "<unk>"}
-
-
-def test_long_lines_are_learnt_from():
-    text = "zebra quagga " * 5_000  # one line, longer than SentencePiece reads by default
-    tokenizer = train_sentencepiece([text, *sample_texts(80)], SIZE)
-    assert len(tokenizer.encode(["zebra quagga"])[0]) <= 4
-
-
-def test_white_space_and_unknown_characters_survive():
-    for tokenizer in (train_sentencepiece(sample_texts(80), SIZE), train_byte_level_bpe(sample_texts(80), SIZE)):
-        for text in ("a  b\n\n c \t", " ﬁ①\r\n", "𝔘🌍"):
-            assert tokenizer.decode(tokenizer.encode([text])[0]) == text
 
 
 @pytest.mark.parametrize(
