@@ -11,6 +11,7 @@ from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Manifest, Receipt, fold, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard, shard_name, write_shard
 from objectives.api.masks import MASK_SCHEMA
@@ -85,10 +86,8 @@ def make_masks(folder: str, corpus: str, objective: Objective, seed: int = 0) ->
         parent.rows_per_batch,
         parent.tokenizer,
         special_tokens=dict(special.ids),
-        parent={
-            "path": os.path.relpath(corpus, folder),
-            "manifest_sha256": manifest_sha256(corpus),
-        },
+        parent={"manifest_sha256": manifest_sha256(corpus)},
         **fold(receipts),
     )
+    write_origins(folder, {"parent": relative_path(folder, corpus)})
     write_manifest(folder, manifest)

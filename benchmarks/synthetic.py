@@ -17,6 +17,7 @@ from corpora.keyed import make_key
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.vectors import vector_column, vectors_schema
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, write_manifest
+from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
@@ -134,7 +135,8 @@ def make_vectors(folder: str, documents: str, count: int) -> None:
         with write_shard(path, schema, _ROWS_PER_BATCH) as (writer, info):
             writer.write(pa.record_batch(columns, schema=schema))
         receipts.append(Receipt(str(block), tuple(info), {"documents": size, "tokens": int(lengths.sum())}))
-    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)}
+    parent = {"manifest_sha256": manifest_sha256(documents)}
+    write_origins(folder, {"parent": relative_path(folder, documents)})
     config = {"builder": "synthetic", "dimension": DIMENSION, "split": "train"}
     _finish(folder, "farspan.vectors", config, _tokenizer(), receipts, parent)
 

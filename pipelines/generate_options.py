@@ -18,7 +18,7 @@ class Generating:
     Attributes:
         model: run of ``farspan train``, a checkpoint of it, model folder of farspan, or folder of Hugging Face.
         pairs: folder made by ``farspan pairs``.
-        documents: folder of their documents (default: the one that the pairs' manifest names).
+        documents: folder of their documents (default: the one that they were made from).
         split: split of the pairs to generate for.
         checkpoint: checkpoint of a run: newest, best (by checkpoint.best of its recipe) or a step (default: newest).
         task: task that renders the pairs, or a preset of one (default: the task of the run).

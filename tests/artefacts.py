@@ -18,6 +18,7 @@ from corpora.schemas.pairs import PAIR_TOTALS, PairSet, add_pair_totals, pairs_s
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
 from corpora.schemas.sequences import corpus_schema
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows, shard_name, write_shard
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
@@ -243,10 +244,11 @@ def make_pairs(
         seed,
         8,
         tokenizer_entry(),
-        parent={"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)},
+        parent={"manifest_sha256": manifest_sha256(documents)},
         **fold([Receipt("0", tuple(info), totals, {})]),
         files=list_files(folder),
     )
+    write_origins(folder, {"parent": relative_path(folder, documents)})
     write_manifest(folder, head)
     return folder
 
@@ -276,9 +278,10 @@ def make_predictions(folder: str, pairs: str, split: str = "validation", texts: 
         0,
         8,
         tokenizer_entry(),
-        parent={"path": os.path.relpath(pairs, folder), "manifest_sha256": manifest_sha256(pairs)},
+        parent={"manifest_sha256": manifest_sha256(pairs)},
         **fold([Receipt("0", tuple(info), totals, {})]),
         files=list_files(folder),
     )
+    write_origins(folder, {"parent": relative_path(folder, pairs)})
     write_manifest(folder, head)
     return folder

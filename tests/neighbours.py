@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.shards import shard_name, write_shard
 from tests.artefacts import all_rows, small_tokenizer
 
@@ -54,7 +55,8 @@ def make_neighbours(
         counts = {"made": {"read": len(batch), "written": len(batch)}}
         receipts.append(Receipt(str(shard), tuple(info), totals, counts))
     small_tokenizer().save(os.path.join(folder, "tokenizer"))
-    parent = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)}
+    parent = {"manifest_sha256": manifest_sha256(documents)}
+    write_origins(folder, {"parent": relative_path(folder, documents)})
     tokenizer = read_manifest(documents).tokenizer
     config = {"split": "train", "k": k}
     write_manifest(

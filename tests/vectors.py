@@ -12,6 +12,7 @@ from corpora.schemas.vectors import vector_column, vector_rows, vectors_schema
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows, shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
@@ -53,8 +54,8 @@ def make_vectors(
     else:
         shard_of, ids, rows, tokens = _documents(documents)
         shards = len(read_manifest(documents).shards)
-        entry = {"path": os.path.relpath(documents, folder), "manifest_sha256": manifest_sha256(documents)}
-        parent = entry
+        parent = {"manifest_sha256": manifest_sha256(documents)}
+        write_origins(folder, {"parent": relative_path(folder, documents)})
     if vectors is None:
         vectors = topic_vectors(len(ids), dimension, seed=seed)
     sketches = Ragged.from_rows([np.unique(rng.integers(0, 400, SKETCH_SIZE // 2)) for _ in ids], np.uint32)

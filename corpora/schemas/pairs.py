@@ -15,7 +15,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.sequences import token_dtype, token_list
-from corpora.storage.manifest import Manifest, manifest_sha256, parent_folder
+from corpora.storage.manifest import Manifest, manifest_sha256
+from corpora.storage.origins import parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
 
@@ -78,9 +79,12 @@ def pair_key(pair_id: str) -> bytes:
 
 
 def documents_folder(folder: str, manifest: Manifest) -> str:
-    """Folder of the documents that the pairs in ``folder`` are about, as their manifest names it."""
-    assert manifest.parent is not None  # checked with the manifest
-    return parent_folder(folder, manifest.parent["path"])
+    """Folder of the documents that the pairs in ``folder`` are about, as recorded with the pairs.
+
+    Raises:
+        FarspanError: it is not recorded.
+    """
+    return parent_folder(folder, manifest, "--documents")
 
 
 class PairSet(ShardedRows):
@@ -93,7 +97,7 @@ class PairSet(ShardedRows):
     def __init__(self, folder: str, documents: str | None = None, verify: bool = False) -> None:
         """
         Args:
-            documents: folder of the documents; None for the place that the manifest names.
+            documents: folder of the documents; None for the recorded place.
             verify: compare each shard with its checksum when it is first read.
 
         Raises:
@@ -177,7 +181,7 @@ def open_pairs(
 
     Args:
         folder: made by ``farspan pairs``.
-        documents: folder of their documents, if it is not where the manifest says.
+        documents: folder of their documents, if it is not where it was when the pairs were made.
         verify: compare each shard with its checksum when it is first read.
 
     Raises:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.sequences import token_list
-from corpora.storage.manifest import manifest_sha256, parent_folder
+from corpora.storage.manifest import manifest_sha256
+from corpora.storage.origins import parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
 
@@ -78,16 +79,19 @@ class PredictionSet(ShardedRows):
 
     @property
     def pairs_folder(self) -> str:
-        """Folder of the pairs, as the manifest names it."""
-        assert self.manifest.parent is not None  # checked with the manifest
-        return parent_folder(self.folder, self.manifest.parent["path"])
+        """Folder of the pairs, as recorded with the predictions.
+
+        Raises:
+            FarspanError: it is not recorded.
+        """
+        return parent_folder(self.folder, self.manifest, "--pairs")
 
     def open_pairs(self, folder: str | None = None, documents: str | None = None) -> PairSet:
         """Open the pairs that the predictions answer.
 
         Args:
-            folder: of the pairs; None for the place that the manifest names.
-            documents: folder of their documents; None for the place that their manifest names.
+            folder: of the pairs; None for the recorded place.
+            documents: folder of their documents; None for the place that is recorded with them.
 
         Raises:
             FarspanError: no finished pairs there, or other pairs.

@@ -21,8 +21,8 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest_contents import fault
 from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
 
-FORMAT_VERSION = 2
-VERSIONS = (1, 2)  # that are read; in 1 no file but the shards is listed
+FORMAT_VERSION = 3
+VERSIONS = (1, 2, 3)  # that are read; 1 lists no file but the shards, 1 and 2 name paths of parents
 NAME = "manifest.json"
 _RESTORE = "restore it from its source, or make the artefact again"
 FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes")
@@ -100,7 +100,7 @@ class Manifest:
         rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
         tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (the roles it fills itself -> id).
         special_tokens: name -> id, masks only.
-        parent: ``path`` (relative to this folder) and ``manifest_sha256`` of the artefact it was made from.
+        parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.origins`` knows its place.
         inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
         files: relative path -> bytes and sha256 of every other file of the artefact; empty in version 1.
     """
@@ -147,7 +147,7 @@ class Manifest:
         if type(known) is int and known not in VERSIONS:
             raise FarspanError(
                 f"format_version {known} is unknown to farspan {farspan_version()} (it knows "
-                f"{' and '.join(map(str, VERSIONS))}); install the farspan that wrote it: "
+                f"{', '.join(map(str, VERSIONS))}); install the farspan that wrote it: "
                 f"{values.get('farspan_version')!r}"
             )
         return decode(cls, {**values, "files": {}} if known == 1 else values)
@@ -167,6 +167,9 @@ class Manifest:
         )
         values = json.loads(self.to_json())
         values["config"].pop("document_use", None)  # follows from the options, and older jobs are resumed without it
+        if values["format_version"] == 2:  # its shards are those of version 3
+            values["format_version"] = 3
+            (values["config"].get("neighbours") or {}).pop("path", None)
         return {name: values[name] for name in names} | {"parent": (values["parent"] or {}).get("manifest_sha256")}
 
 
@@ -275,19 +278,3 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
 
 def manifest_sha256(folder: str) -> str:
     return hashlib.sha256(read_bytes(os.path.join(folder, NAME))).hexdigest()
-
-
-def parent_folder(folder: str, path: str) -> str:
-    """Folder of the parent of the artefact in ``folder``, whose manifest gives ``path``."""
-    if not files.is_local(path) or os.path.isabs(path):
-        return path
-    if files.is_local(folder):  # the path was written relative to the real folder
-        return os.path.normpath(os.path.join(os.path.realpath(folder), path))
-    start = len(store_of(folder))
-    return folder[:start] + os.path.normpath(os.path.join(folder[start:], path))
-
-
-def store_of(path: str) -> str:
-    """``scheme://bucket``; nothing for local disk."""
-    found = re.match(r"\w+://[^/]*", path)
-    return found[0] if found else ""

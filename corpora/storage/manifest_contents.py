@@ -21,8 +21,11 @@ class _Tokenizer(TypedDict):
     owned_tokens: Mapping[str, _TokenId]
 
 
-class _Parent(TypedDict):
+class _PathBeforeVersion3(TypedDict, total=False):
     path: str
+
+
+class _Parent(_PathBeforeVersion3):
     manifest_sha256: Sha256
 
 

@@ -19,7 +19,7 @@ def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
     """List every problem of pairs on local disk.
 
     Args:
-        documents: folder of their documents, if it is not where the manifest says.
+        documents: folder of their documents, if it is not where it was when they were made.
 
     Raises:
         FarspanError: no finished pairs there, or not the documents that they were made from.

@@ -13,7 +13,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage import files
 from corpora.storage.gather import Gatherable
-from corpora.storage.manifest import NAME, manifest_sha256, parent_folder
+from corpora.storage.manifest import NAME, manifest_sha256
+from corpora.storage.origins import find_parent, parent_folder, resolved
 from corpora.storage.shards import ShardedRows
 from objectives.api.masks import MASK_SCHEMA, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, load_objective
@@ -108,12 +109,12 @@ class MaskSet(ShardedRows):
 
     @property
     def parent_folder(self) -> str:
-        """The folder of the corpus, according to the manifest.
+        """The folder of the corpus, as recorded with the masks.
 
         Raises:
-            FarspanError: the corpus is not there.
+            FarspanError: it is not recorded, or the corpus is not there.
         """
-        folder = parent_folder(self.folder, (self.manifest.parent or {})["path"])
+        folder = parent_folder(self.folder, self.manifest, "--corpus")
         if not files.exists(os.path.join(folder, NAME)):
             raise FarspanError(f"{self.folder}: its corpus is not at {folder}; say where it is: --corpus FOLDER")
         return folder
@@ -128,11 +129,15 @@ class MaskSet(ShardedRows):
         found = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}
         if parent.get("manifest_sha256") != found:
-            made_from = parent_folder(self.folder, parent.get("path", ""))
-            changed = made_from == parent_folder(corpus.folder, ".")
+            made_from = find_parent(self.folder, self.manifest)
+            changed = made_from == resolved(corpus.folder, ".")
             raise FarspanError(
                 f"{self.folder}: its masks are not those of the corpus {corpus.folder}, "
-                + ("which has changed since" if changed else f"but of the one that lay at {made_from}")
+                + (
+                    "which has changed since"
+                    if changed
+                    else f"but of the one that lay at {made_from or 'another place'}"
+                )
                 + "; "
                 + ("" if changed else "give that one, or ")
                 + "run `farspan mask` on this corpus"

@@ -75,7 +75,16 @@ def plan(options: LinkedCorpus) -> Job:
         one_shard=False,
         left_out="without a vector, in no linked sequence, or repeating another",
     )
-    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
+    return corpus_job(
+        output,
+        documents,
+        stages,
+        config=config,
+        use=use,
+        seed=options.seed,
+        work_bytes=2 * tokens,
+        neighbours=neighbours,
+    )
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,16 @@ def plan(options: RelatedCorpus) -> Job:
         truncated=True,
         left_out="in no cluster, in a small one, or with a first sentence longer than their share of the row",
     )
-    return corpus_job(output, documents, stages, config=config, use=use, seed=options.seed, work_bytes=2 * tokens)
+    return corpus_job(
+        output,
+        documents,
+        stages,
+        config=config,
+        use=use,
+        seed=options.seed,
+        work_bytes=2 * tokens,
+        neighbours=neighbours,
+    )
 
 
 def _neighbours(options: RelatedCorpus, documents: Parent) -> Parent | None:

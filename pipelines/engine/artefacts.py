@@ -10,8 +10,9 @@ from functools import lru_cache
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import NAME, Manifest, file_info, manifest_sha256, parent_folder, read_manifest, store_of
+from corpora.storage.manifest import NAME, Manifest, file_info, manifest_sha256, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.storage.origins import find_parent
 from corpora.tokenizers.load import load_tokenizer, load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 
@@ -58,19 +59,14 @@ def artefact_tokenizer(artefact: str) -> Tokenizer:
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:
-    """The ``parent`` entry of a manifest: path of the parent and sha256 of its manifest.
-
-    The path is relative on local disk and inside one bucket, so that it holds for artefacts that are copied together.
+    """The ``parent`` entry of a manifest: sha256 of the parent's manifest.
 
     Raises:
         FarspanError: parent and output are one folder.
     """
     if parent == output:
         raise FarspanError(f"--output {output}: is the folder that the job reads; give another")
-    path = parent
-    if store_of(output) == store_of(parent):
-        path = os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # no matter to scheme://
-    return {"path": path, "manifest_sha256": manifest_sha256(parent)}
+    return {"manifest_sha256": manifest_sha256(parent)}
 
 
 def lineage(folder: str, format: str) -> str | None:
@@ -78,11 +74,9 @@ def lineage(folder: str, format: str) -> str | None:
     while True:
         if not files.exists(os.path.join(folder, NAME)):
             return None
-        parent = read_manifest(folder).parent
-        if parent is None:
-            return None
-        above = parent_folder(folder, parent["path"])
-        if not files.exists(os.path.join(above, NAME)):
+        manifest = read_manifest(folder)
+        parent, above = manifest.parent, find_parent(folder, manifest)
+        if parent is None or above is None or not files.exists(os.path.join(above, NAME)):
             return None
         if manifest_sha256(above) != parent["manifest_sha256"]:
             return None

@@ -50,8 +50,8 @@ def begin(job: Job) -> set[str] | None:
         files.delete(ending(work, ".failed"))
     else:
         check_output(job.output)
-    start = {"head": json.loads(job.head.to_json()), "tasks": tasks, "repeated_links": job.repeated_links}
-    write_bytes(opened, json_bytes(start))
+    start = {"head": json.loads(job.head.to_json()), "tasks": tasks}
+    write_bytes(opened, json_bytes({**start, "repeated_links": job.repeated_links, "origins": job.origins}))
     job.tokenizer(os.path.join(job.output, "tokenizer"))
 
     done = {os.path.basename(path).removesuffix(".json") for path in ending(work, ".json")}

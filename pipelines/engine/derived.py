@@ -10,6 +10,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, manifest_sha256, read_manifest
+from corpora.storage.origins import relative_path
 from corpora.storage.stored_shards import StoredShard, stored_shards
 from pipelines.engine.artefacts import absolute, inherit_tokenizer, lineage, parent_entry
 from pipelines.engine.job import Job, Stage
@@ -85,6 +86,7 @@ def derived_job(
     inputs: Sequence[Mapping[str, Any]] = (),
     error_budget: float = 1.0,
     repeated_links: Mapping[str, int] | None = None,
+    others: Mapping[str, str] | None = None,
 ) -> Job:
     """Declare the job that makes ``output``, an artefact with the parent's tokenizer.
 
@@ -92,6 +94,7 @@ def derived_job(
         format, config, seed, rows_per_batch, special_tokens, inputs: of the artefact's manifest.
         work_bytes: size of the input, by which the number of workers is chosen.
         error_budget, repeated_links: of a job that also reads raw files.
+        others: role -> folder of the artefacts beside the parent that it is made from.
 
     Raises:
         FarspanError: the output is the parent's folder.
@@ -107,4 +110,6 @@ def derived_job(
         parent=parent_entry(output, parent.folder),
     )
     tokenizer = partial(inherit_tokenizer, parent.folder, parent.manifest)
-    return Job(output, head, stages, tokenizer, work_bytes, error_budget, repeated_links or {})
+    folders = {"parent": parent.folder, **(others or {})}
+    origins = {role: relative_path(output, folder) for role, folder in folders.items()}
+    return Job(output, head, stages, tokenizer, work_bytes, error_budget, repeated_links or {}, origins)

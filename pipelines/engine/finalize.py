@@ -26,6 +26,7 @@ from corpora.storage.manifest import (
     write_manifest,
 )
 from corpora.storage.manifest_contents import fault
+from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
 from pipelines.engine.lock import locked
@@ -35,6 +36,7 @@ WORK = "_work"
 
 _ANEW = "delete the folder and run the job's command again"
 _LINKS: Any = Mapping[str, Natural]
+_ORIGINS: Any = Mapping[str, str]
 
 
 def finalize(output: str, error_budget: float = 1.0) -> Manifest:
@@ -71,6 +73,8 @@ def _finalize_locked(output: str, error_budget: float) -> Manifest:
     manifest = replace(started.head, **folded, files=list_files(output), farspan_version=farspan_version())
     if wrong := fault(manifest):
         raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
+    if started.origins:
+        write_origins(output, started.origins)
     write_manifest(output, manifest)
     files.delete(files.walk(work))
     if files.is_local(work) and os.path.isdir(work):
@@ -80,11 +84,18 @@ def _finalize_locked(output: str, error_budget: float) -> Manifest:
 
 @dataclass(frozen=True)
 class Start:
-    """``_work/job.json``: the manifest without what receipts will say, the names of all tasks, and links by source."""
+    """``_work/job.json``.
+
+    Attributes:
+        head: the manifest without what receipts will say.
+        tasks: names of all tasks.
+        repeated_links, origins: as in ``Job``.
+    """
 
     head: Manifest
     tasks: tuple[TaskName, ...]
     repeated_links: Mapping[str, Natural]
+    origins: Mapping[str, str]
 
 
 def read_start(path: str) -> Start:
@@ -101,7 +112,8 @@ def read_start(path: str) -> Start:
         if wrong := fault(head, finished=False):
             raise StructureError(wrong)
         links: Mapping[str, int] = decode(_LINKS, values.get("repeated_links", {}), "repeated_links")
-        return Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"), links)
+        origins: Mapping[str, str] = decode(_ORIGINS, values.get("origins", {}), "origins")
+        return Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"), links, origins)
     except StructureError as error:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
 

@@ -55,6 +55,7 @@ class Job:
         work_bytes: size of the input, for the choice of workers.
         error_budget: tolerated share of rejected records, of damaged files and of lost bytes, each on its own.
         repeated_links: source -> number of links that were not followed, as their folder is read under another name.
+        origins: role -> path of each artefact that it is made from, to be recorded beside the manifest.
     """
 
     output: str
@@ -64,6 +65,7 @@ class Job:
     work_bytes: int
     error_budget: float = 1.0
     repeated_links: Mapping[str, int] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def run_job(job: Job, engine: Engine) -> Manifest:

@@ -24,8 +24,8 @@ class Choice(ObjectiveOptions):
     draw: int = 0
 
 
-_CORPUS = Flag(help="folder of a mask set's corpus (default: the one its manifest names)")
-_DOCUMENTS = Flag(help="folder of the documents of pairs (default: the one their manifest names)")
+_CORPUS = Flag(help="folder of a mask set's corpus (default: the one it was made from)")
+_DOCUMENTS = Flag(help="folder of the documents of pairs (default: those they were made from)")
 
 
 @dataclass(frozen=True, kw_only=True)

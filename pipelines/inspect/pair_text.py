@@ -55,10 +55,10 @@ def print_prediction(
 
     Args:
         width: as for ``print_pair``.
-        documents: folder of the pairs' documents, if it is not where their manifest says.
+        documents: folder of the pairs' documents, if it is not where it was when they were made.
 
     Raises:
-        FarspanError: no such row, or the pairs are not where the manifest says.
+        FarspanError: no such row, or the pairs are not where they were.
     """
     if not 0 <= row < len(predictions):
         raise FarspanError(f"--row {row}: {predictions.folder} has rows 0 to {len(predictions) - 1}")

@@ -73,10 +73,10 @@ def show(
 
     Args:
         row: its number in the artefact.
-        corpus_folder: where a mask set's corpus lies, if not where its manifest says.
+        corpus_folder: where a mask set's corpus lies, if not where it lay when the masks were made.
         width: characters of each text, 0 for all.
         figure: an SVG file to draw it into, instead of printing.
-        documents_folder: where the documents of pairs lie, if not where their manifest says.
+        documents_folder: where the documents of pairs lie, if not where they lay when the pairs were made.
 
     Raises:
         FarspanError: no such row, masks of another corpus, or a choice that does not fit.

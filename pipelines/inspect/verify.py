@@ -20,8 +20,8 @@ def verify(folder: str, corpus: str | None = None, documents: str | None = None)
 
     Args:
         folder: of the artefact, of a run, or of a checkpoint.
-        corpus: where a mask set's corpus lies, if not where its manifest says.
-        documents: where the documents of pairs lie, if not where their manifest says.
+        corpus: where a mask set's corpus lies, if not where it lay when the masks were made.
+        documents: where the documents of pairs lie, if not where they lay when the pairs were made.
 
     Raises:
         FarspanError: there is nothing to check, or a checkpoint of another version.

@@ -50,8 +50,9 @@ def corpus_job(
     use: DocumentUse,
     seed: int,
     work_bytes: int,
+    neighbours: Parent | None = None,
 ) -> Job:
-    """Declare the job that makes the corpus ``output`` from documents.
+    """Declare the job that makes the corpus ``output`` from documents, and from ``neighbours`` if there are any.
 
     Raises:
         FarspanError: both are one folder.
@@ -65,6 +66,7 @@ def corpus_job(
         seed=seed,
         rows_per_batch=ROWS_PER_BATCH,
         work_bytes=work_bytes,
+        others={"neighbours": neighbours.folder} if neighbours else {},
     )
 
 

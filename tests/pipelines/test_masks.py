@@ -170,7 +170,7 @@ def test_the_manifest_says_how_to_render(corpus, masks):
     assert manifest.totals["sequences"] == len(Corpus(corpus))
     rows = MaskSet(masks).take(np.arange(len(Corpus(corpus))))
     assert manifest.totals["max_target_length"] == rows.target_lengths.max()
-    assert os.path.normpath(os.path.join(masks, manifest.parent["path"])) == corpus
+    assert MaskSet(masks).parent_folder == corpus
 
 
 def test_masks_of_another_corpus_are_found_out(masks, tmp_path):

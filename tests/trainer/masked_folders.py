@@ -8,6 +8,7 @@ from pathlib import Path
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import corpus_schema
 from corpora.storage.manifest import Manifest, manifest_sha256, write_manifest
+from corpora.storage.origins import write_origins
 from corpora.storage.shards import shard_name, write_shard
 from objectives.api.masks import MASK_SCHEMA
 from objectives.api.protocol import CorpusFacts, draw_key, load_objective, mask_key
@@ -60,13 +61,14 @@ def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
         },
         seed=SEED,
         special_tokens=special.ids,
-        parent={"path": "../corpus", "manifest_sha256": manifest_sha256(str(corpus))},
+        parent={"manifest_sha256": manifest_sha256(str(corpus))},
         totals={
             "sequences": 9,
             "max_source_length": int(max(part.source_lengths.max() for part in drawn)),
             "max_target_length": int(max(part.target_lengths.max() for part in drawn)),
         },
     )
+    write_origins(str(masks), {"parent": "../corpus"})
     write_artefact(masks, mask_manifest, MASK_SCHEMA, [part.to_arrow() for part in drawn])
     return str(corpus), str(masks)
 

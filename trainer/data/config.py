@@ -150,7 +150,7 @@ class DataConfig:
         objective: objective that draws masks on the fly.
         masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
         pairs: folder of pairs to fine-tune on, instead of a corpus.
-        documents: folder of their documents; None for the place that the pairs' manifest names.
+        documents: folder of their documents; None for the place that is recorded with the pairs.
         split: split of the pairs that is trained on.
         task: task that renders the pairs.
         mixture: several sources by weight, instead of all of the above.

@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing, RelatedRows
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest import manifest_sha256, read_manifest
 from corpora.storage.shards import ShardedRows
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RelatedCorpus
@@ -152,7 +152,7 @@ def test_rows_of_neighbours_are_a_seed_and_documents_of_its_list(documents, neig
     manifest = read_manifest(grouped)
     assert manifest.totals["grouped_documents"] >= manifest.totals["documents"]
     assert manifest.totals["clusters_used"] <= manifest.totals["groups"]
-    assert manifest.config["neighbours"]["path"].endswith("neighbours")
+    assert manifest.config["neighbours"] == {"manifest_sha256": manifest_sha256(neighbours)}
 
 
 def test_similarity_bounds_keep_neighbours_out(documents, neighbours, tmp_path):

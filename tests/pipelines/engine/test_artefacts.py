@@ -1,27 +1,8 @@
-"""The parents that artefacts name in their manifests."""
+"""Paths as jobs pass them on."""
 
 from __future__ import annotations
 
-import pytest
-
-from corpora.storage.manifest import parent_folder
-from pipelines.engine.artefacts import absolute, parent_entry
-
-
-@pytest.mark.parametrize(
-    ("output", "parent", "path"),
-    [
-        ("attic://bucket/a/corpus", "attic://bucket/documents", "../../documents"),
-        ("attic://bucket/corpus", "attic://other/documents", "attic://other/documents"),
-        ("/a/corpus", "attic://bucket/documents", "attic://bucket/documents"),
-        ("attic://bucket/corpus", "/a/documents", "/a/documents"),
-        ("/a/corpus", "/a/documents", "../documents"),
-    ],
-)
-def test_artefacts_that_move_together_keep_their_parents(monkeypatch, output, parent, path):
-    monkeypatch.setattr("pipelines.engine.artefacts.manifest_sha256", lambda *_: "0")
-    assert parent_entry(output, parent)["path"] == path
-    assert parent_folder(output, path) == parent
+from pipelines.engine.artefacts import absolute
 
 
 def test_equal_folders_have_equal_paths():

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.storage.manifest import manifest_sha256
 from pipelines.engine.derived import Parent, derived_job, read_neighbours
 from tests.artefacts import make_corpus, make_documents
 
@@ -41,7 +42,8 @@ def test_a_derived_job_names_its_parent_and_has_its_tokenizer(folder, tmp_path):
     parent = Parent.read(folder, "farspan.documents")
     job = declare(os.path.join(os.path.dirname(folder), "corpus"), parent)
     assert job.head.parent is not None
-    assert job.head.parent["path"] == "../documents"
+    assert (job.head.parent, job.origins) == ({"manifest_sha256": manifest_sha256(folder)}, {"parent": "../documents"})
+    assert declare("/somewhere/else/corpus", parent).head == job.head
     assert job.head.tokenizer == parent.manifest.tokenizer
     assert (job.head.seed, job.head.rows_per_batch, job.head.special_tokens, job.work_bytes) == (3, 8, {}, 5)
     assert declare("elsewhere", parent, special_tokens={"<mask>": 9}).head.special_tokens == {"<mask>": 9}

@@ -1,0 +1,91 @@
+"""The places of an artefact's parents, in a hidden file beside its manifest.
+
+The manifest names a parent by its checksum alone, so equal artefacts have equal manifests wherever they were made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.storage.files import read_bytes, write_bytes
+from corpora.storage.manifest import Manifest, json_bytes
+from corpora.storage.strict_json import StructureError, decode, parse_json
+
+NAME = ".origins.json"
+_ORIGINS: Any = Mapping[str, str]
+
+
+def relative_path(output: str, parent: str) -> str:
+    """The path to record for a parent: relative if both are on local disk or in one bucket.
+
+    So it holds for artefacts that are moved together.
+    """
+    if _store_of(output) != _store_of(parent):
+        return parent
+    return os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # no matter to scheme://
+
+
+def write_origins(folder: str, origins: Mapping[str, str]) -> None:
+    """Record the places of parents by role: ``parent``, that of the manifest, and others."""
+    write_bytes(os.path.join(folder, NAME), json_bytes(dict(origins)))
+
+
+def find_parent(folder: str, manifest: Manifest) -> str | None:
+    """The recorded folder of the parent; None if none is. Nothing need be there any more.
+
+    Raises:
+        FarspanError: the record is damaged.
+    """
+    path = (manifest.parent or {}).get("path")  # before version 3
+    if path is None:
+        path = _read_origins(folder).get("parent")
+    return path and resolved(folder, path)
+
+
+def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
+    """The recorded folder of the parent.
+
+    Args:
+        flag: the option by which a user says where the parent is.
+
+    Raises:
+        FarspanError: it is not recorded.
+    """
+    found = find_parent(folder, manifest)
+    if found is None:
+        raise FarspanError(
+            f"{folder}: {NAME}, which says where its parent lies, was not copied with it; say it: {flag} FOLDER"
+        )
+    return found
+
+
+def _read_origins(folder: str) -> Mapping[str, str]:
+    path = os.path.join(folder, NAME)
+    try:
+        origins: Mapping[str, str] = decode(_ORIGINS, parse_json(read_bytes(path)))
+        return origins
+    except FileNotFoundError:
+        return {}
+    except StructureError as error:
+        raise FarspanError(f"{path}: does not say where the artefact's parents lie ({error}); delete it") from error
+
+
+def resolved(folder: str, path: str) -> str:
+    """The place of a path that is relative to ``folder``, on local disk or in a bucket."""
+    if not files.is_local(path) or os.path.isabs(path):
+        return path
+    if files.is_local(folder):  # the path was written relative to the real folder
+        return os.path.normpath(os.path.join(os.path.realpath(folder), path))
+    start = len(_store_of(folder))
+    return folder[:start] + os.path.normpath(os.path.join(folder[start:], path))
+
+
+def _store_of(path: str) -> str:
+    """``scheme://bucket``; nothing for local disk."""
+    found = re.match(r"\w+://[^/]*", path)
+    return found[0] if found else ""
