@@ -5,8 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import urllib.request
+from pathlib import Path
 
 from moto.server import ThreadedMotoServer
+
+from corpora.storage import files
+
+
+def upload(folder: object, remote: str) -> None:
+    """Copy all files of a local ``folder`` into the folder ``remote`` of a store."""
+    for path in files.walk(str(folder)):
+        files.write_bytes(f"{remote}/{Path(path).relative_to(str(folder))}", files.read_bytes(path))
 
 
 class Store:

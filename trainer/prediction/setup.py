@@ -13,6 +13,7 @@ from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.special_tokens import SpecialTokens
 from objectives.tasks.protocol import PairFacts
 from trainer.data.config import TaskConfig, naming_source
+from trainer.data.local_disk import on_local_disk
 from trainer.data.paired import equipped_task
 from trainer.generation.config import GenerationConfig
 from trainer.prediction.opened import OpenedModel
@@ -81,15 +82,16 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
             f"of them for the start; set it to at most {decoder - 1}"
         )
     parts = []
-    for source in data.sources:
-        with naming_source(data, source.name, "evaluation"):
-            if not source.pairs or source.task is None:
+    for named in data.sources:
+        with naming_source(data, named.name, "evaluation"):
+            if not named.pairs or named.task is None:
                 raise FarspanError("generation needs pairs, but none are named; set evaluation.pairs and data.task")
+            source = on_local_disk(named)
             pairs = PairSet(source.pairs, source.documents, recipe.loading.verify == "lazily")
             if pairs.manifest.tokenizer["fingerprint"] != tokenizer_fingerprint:
                 raise FarspanError(f"{pairs.folder}: was made with another tokenizer than the training data")
             predictor = Predictor(
-                task=equipped_task(source.task, pairs.folder),
+                task=equipped_task(named.task, pairs.folder),
                 special=special,
                 vocab_size=special.vocab_size,
                 tokenizer=load_tokenizer_of(pairs.folder),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.schemas.pairs import PairSet, documents_folder
-from corpora.storage.files import is_local
-from corpora.storage.manifest import read_manifest
-from corpora.storage.mirror import mirrored
+from corpora.schemas.pairs import PairSet
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, equip, load_objective, objective_factory
@@ -22,6 +18,7 @@ from trainer.data.collate import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_lengths
+from trainer.data.local_disk import on_local_disk
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
 from trainer.data.paired import PairedSource, equipped_task
@@ -83,24 +80,6 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
             datas.append(stage.data)
     mixtures = one_vocabulary(mixtures)
     return [mixtures[datas.index(stage.data)] for stage in stages]
-
-
-def on_local_disk(source: SourceConfig) -> SourceConfig:
-    """The source with a local copy of each artefact that is remote (``corpora.storage.mirror``).
-
-    Raises:
-        FarspanError: an artefact cannot be copied.
-    """
-    documents = source.documents
-    if source.pairs and not documents and not is_local(source.pairs):
-        documents = documents_folder(source.pairs, read_manifest(source.pairs, "farspan.pairs"))
-    return replace(
-        source,
-        corpus=mirrored(source.corpus),
-        masks=source.masks and mirrored(source.masks),
-        pairs=source.pairs and mirrored(source.pairs),
-        documents=documents and mirrored(documents),
-    )
 
 
 def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> Source:

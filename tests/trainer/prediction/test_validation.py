@@ -18,6 +18,7 @@ from objectives.metrics import load_metric
 from pipelines.generate import generate
 from pipelines.generate_options import Generating
 from tests.fine_tuned import make_artefacts, paired_recipe, train_quietly
+from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.left_behind import metrics_of
 from trainer.checkpoint.selection import find_checkpoint
@@ -80,6 +81,21 @@ def test_validation_changes_no_training(pairs, tmp_path):
     for recipe in (validated, plain):
         train_quietly(recipe)
     assert [loss for _, loss in measured(validated, "loss")] == [loss for _, loss in measured(plain, "loss")]
+
+
+def test_pairs_in_a_store_are_generated_for_from_a_local_copy(pairs, bucket, store, tmp_path, monkeypatch):
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    artefacts = Path(pairs).parent
+    for name in ("pairs", "documents"):
+        upload(artefacts / name, f"{bucket}/{name}")
+    recipe = validated_recipe(tmp_path / "run", pairs, limit=3)
+    unit = open_unit(recipe)
+    remote = replace(recipe, data=replace(recipe.data, pairs=f"{bucket}/pairs"))
+    here, there = (open_validation(one, unit.special, unit.tokenizer_fingerprint) for one in (recipe, remote))
+    store.requests.clear()
+    for one, other in zip(here.parts, there.parts, strict=True):
+        assert other.pairs.take(other.rows).targets.values.tolist() == one.pairs.take(one.rows).targets.values.tolist()
+    assert store.requests == []
 
 
 def dying(recipe):

@@ -15,22 +15,21 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from corpora.schemas.pairs import PairSet
-from corpora.storage import files
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
 from pipelines.mask_options import Masking
 from pipelines.masks import plan
-from tests.artefacts import make_corpus, make_documents, make_pairs
+from tests.artefacts import make_corpus
+from tests.object_store import upload
 from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
+from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched
 from trainer.model.positions.absolute import Learned
 from trainer.run.config import EvaluationConfig
-from trainer.run.sources import on_local_disk, open_source, open_stages
+from trainer.run.sources import open_source, open_stages
 from trainer.run.train import train
 
 
@@ -47,11 +46,6 @@ def test_sections_open_what_they_name(folders):
     np.testing.assert_array_equal(read.examples(rows).target_ids, drawn.examples(rows).target_ids)
 
 
-def upload(folder: object, remote: str) -> None:
-    for path in files.walk(str(folder)):
-        files.write_bytes(f"{remote}/{Path(path).relative_to(str(folder))}", files.read_bytes(path))
-
-
 def test_remote_artefacts_are_copied_and_give_the_same_batches(folders, bucket, store, tmp_path, monkeypatch):
     monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
     there = [f"{bucket}/{name}" for name in ("corpus", "masks")]
@@ -65,19 +59,6 @@ def test_remote_artefacts_are_copied_and_give_the_same_batches(folders, bucket, 
     store.requests.clear()
     open_source(replace(data, corpus=there[0], objective=SPAN, masks=None))
     assert store.asked("GET", "shards/") == 0
-
-
-def test_remote_pairs_bring_their_documents(bucket, store, tmp_path, monkeypatch):
-    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
-    documents = make_documents(str(tmp_path / "artefacts" / "documents"))
-    make_pairs(str(tmp_path / "artefacts" / "pairs"), documents)
-    upload(tmp_path / "artefacts", bucket)
-    config = SourceConfig(name="pairs", pairs=f"{bucket}/pairs", task=TaskConfig(preset="bart_ls"))
-    copied = on_local_disk(config)
-    pairs = PairSet(copied.pairs, copied.documents)
-    here = PairSet(str(tmp_path / "artefacts" / "pairs"))
-    assert pairs.take([5, 2]).document_tokens.values.tolist() == here.take([5, 2]).document_tokens.values.tolist()
-    assert PairSet(f"{bucket}/pairs").documents.folder == f"{bucket}/documents"
 
 
 def test_wrong_sections_are_refused(folders):

@@ -12,8 +12,10 @@ import torch
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
+from corpora.tokenizers import load_tokenizer
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, SpecialTokens
+from tests.object_store import upload
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.joint_parts import LENGTH, SEED, data_of, make_generator, make_rows, open_rows, small_model
 from tests.trainer.toy import toy_recipe
@@ -31,6 +33,7 @@ from trainer.model.positions.absolute import Learned
 from trainer.parallel.distributed import World
 from trainer.parallel.wrapping import ParallelConfig
 from trainer.run.config import EvaluationConfig
+from trainer.run.startup import keep_tokenizer
 from trainer.run.step import Trainer
 from trainer.run.train import train
 from trainer.run.units.joint import JointUnit
@@ -155,6 +158,24 @@ def test_the_model_of_a_run_is_converted_without_its_generator(finished):
     model = read_model(Path(finished.run.directory))
     built = build_model(finished.model, model.vocabulary.size, 0)
     built.load_state_dict(model.state)
+
+
+def test_a_corpus_in_a_store_is_the_same_run_with_a_local_copy(corpus, bucket, store, tmp_path, monkeypatch):
+    """The manifest is read from the store, for the generator, and every row and the tokenizer from the copy."""
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    upload(corpus, f"{bucket}/corpus")
+    here, there = (JointUnit.open(joint_recipe("unused", folder)) for folder in (corpus, f"{bucket}/corpus"))
+    assert there.identity() == here.identity()
+    store.requests.clear()
+    rows = np.arange(5)
+    for one, other in zip(here.mixtures, there.mixtures, strict=True):
+        np.testing.assert_array_equal(other.examples(rows).source_ids, one.examples(rows).source_ids)
+    for name, tensor in there.loader(0, 1).step(0)[0].inputs.items():
+        expected = here.loader(0, 1).step(0)[0].inputs[name]
+        assert tensor is expected is None or torch.equal(tensor, expected)
+    assert not store.asked("GET", "shards/")
+    keep_tokenizer(f"{bucket}/corpus", tmp_path / "run")
+    assert load_tokenizer(str(tmp_path / "run/tokenizer")).fingerprint == here.tokenizer_fingerprint
 
 
 def test_a_run_records_what_each_of_the_two_sees(corpus, generator):

@@ -1,0 +1,29 @@
+"""Local copies of the artefacts that a recipe names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from corpora.schemas.pairs import documents_folder
+from corpora.storage.files import is_local
+from corpora.storage.manifest import read_manifest
+from corpora.storage.mirror import mirrored
+from trainer.data.config import SourceConfig
+
+
+def on_local_disk(source: SourceConfig) -> SourceConfig:
+    """The source with a local copy of each artefact that is remote (``corpora.storage.mirror``).
+
+    Raises:
+        FarspanError: an artefact cannot be copied.
+    """
+    documents = source.documents
+    if source.pairs and not documents and not is_local(source.pairs):
+        documents = documents_folder(source.pairs, read_manifest(source.pairs, "farspan.pairs"))
+    return replace(
+        source,
+        corpus=mirrored(source.corpus),
+        masks=source.masks and mirrored(source.masks),
+        pairs=source.pairs and mirrored(source.pairs),
+        documents=documents and mirrored(documents),
+    )
