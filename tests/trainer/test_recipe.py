@@ -7,93 +7,9 @@ import pytest
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
 from trainer.data.curriculum import stage_number
-from trainer.model.layers.pooled import Pooling
-from trainer.model.patterns.block import Block
 from trainer.model.patterns.full import Full
-from trainer.model.positions.absolute import Sinusoidal
 from trainer.recipe import RECIPE, keep_recipe, kept_recipe, load_recipe
 from trainer.recipe_files import summaries
-
-
-def test_bart_ls_large_is_the_published_one():
-    recipe = load_recipe("bart_ls_large")
-    model = recipe.model
-    assert (model.width, model.heads.count, model.feed_forward.width, model.norm.placement) == (1024, 16, 4096, "post")
-    assert (model.encoder.layers, model.decoder.layers, model.encoder.positions.count) == (12, 12, 16_384)
-    assert model.encoder.attention == Block(1024)
-    assert model.encoder.pooling == Pooling(layers=4, kernel=18, stride=12, padding=9)
-    optimizer = recipe.optimizer
-    assert (optimizer.learning_rate, optimizer.betas, optimizer.eps) == (1e-4, (0.9, 0.98), 1e-6)
-    assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 0.1)
-    assert (recipe.schedule.warmup_steps, recipe.schedule.power) == (500, 1.0)
-    assert (recipe.run.batch_size, recipe.run.steps, recipe.run.seed) == (512, 100_000, 42)
-
-
-def test_base_is_large_but_for_its_sizes_dropout_and_batch():
-    base, large = (load_recipe(f"bart_ls_{size}") for size in ("base", "large"))
-    assert (replace(base, model=large.model), base.run.directory) == (
-        replace(large, run=replace(large.run, directory="runs/bart_ls_base", batch_size=256)),
-        "runs/bart_ls_base",
-    )
-    model = base.model
-    assert (model.width, model.heads.count, model.feed_forward.width, model.encoder.layers, model.decoder.layers) == (
-        768,
-        12,
-        3072,
-        6,
-        6,
-    )
-    same = replace(
-        large.model, dropout=0.0, attention_dropout=0.0,
-        width=768, heads=model.heads, feed_forward=model.feed_forward,
-        encoder=replace(large.model.encoder, layers=6), decoder=replace(large.model.decoder, layers=6),
-    )  # fmt: skip
-    assert model == same
-
-
-def test_a_file_over_another(tmp_path):
-    """Tables are merged, all else replaced; another pattern or scheme begins anew; paths start at their own file."""
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner/middle.toml").write_text(
-        'extends = "../lowest.toml"\n[run]\nsteps = 70\n[model.encoder.attention]\nsize = 256\n'
-    )
-    (tmp_path / "lowest.toml").write_text('extends = "tiny"\n[optimizer]\nbetas = [0.5, 0.6]\n')
-    top = tmp_path / "top.toml"
-    top.write_text(
-        'extends = "inner/middle.toml"\n[model.encoder]\npooling = "none"\npositions = { scheme = "sinusoidal" }\n'
-    )
-    tiny, recipe = load_recipe("tiny"), load_recipe(str(top), ["run.seed=5"])
-    encoder = replace(tiny.model.encoder, attention=Block(256), pooling=None, positions=Sinusoidal())
-    assert recipe == replace(
-        tiny,
-        model=replace(tiny.model, encoder=encoder),
-        optimizer=replace(tiny.optimizer, betas=(0.5, 0.6)),
-        run=replace(tiny.run, steps=70, seed=5),
-    )
-    top.write_text('extends = "tiny"\n[model.encoder]\nattention = { pattern = "full" }\n')
-    assert load_recipe(str(top)).model.encoder.attention == Full()
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "said"),
-    [
-        (
-            'extends = "b.toml"',
-            'extends = "a.toml"',
-            r"a.toml extends b.toml extends a.toml: recipes extend each other",
-        ),
-        ('extends = "a.toml"', "", r"a.toml extends a.toml: recipes extend each other in a circle"),
-        ('extends = ["tiny"]', "", r"a.toml: extends is \['tiny'\]; give one name or path"),
-        ('extends = "tine"', "", r"no recipe 'tine' \(did you mean 'tiny'\?\)"),
-        ('extends = "b.toml"', "[", r"b.toml is no TOML"),
-        ('extends = "tiny"\n[run]\nstepz = 7', "", r"a.toml over tiny.toml: \[run\] has no key 'stepz'"),
-    ],
-)
-def test_files_that_cannot_be_extended(tmp_path, a, b, said):
-    (tmp_path / "a.toml").write_text(a)
-    (tmp_path / "b.toml").write_text(b)
-    with pytest.raises(FarspanError, match=said):
-        load_recipe(str(tmp_path / "a.toml"))
 
 
 def test_values_are_overridden():
@@ -175,21 +91,6 @@ def test_a_shell_leaves_the_home_folder_to_the_recipe(monkeypatch):
     monkeypatch.setenv("HOME", "/some/home")
     recipe = load_recipe("tiny", ["run.directory=~/runs/tiny", "data.corpus=~friend/corpus"])
     assert (recipe.run.directory, recipe.data.corpus) == ("/some/home/runs/tiny", "~friend/corpus")
-
-
-def test_unknown_recipes_and_broken_files(tmp_path):
-    with pytest.raises(FarspanError, match=r"no recipe 'bart_ls_bas' \(did you mean 'bart_ls_base'\?\)"):
-        load_recipe("bart_ls_bas")
-    broken = tmp_path / "broken.toml"
-    broken.write_text("[run\n")
-    with pytest.raises(FarspanError, match=r"broken.toml is no TOML"):
-        load_recipe(str(broken))
-    broken.write_bytes(b"\xff\xfe")
-    with pytest.raises(FarspanError, match=r"broken.toml is no TOML"):
-        load_recipe(str(broken))
-    broken.write_text("[run]\nsteps = 3\n")  # the whole is looked at before its parts
-    with pytest.raises(FarspanError, match=r"broken.toml lacks model, data; add what is missing"):
-        load_recipe(str(broken))
 
 
 def test_identity_leaves_out_what_changes_no_number():
@@ -335,16 +236,6 @@ def test_epochs_become_steps_when_the_data_is_known():
         recipe.with_samples(4)
     with pytest.raises(FarspanError, match=r"run.epochs stands beside stages, which have steps; set run.steps to 60"):
         load_recipe("tiny", ["run.epochs=1", "stages=[{ steps = 60 }]"])
-
-
-@pytest.mark.parametrize(("given", "length"), [("epochs = 3", (None, 3.0)), ("steps = 3", (3, None))])
-def test_a_length_in_a_file_replaces_the_length_that_it_extends(tmp_path, given, length):
-    below, above = tmp_path / "below.toml", tmp_path / "above.toml"
-    below.write_text('extends = "tiny"\n[run]\nepochs = 7\n[schedule]\nwarmup_steps = 0\n')
-    above.write_text(f'extends = "below.toml"\n[run]\n{given}\n')
-    run = load_recipe(str(above)).run
-    assert (run.steps, run.epochs) == length
-    assert load_recipe(str(above), ["run.steps=9"]).run.epochs is None
 
 
 def rates(recipe):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -12,7 +13,9 @@ from trainer.conversion.differences import TRAINING, differences
 from trainer.conversion.family import family_of
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
+from trainer.model.layers.pooled import Pooling
 from trainer.model.loss import LossConfig
+from trainer.model.patterns.block import Block
 from trainer.optim.schedule import learning_rate_factor
 from trainer.recipe import load_recipe
 from trainer.recipe_files import packaged_recipes
@@ -235,3 +238,39 @@ def test_data_fits_the_pattern():
         assert recipe.run.directory == f"runs/{name}"
         size = getattr(recipe.model.encoder.attention, "size", 1)
         assert recipe.data.source_length % size == 0
+
+
+def test_bart_ls_large_is_the_published_one():
+    recipe = load_recipe("bart_ls_large")
+    model = recipe.model
+    assert (model.width, model.heads.count, model.feed_forward.width, model.norm.placement) == (1024, 16, 4096, "post")
+    assert (model.encoder.layers, model.decoder.layers, model.encoder.positions.count) == (12, 12, 16_384)
+    assert model.encoder.attention == Block(1024)
+    assert model.encoder.pooling == Pooling(layers=4, kernel=18, stride=12, padding=9)
+    optimizer = recipe.optimizer
+    assert (optimizer.learning_rate, optimizer.betas, optimizer.eps) == (1e-4, (0.9, 0.98), 1e-6)
+    assert (optimizer.weight_decay, optimizer.clip_norm) == (0.01, 0.1)
+    assert (recipe.schedule.warmup_steps, recipe.schedule.power) == (500, 1.0)
+    assert (recipe.run.batch_size, recipe.run.steps, recipe.run.seed) == (512, 100_000, 42)
+
+
+def test_base_is_large_but_for_its_sizes_dropout_and_batch():
+    base, large = (load_recipe(f"bart_ls_{size}") for size in ("base", "large"))
+    assert (replace(base, model=large.model), base.run.directory) == (
+        replace(large, run=replace(large.run, directory="runs/bart_ls_base", batch_size=256)),
+        "runs/bart_ls_base",
+    )
+    model = base.model
+    assert (model.width, model.heads.count, model.feed_forward.width, model.encoder.layers, model.decoder.layers) == (
+        768,
+        12,
+        3072,
+        6,
+        6,
+    )
+    same = replace(
+        large.model, dropout=0.0, attention_dropout=0.0,
+        width=768, heads=model.heads, feed_forward=model.feed_forward,
+        encoder=replace(large.model.encoder, layers=6), decoder=replace(large.model.decoder, layers=6),
+    )  # fmt: skip
+    assert model == same
