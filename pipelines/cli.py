@@ -14,6 +14,7 @@ from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
 from pipelines.engine.lock import locked
+from trainer.parallel.reports import is_reporter, raised_alike
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,13 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     typed, rest = build_parser().parse_known_args(words)
     try:
         run(typed, rest)
-    except FarspanError as error:
-        print(f"farspan: {printable(str(error))}", file=sys.stderr)
-        leave(1)
     except BrokenPipeError:
         leave(0)
-    except OSError as error:
-        print(f"farspan: {printable(str(error))}", file=sys.stderr)
+    except (FarspanError, OSError) as error:
+        if is_reporter(error):
+            print(f"farspan: {printable(str(error))}", file=sys.stderr)
         leave(1)
     except KeyboardInterrupt:
         print("farspan: interrupted; finished work is kept, the same command resumes it", file=sys.stderr)
@@ -46,6 +45,14 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
         FarspanError: what the user can cure.
     """
     command: Command = typed.parser.command
+    with raised_alike():
+        _check(command, typed, rest)
+    # before the job is planned, which may take minutes
+    with locked(typed.output) if command.job else contextlib.nullcontext():
+        command.execute(typed)
+
+
+def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
     command.check(typed)
     if command.takes_beam_flags:
         from pipelines.engine.beam.runner import check_flags
@@ -57,9 +64,6 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
     else:
         refuse_rest(typed, use_store_flags(rest) if command.reads_artefacts else rest)
     typed.beam_flags = tuple(rest)
-    # before the job is planned, which may take minutes
-    with locked(typed.output) if command.job else contextlib.nullcontext():
-        command.execute(typed)
 
 
 def leave(status: int) -> None:

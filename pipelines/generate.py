@@ -31,7 +31,8 @@ from pipelines.engine.ranks import run_job_on_ranks
 from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.generate_options import Generating
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.distributed import World, explained
+from trainer.parallel.distributed import World, explained, on_every_rank
+from trainer.parallel.reports import raised_alike
 from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.setup import chosen_config, chosen_task, make_predictor
@@ -55,11 +56,14 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
         FarspanError: model, pairs, task and options do not go together; an output of another job; another process was
             lost.
     """
-    opened = open_model(Path(options.model), options.checkpoint)
+    with raised_alike():
+        opened = open_model(Path(options.model), options.checkpoint)
     joined = world or World.from_environment(options.device)
     with explained(joined), pinned_threads(options.threads):
         dtype = torch.float32 if options.precision == "fp32" else torch.bfloat16
-        manifest = run_job_on_ranks(plan(options, opened, cache(partial(opened.build, joined.device, dtype))), joined)
+        model = cache(partial(opened.build, joined.device, dtype))
+        job = on_every_rank(joined, lambda: plan(options, opened, model))
+        manifest = run_job_on_ranks(job, joined)
         if world is None:
             joined.close()
     return manifest

@@ -16,18 +16,21 @@ def main(arguments: list[str] | None = None) -> int:
     from corpora.errors import FarspanError
     from corpora.printing import printable
     from trainer.command import add_arguments, run_command
+    from trainer.parallel.reports import is_reporter, raised_alike
 
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
     add_arguments(parser)
     options, rest = parser.parse_known_args(arguments)
     try:
-        if rest:
-            raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
+        with raised_alike():
+            if rest:
+                raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
         run_command(options)
     except BrokenPipeError:  # of --estimate
         return 0
     except (FarspanError, OSError) as error:
-        print(f"trainer: {printable(str(error))}", file=sys.stderr)
+        if is_reporter(error):
+            print(f"trainer: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("trainer: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)

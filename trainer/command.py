@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
 from corpora.settings import assigned
+from trainer.parallel.reports import raised_alike
 from trainer.recipe_files import find_recipe
 
 if TYPE_CHECKING:
@@ -54,12 +55,14 @@ def run_command(options: Namespace) -> None:
         FarspanError: what the user can cure.
         OSError: a disk that is full or gone.
     """
-    find_recipe(options.recipe)  # a wrong name is an error at once
+    with raised_alike():
+        find_recipe(options.recipe)  # a wrong name is an error at once
     from trainer.memory.estimate import memory_table  # here, because they load PyTorch, which no --help needs
     from trainer.recipe import load_recipe
     from trainer.run.train import train
 
-    recipe = load_recipe(options.recipe, options.set)
+    with raised_alike():
+        recipe = load_recipe(options.recipe, options.set)
     if options.estimate is not None:
         print(memory_table(recipe, options.estimate))
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pipelines.commands.command import Command, Typed
 from pipelines.flags import make
+from trainer.parallel.reports import raised_alike
 
 
 def _generate(typed: Typed) -> None:
@@ -12,7 +13,9 @@ def _generate(typed: Typed) -> None:
     from pipelines.inspect.stats import summary
     from trainer.parallel.distributed import is_first
 
-    manifest = generate(make(Generating, typed))
+    with raised_alike():
+        options = make(Generating, typed)
+    manifest = generate(options)
     if is_first():
         print(f"{typed.output}: {summary(manifest)}")
 

@@ -15,7 +15,7 @@ from trainer.conversion.differences import TRAINING, differences, given
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import Model, write_model_folder
 from trainer.conversion.options import Conversion, Convert
-from trainer.conversion.sources import read_model
+from trainer.conversion.sources import model_config, read_model
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.recipe import load_recipe
@@ -73,13 +73,26 @@ def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary, check
         FarspanError: there is no model, or one with another configuration or another tokenizer.
     """
     model = read_model(path, checkpoint)
-    if found := differences(model.config, config, TRAINING):
-        lines = [f"  model.{field}: there {theirs!r}, in the recipe {ours!r}" for field, theirs, ours in found]
+    _check_equal(path, model.config, config, TRAINING)
+    return with_vocabulary(model, vocabulary)
+
+
+def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None = None) -> None:
+    """Check that a run's initial model exists and has the configuration of its recipe, without reading weights.
+
+    Raises:
+        FarspanError: there is no model, or one with another configuration.
+    """
+    _check_equal(path, model_config(path, checkpoint), config, (*TRAINING, "output.tied"))
+
+
+def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: tuple[str, ...]) -> None:
+    if unequal := differences(found, config, allowed):
+        lines = [f"  model.{field}: there {theirs!r}, in the recipe {ours!r}" for field, theirs, ours in unequal]
         raise FarspanError(
             f"run.initial_model {path} differs from the recipe's model:\n" + "\n".join(lines) + "\n"
             "convert it with `farspan convert --recipe`, which also extends position tables, or change the recipe"
         )
-    return with_vocabulary(model, vocabulary)
 
 
 def _target(config: ModelConfig, conversion: Conversion) -> ModelConfig:

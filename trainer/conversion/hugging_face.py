@@ -77,6 +77,19 @@ def read_hugging_face(path: Path) -> Model:
     return Model(config, vocabulary, state, files, parent, generation)
 
 
+def read_hugging_face_config(path: Path) -> ModelConfig:
+    """The configuration of a folder's model; of ``output.tied`` the weights may say otherwise.
+
+    Raises:
+        FarspanError: a model of another kind, or a file that cannot be read.
+    """
+    try:
+        values = _read_config(path)
+        return _model_config(family_of(values["model_type"]), values)
+    except FarspanError as error:
+        raise FarspanError(f"{path}: {error}") from None
+
+
 def write_hugging_face(model: Model, path: Path) -> None:
     """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically.
 

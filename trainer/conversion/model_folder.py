@@ -141,6 +141,15 @@ def read_model_folder(path: Path) -> Model:
     return Model(config, vocabulary, state, tokenizer, parent, generation)
 
 
+def read_model_config(path: Path) -> ModelConfig:
+    """The configuration of a model folder; reads the manifest alone.
+
+    Raises:
+        FarspanError: as ``read_model_folder``.
+    """
+    return parse(ModelConfig, _manifest(path)["config"], str(path / MANIFEST), "config")
+
+
 def weights_sha256(path: Path) -> str:
     """Return the sha256 of a model folder's weights from its manifest.
 

@@ -12,9 +12,22 @@ from objectives.api.special_tokens import END, SpecialTokens
 from trainer.checkpoint.files import checkpoints_in, read_manifest
 from trainer.checkpoint.selection import find_checkpoint
 from trainer.checkpoint.trained_model import TrainedModel, find_trained
-from trainer.conversion.hugging_face import hugging_face_sha256, is_hugging_face_folder, read_hugging_face
-from trainer.conversion.model_folder import TOKENIZER, Model, is_model_folder, read_model_folder, weights_sha256
+from trainer.conversion.hugging_face import (
+    hugging_face_sha256,
+    is_hugging_face_folder,
+    read_hugging_face,
+    read_hugging_face_config,
+)
+from trainer.conversion.model_folder import (
+    TOKENIZER,
+    Model,
+    is_model_folder,
+    read_model_config,
+    read_model_folder,
+    weights_sha256,
+)
 from trainer.conversion.vocabulary import Vocabulary
+from trainer.model.config import ModelConfig
 
 
 def read_model(path: Path, checkpoint: str | None = None) -> Model:
@@ -26,14 +39,28 @@ def read_model(path: Path, checkpoint: str | None = None) -> Model:
     Raises:
         FarspanError: ``path`` is none of these, has no such checkpoint, or is damaged.
     """
-    folder = is_model_folder(path) or is_hugging_face_folder(path)
-    if folder and checkpoint is not None:
-        raise FarspanError(f"{path}: is no run, so it has no checkpoint {checkpoint!r}; leave --checkpoint out")
+    _check_is_run(path, checkpoint)
     if is_model_folder(path):
         return read_model_folder(path)
-    if folder:
+    if is_hugging_face_folder(path):
         return read_hugging_face(path)
     return _read_run(_checkpoint(path, checkpoint))
+
+
+def model_config(path: Path, checkpoint: str | None = None) -> ModelConfig:
+    """The configuration of the model that ``read_model`` reads, without its weights.
+
+    A folder of Hugging Face may have weights that are tied otherwise than its configuration says.
+
+    Raises:
+        FarspanError: as ``read_model``, except for damaged weights.
+    """
+    _check_is_run(path, checkpoint)
+    if is_model_folder(path):
+        return read_model_config(path)
+    if is_hugging_face_folder(path):
+        return read_hugging_face_config(path)
+    return find_trained(_checkpoint(path, checkpoint)).config
 
 
 def model_sha256(path: Path, checkpoint: str | None = None) -> str:
@@ -47,6 +74,11 @@ def model_sha256(path: Path, checkpoint: str | None = None) -> str:
     if is_hugging_face_folder(path):
         return hugging_face_sha256(path)
     return find_trained(_checkpoint(path, checkpoint)).weights_sha256
+
+
+def _check_is_run(path: Path, checkpoint: str | None) -> None:
+    if checkpoint is not None and (is_model_folder(path) or is_hugging_face_folder(path)):
+        raise FarspanError(f"{path}: is no run, so it has no checkpoint {checkpoint!r}; leave --checkpoint out")
 
 
 def _checkpoint(path: Path, checkpoint: str | None) -> Path:

@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from trainer.parallel.reports import raised_alike
+
+Result = TypeVar("Result")
 
 PATIENCE = timedelta(minutes=15)
 """Timeout for a live rank that does not answer: longer than compilation, dry run or evaluation take."""
@@ -158,19 +161,34 @@ def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
         FarspanError, OSError: raised by ``work`` on some rank; all ranks raise it.
     """
     own: dict[str, Any] = {}
+    raised: Exception | None = None
     try:
         own["value"] = work()
     except FarspanError as error:
-        own["refusal"] = str(error)
+        raised, own["refusal"] = error, str(error)
     except OSError as error:
-        own["failure"] = str(error)
+        raised, own["failure"] = error, str(error)
     results = world.gather(own)
-    for result in results:
-        if "refusal" in result:
-            raise FarspanError(result["refusal"])
-        if "failure" in result:
-            raise OSError(result["failure"])
+    with raised_alike():
+        for rank, result in enumerate(results):
+            if raised and rank == world.rank:
+                raise raised  # with its own traceback
+            if "refusal" in result:
+                raise FarspanError(result["refusal"])
+            if "failure" in result:
+                raise OSError(result["failure"])
     return [result["value"] for result in results]
+
+
+def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
+    """Run ``work``, which waits for no other rank, on every rank and return this rank's own result.
+
+    Raises:
+        FarspanError, OSError: raised by ``work`` on some rank; all ranks raise it.
+    """
+    own: list[Result] = []
+    run_together(world, lambda: own.append(work()))
+    return own[0]
 
 
 @contextmanager

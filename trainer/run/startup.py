@@ -14,10 +14,13 @@ from rich.progress import track
 
 from corpora.errors import FarspanError, nearest
 from corpora.schemas.pairs import PairSet
+from corpora.storage.mirror import mirrored
 from corpora.storage.shards import ShardedRows
+from trainer.conversion.convert import check_initial_model
 from trainer.data.config import DataConfig, SourceConfig
 from trainer.data.curriculum import Stage
 from trainer.data.example_checks import check_examples
+from trainer.data.local_disk import on_local_disk
 from trainer.data.mixture import Mixture, Part
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
@@ -25,7 +28,6 @@ from trainer.model.pattern import Pattern
 from trainer.parallel.distributed import World, run_together
 from trainer.recipe import Recipe
 from trainer.run.evaluation import HeldOut
-from trainer.run.sources import on_local_disk
 from trainer.run.units.unit import TrainUnit
 
 
@@ -137,6 +139,17 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
     return found
 
 
+def check_models(recipe: Recipe) -> None:
+    """Check that the weights of the model fit every stage, and that the initial model has them; reads no data.
+
+    Raises:
+        FarspanError: a stage whose attention has other weights; no initial model, or one of another configuration.
+    """
+    check_attention(recipe.model, recipe.curriculum)
+    if recipe.run.initial_model:
+        check_initial_model(Path(recipe.run.initial_model), recipe.model, recipe.run.initial_checkpoint)
+
+
 def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
     """Check that the weights of the model fit the attention of every stage.
 
@@ -163,8 +176,8 @@ def _weights(model: ModelConfig) -> set[tuple[str, tuple[int, ...]]]:
         return {(name, tuple(value.shape)) for name, value in make_model(model, 1).state_dict().items()}
 
 
-def keep_tokenizer(artefact: Path, directory: Path) -> None:
+def keep_tokenizer(artefact: str, directory: Path) -> None:
     """Copy the tokenizer of ``artefact`` into the run's ``directory``, so that its model can be exported with it."""
-    tokenizer = artefact / "tokenizer"
+    tokenizer = Path(mirrored(artefact)) / "tokenizer"
     if tokenizer.is_dir():
         shutil.copytree(tokenizer, directory / "tokenizer", dirs_exist_ok=True)

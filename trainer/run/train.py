@@ -18,7 +18,8 @@ from trainer.data.config import Batches, Source
 from trainer.data.loader import Loader
 from trainer.data.prefetch import prefetched
 from trainer.parallel.device import peak_tflops
-from trainer.parallel.distributed import World, explained
+from trainer.parallel.distributed import World, explained, on_every_rank
+from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe, keep_recipe
@@ -27,7 +28,7 @@ from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut, describe
 from trainer.run.logs import MetricsLogs, open_metrics
 from trainer.run.signals import Interruption
-from trainer.run.startup import check_attention, check_best, check_data, check_shards, consequences, keep_tokenizer
+from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences, keep_tokenizer
 from trainer.run.step import Trainer, Update
 from trainer.run.units.choose import open_unit
 from trainer.run.units.unit import TrainUnit
@@ -94,14 +95,15 @@ def _train(
     reopen = None if source is not None else partial(_reopened, recipe, world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
     if source is None and world.first:
-        keep_tokenizer(Path(unit.curriculum[0].data.sources[0].folder), directory)
+        keep_tokenizer(unit.curriculum[0].data.sources[0].folder, directory)
     peak = peak_tflops(recipe.metrics.peak_tflops, world.device, run.precision)
-    trainer = Trainer(unit, unit.build_model(), world, peak)
+    trainer = Trainer(unit, on_every_rank(world, unit.build_model), world, peak)
     with ExitStack() as stack:
         checkpoints = stack.enter_context(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
-        restored = checkpoints.restore(trainer.model, trainer.optimizer)
+        with raised_alike():
+            restored = checkpoints.restore(trainer.model, trainer.optimizer)
         if world.first:
             keep_recipe(recipe, directory)
         if restored is not None:
@@ -130,12 +132,21 @@ def _train(
 def _open_data(
     recipe: Recipe, world: World, source: Source | None, held_out: Source | None, console: Console
 ) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
-    """Open the training data and the held-out data, and check both before a model is built."""
+    """Check the recipe's models, open the training data and the held-out data, and check both.
+
+    An error on one rank is raised on all.
+    """
+    on_every_rank(world, lambda: check_models(recipe))
     if source is None and recipe.loading.verify == "start":
         evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
         trained = [source for stage in recipe.curriculum for source in stage.data.sources]
         check_shards([*trained, *evaluated], world, console)
-    check_attention(recipe.model, recipe.curriculum)
+    return on_every_rank(world, lambda: _opened_data(recipe, source, held_out, console))
+
+
+def _opened_data(
+    recipe: Recipe, source: Source | None, held_out: Source | None, console: Console
+) -> tuple[TrainUnit, list[HeldOut], Validation | None]:
     unit = open_unit(recipe, source)
     measured = unit.open_held_out(held_out)
     validation = open_validation(recipe, unit.special, unit.tokenizer_fingerprint)
@@ -198,7 +209,8 @@ class _Loop:
                     sample["origin"] = origin
             self._metrics.write(record)
             self._display.update(record)
-            self._trainer.count_skipped(record)
+            with raised_alike():
+                self._trainer.count_skipped(record)
 
     def _evaluate(self, asked: Callable[[], bool]) -> bool:
         """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from corpora.errors import FarspanError
 from tests.trainer.distributed_ranks import free_port, on_ranks, start_ranks
 from trainer.parallel import distributed
-from trainer.parallel.distributed import PATIENCE, World, _device, explained, run_together
+from trainer.parallel.distributed import PATIENCE, World, _device, explained, on_every_rank, run_together
+from trainer.parallel.reports import is_reporter
 
 
 def test_one_process_needs_no_backend():
@@ -137,11 +138,28 @@ def _work_together(world: World) -> list[object]:
         try:
             run_together(world, lambda error=error: fail(error))
         except (FarspanError, OSError) as raised:
-            results.append((type(raised).__name__, str(raised)))
+            results.append((type(raised).__name__, str(raised), is_reporter(raised)))
     return results
 
 
 def test_an_error_on_one_rank_is_raised_on_all():
-    expected = [[{"rank": 0}, {"rank": 1}], ("FarspanError", "refused"), ("OSError", "disk full")]
-    assert on_ranks(2, _work_together) == [expected] * 2
+    """And reported by rank 0, although rank 1 had it."""
+    ranks = [{"rank": 0}, {"rank": 1}]
+    assert on_ranks(2, _work_together) == [
+        [ranks, ("FarspanError", "refused", first), ("OSError", "disk full", first)] for first in (True, False)
+    ]
     assert run_together(World.alone(), lambda: 5) == [5]
+
+
+def test_an_error_of_this_rank_keeps_its_cause():
+    def work() -> object:
+        raise FarspanError("refused") from KeyError("cause")
+
+    with pytest.raises(FarspanError, match="refused") as raised:
+        on_every_rank(World.alone(), work)
+    assert isinstance(raised.value.__cause__, KeyError)
+
+
+def test_every_rank_gets_its_own_result_which_need_not_be_json():
+    made = object()
+    assert on_every_rank(World.alone(), lambda: made) is made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from transformers import BartConfig
 
 from corpora.errors import FarspanError
 from objectives.api.special_tokens import SpecialTokens
@@ -84,6 +86,35 @@ def test_data_of_another_tokenizer_is_refused(begun):
 def test_a_folder_that_is_no_model_is_refused(tmp_path):
     with pytest.raises(FarspanError, match="holds no model; give a model folder of farspan, a folder of Hugging Face"):
         train(toy_recipe(tmp_path / "run", initial_model=str(tmp_path)), source=ToySource(), until=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("farspan", "model.heads.count: there 4, in the recipe 2"),
+        ("huggingface", "model.width: there 32, in the recipe 16"),
+        ("run", "model.width: there 8, in the recipe 16"),
+        ("none", "model holds no model; give a model folder of farspan"),
+    ],
+)
+def test_the_initial_model_is_checked_before_any_data_is_opened(tmp_path, kind, said):
+    """By its configuration: none of these has weights that could be read."""
+    recipe = toy_recipe(tmp_path / "run", initial_model=str(tmp_path / "model"))
+    recipe = replace(recipe, data=DataConfig(pairs="nowhere", source_length=24, target_length=12))
+    if kind == "farspan":
+        write_model_folder(tiny_model(), tmp_path / "model")
+        (tmp_path / "model/model.safetensors").unlink()
+    elif kind == "huggingface":
+        sizes = {"d_model": 32, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+        (tmp_path / "model").mkdir()
+        BartConfig(**sizes).save_pretrained(tmp_path / "model")
+    elif kind == "run":
+        narrow = toy_recipe(tmp_path / "model", dry_run=False)
+        train(replace(narrow, model=replace(narrow.model, width=8)), source=ToySource(), until=1)
+        (weights,) = (tmp_path / "model").glob("checkpoints/*/model")
+        shutil.rmtree(weights)
+    with pytest.raises(FarspanError, match=said):
+        train(recipe)
 
 
 @pytest.fixture(scope="module")
