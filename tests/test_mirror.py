@@ -82,7 +82,6 @@ UNTESTED: set[str] = set(
     pipelines/documents/options.py
     pipelines/documents/ranges.py
     pipelines/documents/tokenize.py
-    pipelines/documents/tokenizer.py
     pipelines/evaluation/options.py
     pipelines/generate_options.py
     pipelines/inspect/figure.py
@@ -120,7 +119,6 @@ UNTESTED: set[str] = set(
     trainer/model/positions/relative.py
     trainer/prediction/opened.py
     trainer/prediction/predictor.py
-    trainer/recipe_files.py
     trainer/run/config.py
     trainer/run/units/seq2seq.py
     trainer/scorer/encoder.py

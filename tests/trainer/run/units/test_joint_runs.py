@@ -12,7 +12,7 @@ import torch
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.tokenizers import load_tokenizer
+from corpora.tokenizers.load import load_tokenizer
 from objectives.api.examples import IGNORED
 from objectives.api.special_tokens import BEGIN, END, SpecialTokens
 from tests.object_store import upload
