@@ -14,6 +14,7 @@ from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
 from pipelines.engine.lock import locked
+from pipelines.engine.options import EMBEDDED
 from trainer.parallel.reports import is_reporter, raised_alike
 
 
@@ -55,9 +56,9 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
 def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
     command.check(typed)
     if command.takes_beam_flags:
-        from pipelines.engine.beam.runner import check_flags
+        from pipelines.engine.beam.flags import check_flags
 
-        check_flags(rest, typed.parser.flags())
+        check_flags(rest, typed.parser.flags(), getattr(typed, "runner", EMBEDDED))
         from pipelines.engine.beam.stores import use_flags
 
         use_flags(rest)

@@ -12,7 +12,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.manifest import farspan_version
 from pipelines.commands import build_parser
-from pipelines.engine.beam.runner import check_flags
+from pipelines.engine.beam.flags import check_flags
 from pipelines.engine.options import Engine
 from tests.artefacts import make_corpus, make_documents
 from tests.tiny_encoder import make_encoder

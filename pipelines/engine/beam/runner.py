@@ -6,68 +6,20 @@ other runner, with Beam's own flags.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
-import re
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from importlib.util import find_spec
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from corpora.errors import FarspanError, nearest
+from corpora.errors import FarspanError
 from pipelines.engine.options import EMBEDDED, Engine
 
 
 class WorkerDied(FarspanError):
     """A worker process was killed or crashed; the runner alone would wait for it forever."""
-
-
-def check_flags(flags: Sequence[str], own: Sequence[str] = ()) -> None:
-    """Refuse flags that neither farspan nor Beam knows; Beam alone would ignore them silently.
-
-    Args:
-        own: farspan's flags, to suggest from.
-
-    Raises:
-        FarspanError: with the nearest known flag.
-    """
-    named = [flag.partition("=")[0] for flag in flags if flag.startswith("--")]
-    for name in named:
-        if name not in _flags_in_source() and (hint := nearest(name, own)):  # at once: importing Beam takes seconds
-            raise _unknown(name, hint)
-    if not flags:
-        return
-    from pipelines.engine.beam.apache import PipelineOptions
-
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, conflict_handler="resolve")
-    for options in PipelineOptions.__subclasses__():
-        add = getattr(options, "_add_argparse_args", None)
-        if add:
-            add(parser)
-    unknown = parser.parse_known_args(list(flags))[1]
-    for flag in unknown:
-        if flag.startswith("-"):
-            name = flag.partition("=")[0]
-            raise _unknown(name, nearest(name, own) or nearest(name, parser._option_string_actions))
-    if unknown:
-        raise FarspanError(f"unexpected argument {unknown[0]!r}; quote globs, repeat a flag for more values")
-
-
-def _unknown(name: str, hint: str) -> FarspanError:
-    return FarspanError(f"{name} is a flag of neither farspan nor Beam{hint}; see --help")
-
-
-def _flags_in_source() -> set[str]:
-    """Flags that stand in the source of Beam's options; all of Beam's own do."""
-    beam = find_spec("apache_beam")
-    if beam is None or beam.origin is None:
-        return set()
-    source = Path(beam.origin).parent / "options" / "pipeline_options.py"
-    return set(re.findall(r"""['"](--[\w-]+)['"]""", source.read_text("utf-8")))
 
 
 def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:

@@ -1,4 +1,4 @@
-"""The choice of workers, the check of flags, and pipelines that end or fail in this process."""
+"""The choice of workers, and pipelines that end or fail in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import apache_beam as beam
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.engine.beam.runner import check_flags, run_pipeline, worker_command
+from pipelines.engine.beam.runner import run_pipeline, worker_command
 from pipelines.engine.options import Engine
 
 SMALL, LARGE = 1 << 20, 1 << 30
@@ -30,24 +30,6 @@ def test_a_large_job_has_a_worker_for_each_core_but_no_more_than_tasks():
 def test_workers_cannot_be_negative():
     with pytest.raises(FarspanError, match="--workers -1: give 0"):
         Engine(workers=-1)
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--direct_num_worker=2"], "did you mean '--direct_num_workers'"),
-        (["--sequence-lenght", "5"], "did you mean '--sequence-length'"),
-        (["--qqqqqq"], "--qqqqqq is a flag of neither farspan nor Beam; see --help"),
-        (["stray.jsonl"], "unexpected argument 'stray.jsonl'; quote globs"),
-    ],
-)
-def test_unknown_flags_are_refused(flags, message):
-    with pytest.raises(FarspanError, match=message):
-        check_flags(flags, ["--sequence-length"])
-
-
-def test_beams_own_flags_pass():
-    check_flags(["--direct_num_workers=2", "--job_name", "x"])
 
 
 def test_a_pipeline_runs_to_its_end_and_its_error_comes_back(tmp_path):
