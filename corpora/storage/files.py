@@ -7,13 +7,16 @@ A plain path is on this machine's disk (``LocalDisk``); ``scheme://authority/key
 from __future__ import annotations
 
 import hashlib
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import BinaryIO, Protocol, cast
 
 from corpora.storage.local_disk import LocalDisk
 from corpora.storage.temporary import is_temporary
 
 _DISK = LocalDisk()
+_before_publishing: ContextVar[Callable[[], None]] = ContextVar("before publishing", default=lambda: None)
 
 
 class Files(Protocol):
@@ -54,9 +57,22 @@ def open(path: str) -> BinaryIO:
     return _system(path).open(path)
 
 
-def create(path: str) -> AbstractContextManager[BinaryIO]:
+@contextmanager
+def create(path: str) -> Iterator[BinaryIO]:
     """Write a whole file: it appears under ``path`` when the body ends well, and not at all when it raises."""
-    return _system(path).create(path)
+    with _system(path).create(path) as file:
+        yield file
+        _before_publishing.get()()
+
+
+@contextmanager
+def checked_before_publishing(check: Callable[[], None]) -> Iterator[None]:
+    """Call ``check`` in this thread whenever a file is about to appear; if it raises, the file does not."""
+    token = _before_publishing.set(check)
+    try:
+        yield
+    finally:
+        _before_publishing.reset(token)
 
 
 def exists(path: str) -> bool:

@@ -20,6 +20,7 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest_contents import fault
 from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
+from corpora.storage.temporary import is_temporary
 
 FORMAT_VERSION = 3
 VERSIONS = (1, 2, 3)  # that are read; 1 lists no file but the shards, 1 and 2 name paths of parents
@@ -203,9 +204,14 @@ def list_files(folder: str) -> dict[str, FileInfo]:
 
 
 def is_listed(path: str) -> bool:
-    """True if a manifest's ``files`` names it: no shard, not in ``_work/``, not hidden, not the manifest."""
+    """True if a manifest's ``files`` names it: no shard, not in ``_work/``, not hidden or temporary, no manifest."""
     folder = path.partition("/")[0]
-    return path != NAME and folder not in ("shards", "_work") and not os.path.basename(path).startswith(".")
+    return (
+        not is_temporary(path)
+        and path != NAME
+        and folder not in ("shards", "_work")
+        and not os.path.basename(path).startswith(".")
+    )
 
 
 def farspan_version() -> str:

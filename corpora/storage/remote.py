@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -155,7 +156,7 @@ class RemoteStore:
         try:
             self._system.create_dir(key.rpartition("/")[0], recursive=True)
             self._send(local, temporary)
-            self._move(temporary, key)
+            self._move_over(local, temporary, key)
         except BaseException:
             with suppress(Exception):
                 self._delete_one(temporary)
@@ -167,6 +168,35 @@ class RemoteStore:
             for start in range(0, len(data), _UPLOAD):
                 stream.write(data[start : start + _UPLOAD])
                 stream.flush()  # else Arrow would hold all of a large file in memory until it is sent
+
+    def _move_over(self, local: str, source: str, target: str) -> None:
+        """Move, also on stores that never move onto a file (HDFS): an equal file is kept, another one replaced.
+
+        Args:
+            local: file with the contents of ``source``.
+        """
+        try:
+            self._move(source, target)
+        except OSError:
+            if self._system.get_file_info(target).type != fs.FileType.File:
+                raise
+            if self._equal(local, target):
+                self._delete_one(source)
+                return
+            aside = temporary_name(target)
+            self._move(target, aside)
+            try:
+                self._move(source, target)
+            except BaseException:
+                self._move(aside, target)
+                raise
+            self._delete_one(aside)
+
+    def _equal(self, local: str, key: str) -> bool:
+        with open(local, "rb") as ours, self._system.open_input_file(key) as theirs:
+            return os.path.getsize(local) == theirs.size() and all(
+                part == theirs.read(len(part)) for part in iter(lambda: ours.read(_UPLOAD), b"")
+            )
 
     def _move(self, source: str, target: str) -> None:
         if self._fsspec and self._fsspec.mv.__func__ is not AbstractFileSystem.mv:  # which takes names for globs

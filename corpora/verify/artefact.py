@@ -14,6 +14,7 @@ from corpora.storage.manifest import NAME, Manifest, ShardInfo, file_info, is_li
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
+from corpora.storage.temporary import is_temporary
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.verify.predictions import PredictionsCheck
 from corpora.verify.rows import Check, CorpusCheck, DocumentsCheck, Problems
@@ -101,7 +102,7 @@ def shards(
 ) -> Problems:
     """Check structure and checksum of every shard, then run ``check`` on the batches of the sound ones."""
     expected = {shard.name for shard in manifest.shards}
-    present = {os.path.basename(path) for path in files.walk(os.path.join(folder, "shards"))}
+    present = {os.path.basename(path) for path in files.walk(os.path.join(folder, "shards")) if not is_temporary(path)}
     for name in sorted(present - expected):
         yield f"shards/{name}: not in the manifest"
     for shard in manifest.shards:

@@ -10,7 +10,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.files import sweep, write_bytes
+from corpora.storage.files import write_bytes
 from corpora.storage.manifest import NAME, json_bytes, read_manifest
 from pipelines.engine.finalize import WORK, read_start
 from pipelines.engine.job import Job
@@ -46,8 +46,7 @@ def begin(job: Job) -> set[str] | None:
     tasks = [task.name for stage in job.stages for task in stage.tasks]
     if files.exists(opened):
         _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
-        sweep(job.output)
-        files.delete(ending(work, ".failed"))
+        files.delete(ending(work, ".failed"))  # but no temporary file: another may still write it
     else:
         check_output(job.output)
     start = {"head": json.loads(job.head.to_json()), "tasks": tasks}

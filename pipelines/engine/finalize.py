@@ -29,6 +29,7 @@ from corpora.storage.manifest_contents import fault
 from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
+from corpora.storage.temporary import is_temporary
 from pipelines.engine.lock import locked
 
 WORK = "_work"
@@ -70,6 +71,8 @@ def _finalize_locked(output: str, error_budget: float) -> Manifest:
         _check_shards(output, folded, present)
         _count_files(folded["counts"], started.head.inputs, started.repeated_links)
         _check_budget(output, folded, error_budget)
+    # All tasks are done: temporary files are those of killed attempts, or of late ones, which will not publish them.
+    files.delete(sorted(filter(is_temporary, present)))
     manifest = replace(started.head, **folded, files=list_files(output), farspan_version=farspan_version())
     if wrong := fault(manifest):
         raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")

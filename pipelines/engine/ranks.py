@@ -15,13 +15,13 @@ from functools import partial
 import torch.distributed as dist
 
 from corpora.errors import FarspanError, from_os_error
-from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, read_manifest
 from pipelines.engine.beginning import begin, require_begun
-from pipelines.engine.finalize import WORK, finalize
+from pipelines.engine.finalize import finalize
 from pipelines.engine.job import REPEAT, Job
 from pipelines.engine.lock import locked
 from pipelines.engine.progress import ProgressBars, Reporter
+from pipelines.engine.tasks import perform
 from trainer.parallel.distributed import World, run_together
 
 _PATIENCE = timedelta(days=7)  # for a process whose last tasks take longer than those of the others
@@ -69,9 +69,7 @@ def _run_stages(job: Job, done: set[str], world: World, stack: ExitStack) -> Non
             if bars and task.name in done:
                 bars.received(stage.name, task.name, task.units)
         for task in [task for task in stage.tasks if task.name not in done][world.rank :: world.size]:
-            require_begun(job.output)
-            receipt = stage.work(task, partial(report, stage.name, task.name))
-            write_bytes(os.path.join(job.output, WORK, f"{task.name}.json"), receipt.to_json())
+            perform(task, stage.work, job.output, partial(report, stage.name, task.name))
             report(stage.name, task.name, task.units)
         world.barrier()
 

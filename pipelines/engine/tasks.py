@@ -35,21 +35,51 @@ class RunTask:
 
     def __call__(self, task: Task) -> str:
         place = os.path.join(self.output, WORK, task.name)
-        if not files.exists(f"{place}.json"):
-            try:
+        try:
+            perform(task, self.work, self.output, lambda done: self.reporter(self.stage, task.name, done))
+        except Exception as error:
+            text = _told(error, self.output)
+            with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
                 require_begun(self.output)
-                receipt = self.work(task, lambda done: self.reporter(self.stage, task.name, done))
-                write_bytes(f"{place}.json", receipt.to_json())
-            except Exception as error:
-                text = _told(error, self.output)
-                with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
-                    require_begun(self.output)
-                    write_bytes(f"{place}.failed", text.encode())
-                raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
-            finally:
-                pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
+                write_bytes(f"{place}.failed", text.encode())
+            raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
+        finally:
+            pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
         self.reporter(self.stage, task.name, task.units)
         return task.name
+
+
+class _DoneElsewhere(Exception):
+    """Another attempt at the task has written the receipt."""
+
+
+def perform(task: Task, work: Callable[[Task, Report], Receipt], output: str, report: Report) -> None:
+    """Do a task and write its receipt, unless another attempt at it has written one, before or meanwhile.
+
+    Attempts may overlap: runners repeat tasks whose worker is silent but alive. Before any file of this attempt appears
+    under its name, the receipt is looked for again. So the files that a receipt describes stay, also in stages whose
+    results differ in their last bits from machine to machine.
+
+    Raises:
+        FarspanError: the folder was deleted or finished meanwhile.
+    """
+    receipt = os.path.join(output, WORK, f"{task.name}.json")
+
+    def require_open() -> None:
+        if files.exists(receipt):
+            raise _DoneElsewhere
+        require_begun(output)
+
+    try:
+        require_open()
+        with files.checked_before_publishing(require_open):
+            write_bytes(receipt, work(task, report).to_json())
+    except _DoneElsewhere:
+        return
+    except Exception:
+        if not files.exists(receipt):
+            raise
+        # The task is done; this attempt may have missed files that the end of the job removed.
 
 
 def _told(error: Exception, output: str) -> str:
@@ -61,7 +91,8 @@ def _told(error: Exception, output: str) -> str:
 
 def explain(work: str, error: Exception) -> FarspanError:
     """The error to show for what a runner raised: the message of the task that failed, where one did."""
-    failed = ending(work, ".failed")
+    done = {path.removesuffix(".json") for path in ending(work, ".json")}
+    failed = [path for path in ending(work, ".failed") if path.removesuffix(".failed") not in done]  # nor repeated well
     if failed:
         reason = read_bytes(failed[0]).decode(errors="replace").strip()
         task = os.path.basename(failed[0]).removesuffix(".failed")

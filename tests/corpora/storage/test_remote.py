@@ -165,3 +165,63 @@ def test_globs(pattern, matching, other):
     found = files.match(f"memory://globs/{pattern}")
     fsspec.filesystem("memory").store.clear()
     assert found == [f"memory://globs/{name}" for name in sorted(matching)]
+
+
+class Hadoop(MemoryFileSystem):
+    """``hadoop://``: as HDFS does, never renames onto a file."""
+
+    protocol = "hadoop"
+    store: dict = {}  # noqa: RUF012 (as its base class has it)
+    pseudo_dirs = [""]  # noqa: RUF012 (as its base class has it)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.removeprefix("hadoop:/"))
+
+    def mv(self, path1, path2, **options):
+        if self.exists(path2):
+            raise OSError(f"HDFS rename failed: {path2} exists")
+        self.moves = [*getattr(self, "moves", ()), path2]
+        super().mv(path1, path2, **options)
+
+
+@pytest.fixture
+def hadoop():
+    """A store that never renames onto a file, and a folder on it."""
+    fsspec.register_implementation("hadoop", Hadoop, clobber=True)
+    system = fsspec.filesystem("hadoop")
+    system.store.clear()
+    system.moves = []
+    return system, "hadoop://folder"
+
+
+def test_a_store_that_never_renames_onto_a_file_takes_a_second_attempt(hadoop):
+    system, folder = hadoop
+    data = bytes(3 * remote.BUFFER)
+    for _ in range(2):
+        write_bytes(f"{folder}/a", data)
+    assert len(system.moves) == 1  # the equal file is kept
+    write_bytes(f"{folder}/a", b"another")
+    assert system.moves[-1] == "/folder/a"
+    assert read_bytes(f"{folder}/a") == b"another"
+    assert files.walk(folder) == [f"{folder}/a"]
+
+
+def test_a_refused_rename_is_told(hadoop, monkeypatch):
+    system, folder = hadoop
+    monkeypatch.setattr(type(system), "mv", lambda self, a, b, **options: (_ for _ in ()).throw(OSError("no rights")))
+    with pytest.raises(FarspanError, match=r"hadoop://folder/a: no rights"):
+        write_bytes(f"{folder}/a", b"x")
+    assert files.walk(folder) == []
+
+
+def test_a_check_decides_before_a_file_appears(root):
+    write_bytes(f"{root}/a", b"before")
+
+    def refuse():
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError), files.checked_before_publishing(refuse):
+        write_bytes(f"{root}/a", b"after")
+    assert read_bytes(f"{root}/a") == b"before"
+    assert files.walk(root) == [f"{root}/a"]

@@ -72,6 +72,12 @@ def copies(folder, version=2):
     return sorted(list_files(folder))
 
 
+def test_a_temporary_file_is_no_part_of_an_artefact(corpus):
+    for place in ("shards/part-00000-of-00002.arrow", "tokenizer/tokenizer.json"):
+        shutil.copy(os.path.join(corpus, place), os.path.join(corpus, f"{place}.tmp-dead"))
+    assert verify(corpus) == []
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_every_other_file_is_looked_at(corpus, version):
     names = copies(corpus, version)

@@ -46,6 +46,15 @@ def test_receipts_and_inputs_are_counted(begun):
     assert finalize(str(begun)) == manifest  # once more changes nothing
 
 
+def test_leftovers_of_killed_attempts_are_swept(begun):
+    for name in ("shards/part-00000-of-00001.arrow.tmp-dead", "rejects/one.arrow.tmp-dead", "_work/two.npy.tmp-dead"):
+        (begun / name).parent.mkdir(exist_ok=True)
+        (begun / name).write_bytes(b"half")
+    (begun / "_work" / "two.failed").write_text("no room")
+    assert finalize(str(begun)).files == {}
+    assert [path.name for path in begun.rglob("*") if path.is_file()] == ["manifest.json"]
+
+
 def test_the_largest_share_is_compared_with_the_budget(begun):
     with pytest.raises(FarspanError, match=r"1 of 2 files are damaged \(broken_json 2\), more than .* 40.00%"):
         finalize(str(begun), 0.4)
