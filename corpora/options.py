@@ -58,7 +58,7 @@ def _unwrapped(hint: Any) -> tuple[Any, Flag]:
     return kind, next((note for note in notes if isinstance(note, Flag)), Flag())
 
 
-def recorded(options: Any, without: Sequence[str] = (), **decided: Any) -> dict[str, Any]:
+def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> dict[str, Any]:
     """Return the options that a manifest's ``config`` records, by name, in the order of the fields.
 
     The fields of nested dataclasses stand among the others; fields annotated with ``UNRECORDED`` are left out.

@@ -18,6 +18,7 @@ import pyarrow as pa
 import torch
 
 from corpora.errors import FarspanError
+from corpora.options import recorded
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
 from corpora.storage.files import write_bytes
@@ -104,16 +105,12 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
             Stage("texts", [texts], partial(write_texts, output, paths), "shards"),
         ],
         format="farspan.predictions",
-        config={
-            "split": options.split,
-            "generation": asdict(config),
-            "task": {"name": predictor.task.name, "options": dict(predictor.task.options)},
-            "model": dict(opened.entry),
-            "precision": options.precision,
-            "threads": options.threads,
-            "shard_rows": options.shard_rows,
-            "compression": options.compression,
-        },
+        config=recorded(
+            options,
+            model=dict(opened.entry),
+            task={"name": predictor.task.name, "options": dict(predictor.task.options)},
+            generation=asdict(config),
+        ),
         seed=config.seed,
         rows_per_batch=_ROWS_PER_BATCH,
         work_bytes=parent.bytes,

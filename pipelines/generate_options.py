@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from corpora.errors import FarspanError
-from corpora.options import Flag, check_choices
+from corpora.options import UNRECORDED, Flag, check_choices
 from pipelines.options import Compression, Output
 
 
@@ -38,19 +38,21 @@ class Generating:
     """
 
     model: Annotated[str, Flag(positional=True, metavar="RUN")]
-    pairs: Annotated[str, Flag(metavar="DIR")]
+    pairs: Annotated[str, Flag(metavar="DIR"), UNRECORDED]
     output: Output
-    documents: Annotated[str | None, Flag(metavar="DIR")] = None
+    documents: Annotated[str | None, Flag(metavar="DIR"), UNRECORDED] = None
     split: Annotated[str, Flag(metavar="NAME")] = "validation"
-    checkpoint: Annotated[str | None, Flag(metavar="WHICH")] = None
+    checkpoint: Annotated[str | None, Flag(metavar="WHICH"), UNRECORDED] = None
     task: Annotated[str | None, Flag(metavar="NAME")] = None
-    preset: Annotated[str | None, Flag(metavar="NAME")] = None
-    options: Annotated[Mapping[str, Any], Flag(name="set", metavar="KEY=VALUE")] = field(default_factory=dict)
+    preset: Annotated[str | None, Flag(metavar="NAME"), UNRECORDED] = None
+    options: Annotated[Mapping[str, Any], Flag(name="set", metavar="KEY=VALUE"), UNRECORDED] = field(
+        default_factory=dict
+    )
     generation: Annotated[Mapping[str, Any], Flag(metavar="KEY=VALUE")] = field(default_factory=dict)
     precision: Literal["fp32", "bf16"] = "fp32"
     shard_rows: Annotated[int, Flag(metavar="N")] = 128
-    batch_positions: Annotated[int, Flag(metavar="N")] = 1 << 16
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    batch_positions: Annotated[int, Flag(metavar="N"), UNRECORDED] = 1 << 16
+    device: Annotated[Literal["auto", "cpu", "cuda"], UNRECORDED] = "auto"
     threads: Annotated[int, Flag(metavar="N")] = 1
     compression: Compression = None
 

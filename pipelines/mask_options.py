@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from corpora.options import Flag
+from corpora.options import UNRECORDED, Flag
 from pipelines.options import Compression, Output, Seed
 
-CorpusFolder = Annotated[str, Flag(metavar="DIR", help="folder made by `farspan corpus`")]
+CorpusFolder = Annotated[str, Flag(metavar="DIR", help="folder made by `farspan corpus`"), UNRECORDED]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,9 @@ class ObjectiveOptions:
         scorer: masked language model for model_based: a run of ``farspan train``, or a Hugging Face folder or name.
     """
 
-    preset: str | None = None
+    preset: Annotated[str | None, UNRECORDED] = None
     options: Annotated[Mapping[str, Any], Flag(name="set", metavar="KEY=VALUE")] = field(default_factory=dict)
-    scorer: Annotated[str | None, Flag(metavar="MODEL")] = None
+    scorer: Annotated[str | None, Flag(metavar="MODEL"), UNRECORDED] = None
     seed: Seed = 0
 
 

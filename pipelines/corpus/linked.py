@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.linking.near_duplicates import NEAR_DUPLICATES, clusters_of_shard, edge_graph, near_duplicates
 from corpora.linking.options import Linking
 from corpora.linking.policies import Linked, link
+from corpora.options import recorded
 from corpora.packing.assemble import assemble
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
@@ -54,13 +55,9 @@ def plan(options: LinkedCorpus) -> Job:
     shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))
     config = {
         "builder": "linked",
-        **asdict(options.packing),
-        **asdict(linking),
-        "leftovers": options.leftovers,
+        **recorded(options, linking=linking, shards=shards),
         "split": split,
         "neighbours": parent_entry(output, neighbours.folder),
-        "shards": shards,
-        "compression": options.compression,
     }
     starts = documents.first_rows
     work = LinkShard(output, options.packing, linking, options.leftovers, options.seed, starts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError, nearest
 from corpora.keyed import id_keys, make_key
+from corpora.options import recorded
 from corpora.packing.assemble import Cuts, assemble_cuts
 from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.options import Packing
@@ -93,14 +94,12 @@ def plan(options: LongCorpus) -> Job:
     shards = shard_count(options.shards, max(mixture.tokens, sum(read.values()) // BUCKET_TOKENS))
     config = {
         "builder": "long",
-        **asdict(packing),
+        **recorded(packing),
         "mixture": _described(mixture, recipe),
         "short_documents": recipe.short_documents,
         "stride": windows.stride,
         "overlap": windows.overlap,
-        "split": options.split,
-        "shards": shards,
-        "compression": options.compression,
+        **recorded(options, shards=shards),
     }
     key = make_key(options.seed, "mixture", {"split": options.split})
     place = PlaceSources(key, shards, options.split == "held-out", tuple(recipe.sources))

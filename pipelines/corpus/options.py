@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from corpora.linking.options import Linking
-from corpora.options import Flag, check_choices
+from corpora.options import UNRECORDED, Flag, check_choices
 from corpora.packing.options import Packing, RelatedRows
 from pipelines.options import (
     FAN_IN,
@@ -80,7 +80,7 @@ class LongCorpus:
         recipe: TOML file with sources, weights, budget and sequence length (``pipelines.corpus.mixture_recipe``).
     """
 
-    recipe: Annotated[str, Flag(positional=True, metavar="RECIPE.toml")]
+    recipe: Annotated[str, Flag(positional=True, metavar="RECIPE.toml"), UNRECORDED]
     output: Output
     seed: Seed = 0
     split: Split = "train"

@@ -7,7 +7,8 @@ makes the latter and writes the placement of each document; *spill* collects the
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.linking.near_duplicates import Cluster, clusters_of_shard, edge_graph
 from corpora.linking.options import Linking
+from corpora.options import recorded
 from corpora.packing.assemble import assemble_cuts
 from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups
@@ -30,6 +32,8 @@ from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements
 from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
+
+_BOUNDS = ("min_similarity", "max_jaccard")  # options about neighbours
 
 
 def plan(options: RelatedCorpus) -> Job:
@@ -47,12 +51,7 @@ def plan(options: RelatedCorpus) -> Job:
     shards = shard_count(options.shards, tokens)
     config = {
         "builder": "clusters",  # the former name of the command; stays, so that equal corpora have equal bytes
-        **asdict(options.packing),
-        **asdict(rows),
-        **_origin(options, output, neighbours),
-        "split": split,
-        "shards": shards,
-        "compression": options.compression,
+        **_recorded(options, output, neighbours, rows=rows, split=split, shards=shards),
     }
     starts, held_out = documents.first_rows, split == "held-out"
     stages: list[Stage] = []
@@ -86,7 +85,7 @@ def plan(options: RelatedCorpus) -> Job:
 def _neighbours(options: RelatedCorpus, documents: Parent) -> Parent | None:
     if options.neighbours is not None:
         return read_neighbours(options.neighbours, documents)
-    for name in ("min_similarity", "max_jaccard"):
+    for name in _BOUNDS:
         if getattr(options, name) != getattr(RelatedCorpus, name):
             flag = name.replace("_", "-")
             raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
@@ -119,14 +118,11 @@ def _clustered(documents: Manifest, split: str) -> int:
     return held_out if split == "held-out" else documents.totals.get("clustered_documents", 0) - held_out
 
 
-def _origin(options: RelatedCorpus, output: str, neighbours: Parent | None) -> dict[str, object]:
+def _recorded(options: RelatedCorpus, output: str, neighbours: Parent | None, **decided: Any) -> dict[str, Any]:
+    """The options as the manifest records them: bounds on neighbours only where there are any."""
     if neighbours is None:
-        return {"neighbours": None}
-    return {
-        "neighbours": parent_entry(output, neighbours.folder),
-        "min_similarity": options.min_similarity,
-        "max_jaccard": options.max_jaccard,
-    }
+        return recorded(options, without=_BOUNDS, neighbours=None, **decided)
+    return recorded(options, neighbours=parent_entry(output, neighbours.folder), **decided)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ Ids and rows do not depend on the cuts. Bad records go to ``rejects/``, all othe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.options import recorded
 from corpora.readers import ReadOptions
 from corpora.readers.selection import gives_ids
 from corpora.schemas.documents import HeldOut
@@ -48,12 +49,8 @@ def plan(options: Documents) -> Job:
     config = {
         "builder": "documents",
         "sources": sorted(reads),
-        "sentences": {"name": splitter.name, "version": splitter.version},
-        "held_out": options.held_out,
         "read": {source: _configuration(read) for source, read in reads.items()},
-        "task_bytes": options.task_bytes,
-        "task_files": options.task_files,
-        "compression": options.compression,
+        **recorded(options, sentences={"name": splitter.name, "version": splitter.version}),
     }
     if repeating := _repeating(reads):
         config["repeats"] = sorted(repeating)
@@ -121,8 +118,4 @@ def _repeating(reads: Mapping[str, ReadOptions]) -> frozenset[str]:
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options that decide the bytes of documents."""
-    values = asdict(read)
-    del values["pairs"]
-    if read.subset is None:
-        del values["subset"]
-    return values
+    return recorded(read, without=["pairs"] if read.subset else ["pairs", "subset"])

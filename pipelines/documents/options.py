@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from corpora.options import NO_FLAG, Flag, meanings
+from corpora.options import NO_FLAG, UNRECORDED, Flag, meanings
 from corpora.readers.records import ReadOptions
 from corpora.tokenizers.kinds import KINDS
 from pipelines.options import Compression, Folder, Output, Seed
@@ -44,15 +44,15 @@ class Documents:
         error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
     """
 
-    inputs: Annotated[tuple[Input, ...], NO_FLAG]
+    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED]
     output: Output
-    tokenizer: str
+    tokenizer: Annotated[str, UNRECORDED]
     sentences: str = "nupunkt"
     held_out: float = 0.0
     seed: Seed = 0
     task_bytes: int = 32 << 20
     task_files: int = 2048
-    error_budget: float = 0.01
+    error_budget: Annotated[float, UNRECORDED] = 0.01
     compression: Compression = None
 
 

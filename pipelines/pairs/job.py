@@ -8,10 +8,11 @@ order of the inputs, whatever the tasks and workers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from corpora.errors import FarspanError, nearest
+from corpora.options import declared, recorded
 from corpora.readers import ReadOptions
 from corpora.readers.records import PAIRS_OF
 from pipelines.documents.inputs import check_first, outside, read_options, refuse_equal_ids, repeated_links
@@ -21,7 +22,7 @@ from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Stage
 from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
-from pipelines.pairs.options import Pairs
+from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs
 
 
@@ -40,17 +41,12 @@ def plan(options: Pairs) -> Job:
         check_first(item)
     cut = cut_files(options.inputs, reads, options.task_bytes)
     groups = list(grouped(cut, options.task_bytes, options.task_files))
-    drawn = options.split == "draw"
+    unused: dict[str, Any] = {} if options.split == "draw" else {"validation": None, "test": None}
     config = {
         "builder": "pairs",
         "sources": sorted(reads),
-        "split": options.split,
-        "validation": options.validation if drawn else None,
-        "test": options.test if drawn else None,
         "read": {source: _configuration(read) for source, read in reads.items()},
-        "task_bytes": options.task_bytes,
-        "task_files": options.task_files,
-        "compression": options.compression,
+        **recorded(options, **unused),
     }
     return derived_job(
         output,
@@ -85,9 +81,9 @@ def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
     """The options that decide which pairs are read."""
-    names = ("text_field", "id_field", "max_record_bytes", "subset")
-    values = {name: value for name, value in asdict(read).items() if name in names}
-    return {"format": str(read.format).removeprefix(PAIRS_OF), **values, **asdict(read.pairs)}
+    of_documents = [name for name in declared(ReadOptions) if name not in declared(RawPairs)]
+    format = str(read.format).removeprefix(PAIRS_OF)
+    return {**recorded(read, without=of_documents, format=format), **recorded(read.pairs)}
 
 
 def _stages(

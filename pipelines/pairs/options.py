@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from corpora.errors import FarspanError, nearest
-from corpora.options import NO_FLAG, Flag, utf8
+from corpora.options import NO_FLAG, UNRECORDED, Flag, utf8
 from corpora.readers.formats import FORMATS
 from corpora.readers.records import PAIRS_OF, SUBSET_HELP, PairFields, ReadOptions
 from corpora.readers.tasks import DATA_SETS
@@ -79,7 +79,7 @@ class Pairs:
         error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
     """
 
-    inputs: Annotated[tuple[Input, ...], NO_FLAG]
+    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED]
     documents: DocumentsFolder
     output: Output
     split: Literal["data", "draw", "train", "validation", "test"] = "data"
@@ -88,7 +88,7 @@ class Pairs:
     seed: Seed = 0
     task_bytes: int = 128 << 20
     task_files: int = 2048
-    error_budget: float = 0.01
+    error_budget: Annotated[float, UNRECORDED] = 0.01
     compression: Compression = None
 
     def __post_init__(self) -> None:

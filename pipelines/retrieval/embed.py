@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -60,11 +60,13 @@ def plan(options: Embed) -> Job:
     batches = -(-options.block // documents.manifest.rows_per_batch)  # record batches of documents per task
     config = {
         "builder": "embed",
-        **asdict(encoder),
-        "name": files.name,
         "fingerprint": files.fingerprint,
         "dimension": files.dimension,
-        **recorded(options, without=["encoder"], block=batches * documents.manifest.rows_per_batch),
+        **recorded(
+            options,
+            encoder=replace(encoder, name=files.name),
+            block=batches * documents.manifest.rows_per_batch,
+        ),
     }
     work = EmbedBlock(
         documents=documents.folder,
