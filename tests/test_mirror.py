@@ -46,10 +46,6 @@ UNTESTED: set[str] = set(
     corpora/storage/manifest_contents.py
     corpora/storage/stored_shards.py
     corpora/storage/strict_json.py
-    corpora/tokenizers/decoding.py
-    corpora/tokenizers/huggingface.py
-    corpora/tokenizers/protobuf.py
-    corpora/tokenizers/sentencepiece.py
     corpora/verify/rows.py
     corpora/verify/vectors.py
     examples/ablations_table.py
@@ -135,7 +131,6 @@ MISPLACED: set[str] = set(
     corpora/readers/tasks/test_odd_values.py
     corpora/readers/test_damage.py
     corpora/readers/test_damaged_lines.py
-    corpora/tokenizers/test_damage.py
     farspan/test_datasets_page.py
     farspan/test_evaluation_page.py
     farspan/test_finetuning_page.py
