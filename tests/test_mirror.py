@@ -28,17 +28,6 @@ UNTESTED: set[str] = set(
     benchmarks/t5_collators.py
     corpora/linking/options.py
     corpora/packing/options.py
-    corpora/readers/archives.py
-    corpora/readers/blocks.py
-    corpora/readers/columns.py
-    corpora/readers/formats/arrow.py
-    corpora/readers/formats/multi_news.py
-    corpora/readers/formats/newshead.py
-    corpora/readers/formats/parquet.py
-    corpora/readers/isolated.py
-    corpora/readers/json_array.py
-    corpora/readers/reader.py
-    corpora/readers/records.py
     corpora/readers/task_data/files.py
     corpora/retrieval/candidate_heaps.py
     corpora/schemas/corpus.py
@@ -126,11 +115,6 @@ UNTESTED: set[str] = set(
 
 MISPLACED: set[str] = set(
     """
-    corpora/readers/formats/test_clusters.py
-    corpora/readers/formats/test_tables.py
-    corpora/readers/tasks/test_odd_values.py
-    corpora/readers/test_damage.py
-    corpora/readers/test_damaged_lines.py
     farspan/test_datasets_page.py
     farspan/test_evaluation_page.py
     farspan/test_finetuning_page.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import asdict
 
@@ -37,3 +38,16 @@ def read_all(path, options=ReadOptions(), target_bytes=1 << 30, files=files) -> 
 
 def reasons(block: RecordBlock) -> list[tuple[str, str]]:
     return [(reject.key, reject.reason) for reject in block.rejects]
+
+
+class InMemory:
+    """One file's bytes, or a stream made on demand, under any name."""
+
+    def __init__(self, data=b"", stream=None, size=None):
+        self._data, self._stream, self._size = data, stream, size
+
+    def open(self, path):
+        return self._stream() if self._stream else io.BufferedReader(io.BytesIO(self._data))
+
+    def size(self, path):
+        return len(self._data) if self._size is None else self._size

@@ -6,8 +6,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import FORMATS, ReadOptions
-from corpora.readers.reader import Reader
-from corpora.readers.selection import check_fields, formats_by_suffix, plan_ranges, reader
+from corpora.readers.selection import check_fields, plan_ranges
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
 
@@ -31,13 +30,6 @@ def test_the_name_tells_the_format(tmp_path, name, format):
     (tmp_path / name).write_bytes(b"of any kind")
     (piece,) = plan_ranges(str(tmp_path / name), files, ReadOptions(), 1 << 20)
     assert piece.format == format
-
-
-def test_every_format_declares_itself_and_no_suffix_is_declared_twice():
-    readers = [reader(format) for format in FORMATS]
-    assert all(isinstance(found, Reader) for found in readers)
-    suffixes = [suffix for found in readers for suffix in found.suffixes]
-    assert len(suffixes) == len(set(suffixes)) == len(formats_by_suffix())
 
 
 @pytest.mark.parametrize("name", ["README.md", "a.csv", "jsonl", "x.gz", "x.tar.gz"])
@@ -75,26 +67,6 @@ def test_other_content_than_the_name_says(tmp_path, name):
     path.write_bytes(b"ARROW1\0\0 or not" if name == "b.arrow" else b"<html>not found</html>" * 40)
     check_fields(str(path), files, ReadOptions())
     assert reasons(read_all(path, target_bytes=3)) == [("0", "unreadable_file")]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"format": "csv"}, "--format csv: unknown; give one of arrow, books3"),
-        ({"max_record_bytes": 0}, "--max-record-bytes 0"),
-        ({"text_field": ""}, "--text-field"),
-        ({"id_field": ""}, "--id-field"),
-        ({"cluster_field": ""}, "--cluster-field"),
-        ({"min_characters": -1}, "--min-characters -1"),
-        ({"min_tokens": -1}, "--min-tokens -1"),
-        ({"preprocess": ("join-lines", "shout")}, "--preprocess shout: unknown; give names among strip-gutenberg"),
-        ({"separator": "==="}, "--separator '===': .* for --format stories only"),
-        ({"format": "stories", "separator": " "}, "--separator ' '"),
-    ],
-)
-def test_bad_options(options, message):
-    with pytest.raises(FarspanError, match=message):
-        ReadOptions(**options)
 
 
 def test_options_that_do_not_fit_the_file(tmp_path, monkeypatch):

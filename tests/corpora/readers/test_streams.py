@@ -19,22 +19,9 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.storage import files
-from tests.corpora.readers import read_all, reasons
+from tests.corpora.readers import InMemory, read_all, reasons
 
 LINES = ReadOptions(format="lines")
-
-
-class InMemory:
-    """One file's bytes, or a stream made on demand, under any name."""
-
-    def __init__(self, data=b"", stream=None, size=None):
-        self._data, self._stream, self._size = data, stream, size
-
-    def open(self, path):
-        return self._stream() if self._stream else io.BufferedReader(io.BytesIO(self._data))
-
-    def size(self, path):
-        return len(self._data) if self._size is None else self._size
 
 
 @settings(max_examples=200, deadline=None)

@@ -15,8 +15,7 @@ from corpora.text.preprocessing import (
     strip_speech_marks,
     strip_subtitle_marks,
 )
-from tests.corpora.readers import read_all
-from tests.corpora.readers.test_streams import InMemory
+from tests.corpora.readers import InMemory, read_all
 
 BOOK = "CHAPTER I.\r\n\r\nIt was the best of times.\r\n\r\nTHE END"
 NEW = (

@@ -10,9 +10,8 @@ import pytest
 from corpora.readers import ReadOptions
 from corpora.readers.formats import opensubtitles
 from corpora.readers.selection import plan_ranges
-from tests.corpora.readers import read_all, reasons
-from tests.corpora.readers.formats.test_books3 import tar
-from tests.corpora.readers.test_streams import InMemory
+from tests.corpora.readers import InMemory, read_all, reasons
+from tests.corpora.readers.test_archives import tar
 
 OPUS = ReadOptions(format="opensubtitles")
 META = """  <meta>

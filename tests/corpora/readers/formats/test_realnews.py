@@ -15,7 +15,7 @@ from corpora.readers import ReadOptions
 from corpora.readers.selection import check_fields
 from corpora.storage import files
 from tests.corpora.readers import read_all, reasons
-from tests.corpora.readers.formats.test_books3 import tar
+from tests.corpora.readers.test_archives import tar
 
 REALNEWS = ReadOptions(format="realnews")
 ROWS = [

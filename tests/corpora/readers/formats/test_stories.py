@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.readers import ReadOptions
-from tests.corpora.readers import read_all, reasons
-from tests.corpora.readers.test_streams import InMemory
+from tests.corpora.readers import InMemory, read_all, reasons
 
 STORIES = ReadOptions(format="stories")
 MARKED = ReadOptions(format="stories", separator="<|endoftext|>")

@@ -12,9 +12,8 @@ import pytest
 import zstandard
 
 from corpora.readers import ReadOptions
-from tests.corpora.readers import read_all
-from tests.corpora.readers.test_damage import damaged
-from tests.corpora.readers.test_streams import InMemory
+from tests.corpora.readers import InMemory, read_all
+from tests.corpora.readers.formats.test_formats_damage import damaged
 
 RECORDS = [json.dumps({"text": f"record {number} " + "caf\u00e9 \u4e16" * (number % 9)}) for number in range(120)]
 DATA = "\n".join(RECORDS).encode()

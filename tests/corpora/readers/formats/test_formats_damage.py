@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from corpora.readers import ReadOptions
-from tests.corpora.readers import read_all
-from tests.corpora.readers.formats.test_books3 import tar
-from tests.corpora.readers.formats.test_clusters import CLUSTERS
+from tests.corpora.readers import InMemory, read_all
 from tests.corpora.readers.formats.test_mediasum import LAYOUTS
+from tests.corpora.readers.formats.test_newshead import CLUSTERS
 from tests.corpora.readers.formats.test_opensubtitles import FILMS, RAW
-from tests.corpora.readers.test_streams import InMemory
+from tests.corpora.readers.test_archives import tar
 
 
 def zipped() -> bytes:

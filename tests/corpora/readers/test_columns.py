@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: the same rows whatever the container, its pieces and the ranges."""
+"""Rows of Parquet and Arrow columns: the same whatever the container, its pieces and the ranges."""
 
 from __future__ import annotations
 
@@ -96,30 +96,6 @@ def test_no_rows(tmp_path, kind):
     assert read_all(path).read == 0
 
 
-@pytest.mark.parametrize("kind", ["file", "packed-file", "stream"])
-def test_every_complete_batch_of_a_cut_arrow_file_is_kept(tmp_path, kind):
-    path = file_of(tmp_path, kind)
-    write(pa.table({"text": TEXTS}), path, kind)
-    whole = path.read_bytes()
-    for keep in (0.1, 0.5, 0.97):
-        path.write_bytes(whole[: int(len(whole) * keep)])
-        for target_bytes in (1, 1 << 30):
-            block = read_all(path, target_bytes=target_bytes)
-            assert block.texts == TEXTS[: len(block.texts)]
-            assert len(block.texts) % 60 == 0 or len(block.texts) == 500
-            assert reasons(block) == [(str(len(block.texts)), "truncated_file")]
-        assert len(block.texts) >= (keep - 0.2) * 500
-
-
-def test_a_stream_without_end_mark_is_whole(tmp_path):
-    path = tmp_path / "a.arrow"
-    write(pa.table({"text": TEXTS}), path, "stream")
-    assert path.read_bytes().endswith(b"\xff\xff\xff\xff\0\0\0\0")
-    path.write_bytes(path.read_bytes()[:-8])
-    block = read_all(path)
-    assert (block.texts, block.rejects) == (TEXTS, [])
-
-
 @pytest.mark.parametrize("kind", ["parquet", "packed-file"])
 def test_damage_costs_its_own_range_only(tmp_path, kind):
     path = file_of(tmp_path, kind)
@@ -136,10 +112,57 @@ def test_damage_costs_its_own_range_only(tmp_path, kind):
     assert sum(len(block.texts) for blocks in found for block in blocks) >= 500 - 60 * len(damaged)
 
 
-def test_large_batches_come_in_bounded_blocks(tmp_path):
-    path = tmp_path / "a.arrow"
-    write(pa.table({"text": ["y" * 100_000] * 300}), path, "stream", rows=300)
+@pytest.mark.parametrize("kind", ["parquet", "file"])
+def test_a_dictionary_that_stands_for_gigabytes_is_read_in_pieces(tmp_path, kind):
+    """Were it expanded at once, this would take 6 GB; as it is, a piece at a time."""
+    word = "xyz" * 500_000
+    indices = pa.array([0] * 4096, pa.int32())
+    bomb = pa.table({"text": pa.DictionaryArray.from_arrays(indices, pa.array([word]))})
+    path = tmp_path / ("a.parquet" if kind == "parquet" else "a.arrow")
+    if kind == "parquet":
+        pq.write_table(bomb, path, compression="zstd")
+    else:
+        with pa.ipc.new_file(str(path), bomb.schema) as writer:
+            writer.write_table(bomb)
     (piece,) = plan_ranges(str(path), files, ReadOptions(), 1 << 30)
-    blocks = list(read_records(piece, files, ReadOptions()))
-    assert sum(len(block.texts) for block in blocks) == 300
-    assert max(len(block.texts) for block in blocks) * 100_000 <= 17 << 20
+    for number, block in enumerate(read_records(piece, files, ReadOptions())):
+        assert set(block.texts) == {word}
+        assert len(block.texts) <= 12
+        if number == 3:
+            break
+    short = ReadOptions(max_record_bytes=1 << 20)
+    blocks = read_records(piece, files, short)
+    assert {reject.reason for reject in next(blocks).rejects} == {"too_long"}
+
+
+def test_a_list_of_references_is_measured_before_it_is_expanded(tmp_path):
+    word = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 1_000_000]))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 3000], pa.int32()), word)
+    path = tmp_path / "a.arrow"
+    with pa.ipc.new_file(str(path), pa.schema([("text", lists.type)])) as writer:
+        writer.write_table(pa.table({"text": lists}))
+    block = read_all(path)
+    assert [len(text) for text in block.texts] == [1_000_000]
+    assert reasons(block) == [("1", "too_long")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_lists_and_cluster_names_in_tables(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    table = pa.table({"docs": [["One.", "Two."], None, [], ["Three.", None]], "topic": ["a", "b", "c", "d"]})
+    if kind == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    options = ReadOptions(text_field="docs", cluster_field="topic")
+    check_fields(str(path), files, options)
+    block = read_all(path, options)
+    assert list(zip(block.keys, block.texts, block.clusters, strict=True)) == [
+        ("0.0", "One.", "a"),
+        ("0.1", "Two.", "a"),
+        ("3.0", "Three.", "d"),
+    ]
+    assert reasons(block) == [("1", "null_text"), ("2", "empty_cluster"), ("3.1", "null_text")]
+    with pytest.raises(FarspanError, match=r"no field 'theme' .*give --cluster-field NAME"):
+        check_fields(str(path), files, ReadOptions(text_field="docs", cluster_field="theme"))
