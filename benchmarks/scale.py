@@ -30,7 +30,7 @@ from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
 from corpora.storage.stored_shards import stored_shards
-from pipelines.engine.finalize import WORK
+from pipelines.engine.paths import WORK
 from pipelines.retrieval.cluster_shard import ClusterShard
 
 QUERIES = 200

@@ -13,8 +13,8 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
-from pipelines.engine.lock import locked
 from pipelines.engine.options import EMBEDDED
+from pipelines.engine.presence.lock import locked
 from trainer.parallel.reports import is_reporter, raised_alike
 
 

@@ -38,6 +38,14 @@ class _FileSystem(Files, Protocol):
 
     def delete(self, paths: list[str]) -> None: ...
 
+    def names(self, folder: str) -> list[str]: ...
+
+    def create_new(self, path: str, data: bytes) -> bool: ...
+
+    def renew(self, path: str, data: bytes) -> bool: ...
+
+    def times(self, folder: str) -> dict[str, float]: ...
+
 
 def is_local(path: str) -> bool:
     """True for a plain path, which can be memory-mapped and locked; False for ``scheme://``."""
@@ -99,6 +107,33 @@ def delete(paths: list[str]) -> None:
     """Delete files of one file system; those already gone are no error."""
     if paths:
         _system(paths[0]).delete(paths)
+
+
+def names(folder: str) -> list[str]:
+    """Names of the files in a folder itself, sorted; none when it does not exist."""
+    return _system(folder).names(folder)
+
+
+def create_new(path: str, data: bytes) -> bool:
+    """Create a small file unless it exists; True for exactly one of several processes.
+
+    The folder of a local one must exist, and a reader may see it before its bytes.
+
+    Raises:
+        FarspanError: the store cannot do that.
+        FileNotFoundError: the folder of a local one is gone.
+    """
+    return _system(path).create_new(path, data)
+
+
+def renew(path: str, data: bytes) -> bool:
+    """Set the time of a file that exists, with its bytes ``data``, to now; False if it is gone."""
+    return _system(path).renew(path, data)
+
+
+def times(folder: str) -> dict[str, float]:
+    """Name -> time of the last change, in seconds by the clock of the store, of the files in a folder itself."""
+    return _system(folder).times(folder)
 
 
 def sweep(folder: str) -> None:

@@ -7,7 +7,7 @@ import glob
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from corpora.storage.temporary import temporary_name
@@ -68,8 +68,38 @@ class LocalDisk:
 
     def delete(self, paths: list[str]) -> None:
         for path in paths:
-            if os.path.exists(path):
+            with suppress(FileNotFoundError):
                 os.remove(path)
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(folder) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        except FileNotFoundError:
+            return []
+
+    def create_new(self, path: str, data: bytes) -> bool:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        except FileExistsError:
+            return False
+        with open(handle, "wb") as file:
+            file.write(data)
+        return True
+
+    def renew(self, path: str, data: bytes) -> bool:
+        try:
+            os.utime(path)  # without a time of ours: a network file system then takes its server's clock
+        except FileNotFoundError:
+            return False
+        return True
+
+    def times(self, folder: str) -> dict[str, float]:
+        found = {}
+        for name in self.names(folder):
+            with suppress(FileNotFoundError):
+                found[name] = os.stat(os.path.join(folder, name)).st_mtime
+        return found
 
 
 def require_regular(path: str) -> None:

@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from corpora.errors import FarspanError
 from corpora.storage import s3
+from corpora.storage.exclusive import create_new, modified
 from corpora.storage.temporary import temporary_name
 
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file comes whole, with one request
@@ -126,6 +127,31 @@ class RemoteStore:
                 with ThreadPoolExecutor(_THREADS) as pool:
                     list(pool.map(self._delete_one, keys))
 
+    def names(self, folder: str) -> list[str]:
+        return [path.rpartition("/")[2] for path in self._list(folder, recursive=False)]
+
+    def create_new(self, path: str, data: bytes) -> bool:
+        key = self._key(path)
+        with _explained(path):
+            if self._on_s3:
+                return s3.create_new(self._base, key.removeprefix(f"{self._base}/"), data)
+            return create_new(self._system, self._root, key, data)
+
+    def renew(self, path: str, data: bytes) -> bool:
+        key = self._key(path)
+        with _explained(path):
+            if self._on_s3:
+                return s3.renew(self._base, key.removeprefix(f"{self._base}/"), data)
+        if not self.exists(path):
+            return False
+        with self.create(path) as file:
+            file.write(data)
+        return True
+
+    def times(self, folder: str) -> dict[str, float]:
+        with _explained(folder):
+            return {info.base_name: modified(self._system, info) for info in self._infos(folder, recursive=False)}
+
     def input_file(self, path: str) -> Any:
         """Arrow's random access file; of an object on S3 it has asked for the size and no more."""
         if path.rstrip("/") == self._root:
@@ -139,14 +165,18 @@ class RemoteStore:
         return f"{self._base}/{path.removeprefix(self._root).strip('/')}".rstrip("/")
 
     def _list(self, folder: str, recursive: bool) -> list[str]:
+        files = (info.path for info in self._infos(folder, recursive))
+        return sorted(f"{self._root}/{path.removeprefix(self._base).lstrip('/')}" for path in files)
+
+    def _infos(self, folder: str, recursive: bool) -> list[fs.FileInfo]:
+        """Arrow's description of each file in a folder."""
         self._forget_listings()
         try:
             with _explained(folder):
                 found = self._system.get_file_info(fs.FileSelector(self._key(folder), recursive=recursive))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        files = (info.path for info in found if info.type == fs.FileType.File)
-        return sorted(f"{self._root}/{path.removeprefix(self._base).lstrip('/')}" for path in files)
+        return [info for info in found if info.type == fs.FileType.File]
 
     def _publish(self, local: str, key: str) -> None:
         if self._system.type_name in _ATOMIC:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from pyarrow import fs
@@ -36,6 +38,8 @@ SETTINGS = (
 )
 """Names of the settings that have a value."""
 _ATTEMPTS = 3  # of each request
+_CONFLICTS = 5  # after which a conditional request is given up
+_GONE = ("NoSuchKey", "NotFound", "404")
 _settings: tuple[tuple[str, Any], ...] = ()
 
 
@@ -94,6 +98,45 @@ def delete(bucket: str, keys: list[str]) -> None:
         objects = [{"Key": key} for key in keys[start : start + 1000]]
         for error in remove(Bucket=bucket, Delete={"Objects": objects, "Quiet": True}).get("Errors", ()):
             raise OSError(f"{error['Key']}: AWS Error {error['Code']}: {error['Message']}")
+
+
+def create_new(bucket: str, key: str, data: bytes) -> bool:
+    """Create an object unless it exists; True for exactly one of several processes.
+
+    After an answer that was lost on its way, the creator too may be told False.
+    """
+    return _put_if(bucket, key, data, IfNoneMatch="*")
+
+
+def renew(bucket: str, key: str, data: bytes) -> bool:
+    """Write an object again, unless it is gone meanwhile."""
+    from botocore.exceptions import ClientError
+
+    try:
+        tag = _boto3_client(_settings).head_object(Bucket=bucket, Key=key)["ETag"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _GONE:
+            return False
+        raise
+    return _put_if(bucket, key, data, IfMatch=tag)
+
+
+def _put_if(bucket: str, key: str, data: bytes, **condition: str) -> bool:
+    """Put an object on a condition; False where it does not hold."""
+    from botocore.exceptions import ClientError
+
+    for attempt in count():
+        try:
+            _boto3_client(_settings).put_object(Bucket=bucket, Key=key, Body=data, **condition)
+            return True
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code in ("PreconditionFailed", "412", *_GONE):
+                return False
+            if code != "ConditionalRequestConflict" or attempt == _CONFLICTS:  # another request for it is under way
+                raise
+            time.sleep(0.05 * 2**attempt)
+    raise AssertionError
 
 
 @lru_cache(maxsize=4)

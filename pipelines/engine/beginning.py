@@ -12,8 +12,9 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import NAME, json_bytes, read_manifest
-from pipelines.engine.finalize import WORK, read_start
+from pipelines.engine.finalize import read_start
 from pipelines.engine.job import Job
+from pipelines.engine.paths import WORK, shows_presence
 
 
 def check_output(output: str) -> None:
@@ -23,7 +24,9 @@ def check_output(output: str) -> None:
         FarspanError: it holds something else.
     """
     held = (NAME, os.path.join(WORK, "job.json"))
-    if not any(files.exists(os.path.join(output, name)) for name in held) and any(files.walk(output)):
+    if any(files.exists(os.path.join(output, name)) for name in held):
+        return
+    if not all(shows_presence(output, path) for path in files.walk(output)):
         raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
 
 

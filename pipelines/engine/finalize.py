@@ -30,10 +30,8 @@ from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
 from corpora.storage.temporary import is_temporary
-from pipelines.engine.lock import locked
-
-WORK = "_work"
-"""Folder of an unfinished job's receipts and intermediate files, inside its output."""
+from pipelines.engine.paths import WORK, remove_empty_folders
+from pipelines.engine.presence.lock import locked
 
 _ANEW = "delete the folder and run the job's command again"
 _LINKS: Any = Mapping[str, Natural]
@@ -80,8 +78,7 @@ def _finalize_locked(output: str, error_budget: float) -> Manifest:
         write_origins(output, started.origins)
     write_manifest(output, manifest)
     files.delete(files.walk(work))
-    if files.is_local(work) and os.path.isdir(work):
-        os.rmdir(work)
+    remove_empty_folders(output)
     return manifest
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage.manifest import Manifest, Receipt
-from pipelines.engine.lock import locked
 from pipelines.engine.options import Engine
+from pipelines.engine.presence.lock import locked
 
 REPEAT = "finished tasks are kept: run the same command again to resume"
 Report = Callable[[int], None]

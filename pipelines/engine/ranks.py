@@ -19,7 +19,7 @@ from corpora.storage.manifest import Manifest, read_manifest
 from pipelines.engine.beginning import begin, require_begun
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import REPEAT, Job
-from pipelines.engine.lock import locked
+from pipelines.engine.presence.lock import locked
 from pipelines.engine.progress import ProgressBars, Reporter
 from pipelines.engine.tasks import perform
 from trainer.parallel.distributed import World, run_together

@@ -8,8 +8,8 @@ from typing import Any
 
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import shard_name
-from pipelines.engine.finalize import WORK
 from pipelines.engine.job import Report, Stage, Task
+from pipelines.engine.paths import WORK
 
 
 def sharded_stage(

@@ -16,8 +16,8 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
 from pipelines.engine.beginning import ending, require_begun
-from pipelines.engine.finalize import WORK
 from pipelines.engine.job import REPEAT, Report, Task
+from pipelines.engine.paths import WORK
 from pipelines.engine.progress import Reporter
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"

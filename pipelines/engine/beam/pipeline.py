@@ -9,9 +9,10 @@ from typing import Any
 from corpora.storage.manifest import Manifest, read_manifest
 from pipelines.engine.beam.runner import WorkerDied, run_pipeline
 from pipelines.engine.beginning import begin, require_begun
-from pipelines.engine.finalize import WORK, finalize
+from pipelines.engine.finalize import finalize
 from pipelines.engine.job import Job, Task
 from pipelines.engine.options import Engine
+from pipelines.engine.paths import WORK
 from pipelines.engine.progress import ProgressBars, Reporter
 from pipelines.engine.tasks import RunTask, explain
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 
 import fsspec
 import pytest
@@ -10,6 +11,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from corpora.errors import FarspanError
 from corpora.storage import files, remote
+from corpora.storage.exclusive import Unsupported
 from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.temporary import temporary_name
 
@@ -225,3 +227,28 @@ def test_a_check_decides_before_a_file_appears(root):
         write_bytes(f"{root}/a", b"after")
     assert read_bytes(f"{root}/a") == b"before"
     assert files.walk(root) == [f"{root}/a"]
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_names_times_and_renewals(tmp_path, disk):
+    fsspec.filesystem("memory").store.clear()
+    folder = str(tmp_path) if disk else "memory://folder"
+    write_bytes(f"{folder}/a", b"1")
+    write_bytes(f"{folder}/below/b", b"1")
+    assert files.names(folder) == ["a"]
+    before = files.times(folder)
+    assert before.keys() == {"a"}
+    time.sleep(0.01)
+    assert files.renew(f"{folder}/a", b"1")
+    assert before["a"] < files.times(folder)["a"] < before["a"] + 10
+    files.delete([f"{folder}/a"])
+    assert not files.renew(f"{folder}/a", b"1")
+    assert files.names(folder) == []
+    assert files.names(f"{folder}/none") == []
+    assert files.times(f"{folder}/none") == {}
+
+
+def test_a_store_that_cannot_create_exclusively_says_so(root, monkeypatch):
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", lambda self, path, value: None)
+    with pytest.raises(Unsupported, match="cannot create a file exclusively"):
+        files.create_new(f"{root}/a", b"1")

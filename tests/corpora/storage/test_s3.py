@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -306,3 +307,26 @@ def test_the_local_disk_finds_the_same(bucket, tmp_path):
             for root in (bucket, str(tmp_path))
         ]
         assert answers[0] == answers[1], (call, argument)
+
+
+def test_one_of_several_creates_an_object(bucket, store):
+    assert files.create_new(f"{bucket}/claims/a.1", b"one")
+    assert not files.create_new(f"{bucket}/claims/a.1", b"two")
+    assert read_bytes(f"{bucket}/claims/a.1") == b"one"
+    store.requests.clear()
+    assert files.create_new(f"{bucket}/claims/b.1", b"one")
+    assert [(method, path) for method, path, *_ in store.requests] == [("PUT", f"/{bucket[5:]}/claims/b.1")]
+    files.delete([f"{bucket}/claims/a.1"])
+    assert files.names(f"{bucket}/claims") == ["b.1"]
+    assert files.create_new(f"{bucket}/claims/a.1", b"two")
+
+
+def test_an_object_is_renewed_and_never_brought_back(bucket):
+    write_bytes(f"{bucket}/life/one", b"1")
+    before = files.times(f"{bucket}/life")
+    time.sleep(1.1)  # the clock of S3 counts seconds
+    assert files.renew(f"{bucket}/life/one", b"1")
+    assert files.times(f"{bucket}/life")["one"] > before["one"]
+    files.delete([f"{bucket}/life/one"])
+    assert not files.renew(f"{bucket}/life/one", b"1")
+    assert files.walk(bucket) == []

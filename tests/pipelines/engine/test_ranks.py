@@ -12,7 +12,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt, read_manifest
 from pipelines.engine.job import Job, Stage, Task
-from pipelines.engine.lock import locked
+from pipelines.engine.presence.lock import locked
 from pipelines.engine.ranks import run_job_on_ranks
 from tests.trainer.distributed_ranks import on_ranks
 from trainer.parallel.distributed import World

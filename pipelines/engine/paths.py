@@ -1,0 +1,36 @@
+"""Places inside an unfinished job's output."""
+
+from __future__ import annotations
+
+import os
+
+from corpora.storage import files
+
+WORK = "_work"
+"""Folder of an unfinished job's receipts and intermediate files, inside its output."""
+_PRESENCE = ("processes", "claims")
+
+
+def processes_folder(output: str) -> str:
+    """Folder of the signs of life of the processes that work on the job."""
+    return os.path.join(output, WORK, _PRESENCE[0])
+
+
+def claims_folder(output: str) -> str:
+    """Folder of their claims."""
+    return os.path.join(output, WORK, _PRESENCE[1])
+
+
+def shows_presence(output: str, path: str) -> bool:
+    """True for a file that says which processes work in ``output``, and nothing of the job."""
+    return path.startswith(tuple(os.path.join(output, WORK, name, "") for name in _PRESENCE))
+
+
+def remove_empty_folders(output: str) -> None:
+    """Remove ``_work/`` and the folders in it as far as they are empty; an object store has none."""
+    if files.is_local(output):
+        for top, _, _ in os.walk(os.path.join(output, WORK), topdown=False):
+            try:
+                os.rmdir(top)
+            except OSError:
+                continue  # not empty, or removed by another process

@@ -1,0 +1,81 @@
+"""Claims: files that exactly one process creates, and the decision who may claim next.
+
+A claim is held by the process whose name its file holds, until it is given back (the file goes) or the process is dead;
+then the next generation of the claim may be created. So the generation counts the processes that died with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from corpora.storage import files
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The claims of a process in one folder.
+
+    Attributes:
+        folder: exists, if it is local.
+        owner: name of the process.
+    """
+
+    folder: str
+    owner: str
+
+    def create(self, name: str, generation: int = 1) -> bool:
+        """Claim what has a name; False if another process was first.
+
+        Raises:
+            FileNotFoundError: the folder is gone.
+            FarspanError: the store cannot create a file exclusively.
+        """
+        return files.create_new(self._path(name, generation), self.owner.encode())
+
+    def owner_of(self, name: str, generation: int) -> str | None:
+        """Name of the process that made a claim; None if there is none (any more).
+
+        A process that was killed between the creation of the file and its first byte leaves a name that no process has.
+        """
+        try:
+            owner = files.read_bytes(self._path(name, generation)).decode()
+        except FileNotFoundError:
+            return None
+        return owner or f"?{name}.{generation}"
+
+    def give_back(self, name: str, generation: int) -> None:
+        files.delete([self._path(name, generation)])
+
+    def generations(self) -> dict[str, int]:
+        """Name -> highest generation of its claims."""
+        return highest_generations(files.names(self.folder))
+
+    def _path(self, name: str, generation: int) -> str:
+        return os.path.join(self.folder, f"{name}.{generation}")
+
+
+def highest_generations(names: Iterable[str]) -> dict[str, int]:
+    """Name -> highest generation, from the names of the files of claims; other files are passed over."""
+    found: dict[str, int] = {}
+    for file in names:
+        name, _, generation = file.rpartition(".")
+        if name and generation.isdecimal():
+            found[name] = max(found.get(name, 0), int(generation))
+    return found
+
+
+def next_generation(generation: int, owner: str | None, dead: bool) -> int | None:
+    """The generation of a claim that may be created now; None while its owner works.
+
+    Args:
+        generation: the highest that was made; 0 for none.
+        owner: who made it; None if it was given back.
+        dead: True if that process has ended or is past its lease.
+    """
+    if generation == 0:
+        return 1
+    if owner is None:
+        return generation
+    return generation + 1 if dead else None
