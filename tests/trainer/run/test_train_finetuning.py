@@ -14,7 +14,7 @@ from corpora.errors import FarspanError
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.trainer.distributed_ranks import on_ranks
 from tests.trainer.left_behind import metrics_of, weights_of
-from tests.trainer.run.test_ranks import DDP, FSDP, losses, stopped_run
+from tests.trainer.run.test_train_ranks import DDP, FSDP, losses, stopped_run
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.model.loss import LossConfig, R3FConfig
