@@ -83,7 +83,7 @@ def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None 
     Raises:
         FarspanError: there is no model, or one with another configuration.
     """
-    _check_equal(path, model_config(path, checkpoint), config, (*TRAINING, "output.tied"))
+    _check_equal(path, model_config(path, checkpoint), config, (*TRAINING, "output.*"))
 
 
 def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: tuple[str, ...]) -> None:

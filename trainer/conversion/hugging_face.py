@@ -78,7 +78,7 @@ def read_hugging_face(path: Path) -> Model:
 
 
 def read_hugging_face_config(path: Path) -> ModelConfig:
-    """The configuration of a folder's model; of ``output.tied`` the weights may say otherwise.
+    """The configuration of a folder's model; the weights decide whether the output layer is tied.
 
     Raises:
         FarspanError: a model of another kind, or a file that cannot be read.

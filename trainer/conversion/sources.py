@@ -50,7 +50,7 @@ def read_model(path: Path, checkpoint: str | None = None) -> Model:
 def model_config(path: Path, checkpoint: str | None = None) -> ModelConfig:
     """The configuration of the model that ``read_model`` reads, without its weights.
 
-    A folder of Hugging Face may have weights that are tied otherwise than its configuration says.
+    The weights of a folder of Hugging Face may have another output layer than its configuration says.
 
     Raises:
         FarspanError: as ``read_model``, except for damaged weights.

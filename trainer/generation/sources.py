@@ -66,8 +66,12 @@ class Sources:
             value = getattr(self, name)
             if value is not None and len(value) != len(self):
                 raise FarspanError(f"sources: {len(value)} {name} for {len(self)} samples; give one for each")
-        if self.rows is not None and len(self.rows) and not 0 <= self.rows.min() <= self.rows.max() < shape[0]:
-            raise FarspanError(f"sources: a sample has row {self.rows.max()}, but there are {shape[0]} encoder rows")
+        if self.rows is not None and len(beyond := np.flatnonzero((self.rows < 0) | (self.rows >= shape[0]))):
+            (sample, *_) = beyond
+            raise FarspanError(
+                f"sources: sample {sample} has row {self.rows[sample]}, but there are {shape[0]} encoder rows; number "
+                "them from 0"
+            )
 
     def __len__(self) -> int:
         """Number of samples."""

@@ -13,9 +13,7 @@ from tests.trainer.conversion.oracle import disturbed, text
 from tests.trainer.generation.models import greedy
 from trainer.conversion.hugging_face import read_hugging_face, write_hugging_face
 from trainer.model.config import DecoderConfig, EncoderConfig
-from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import EmbeddingConfig, NormConfig
-from trainer.model.patterns.block import Block
 from trainer.model.patterns.staggered import Staggered
 from trainer.model.patterns.window import Window
 from trainer.model.positions.absolute import Learned, Sinusoidal
@@ -169,30 +167,3 @@ def test_an_exported_model_is_read_back_as_it_was(tmp_path):
     assert again.config == model.config
     assert again.vocabulary.special == model.vocabulary.special
     assert all(torch.equal(again.state[name], model.state[name]) for name in model.state)
-
-
-@pytest.mark.parametrize(
-    ("encoder", "message"),
-    [
-        (EncoderConfig(layers=2, positions=Learned(16), attention=Block(8)), "attention pattern 'block'"),
-        (
-            EncoderConfig(layers=2, positions=Learned(16), pooling=Pooling(1, 6, 4, 3)),
-            "pooled attention",
-        ),
-    ],
-)
-def test_a_model_that_hugging_face_has_no_class_for_is_refused(tmp_path, encoder, message):
-    with pytest.raises(FarspanError, match=message):
-        write_hugging_face(tiny_model(tiny_config(encoder)), tmp_path / "out")
-
-
-def test_every_field_that_cannot_be_said_is_listed(tmp_path):
-    config = tiny_config()
-    config = replace(
-        config, norm=replace(config.norm, placement="pre"), decoder=replace(config.decoder, positions=Learned(12))
-    )
-    with pytest.raises(FarspanError) as raised:
-        write_hugging_face(tiny_model(config), tmp_path / "out")
-    assert "model.norm.placement: here 'pre', there 'post'" in str(raised.value)
-    assert "model.decoder.positions.count: here 12, there 16" in str(raised.value)
-    assert not list(tmp_path.iterdir())

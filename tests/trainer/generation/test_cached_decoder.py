@@ -109,23 +109,3 @@ def test_cached_logits_are_those_of_whole_texts_for_all_decoders(name):
 
 def test_pooled_encoders_too():
     check(with_encoder(Block(8), pooling=Pooling(1, 6, 4, 3)))
-
-
-def test_the_cross_cache_does_not_grow_with_beams_or_questions():
-    model = model_of(PLAIN)
-    few, many = ragged([32, 20]), ragged([32, 20], rows=np.array([0, 1, 0, 0, 1, 1, 0]))
-    with torch.no_grad():
-        sizes = [
-            sum(
-                part.untyped_storage().nbytes()
-                for group in encode_rows(model, sources, 1)
-                for part in group.keys_values[0]
-            )
-            for sources in (few, many)
-        ]
-    assert sizes[0] == sizes[1]
-
-
-def test_only_rows_with_samples_are_encoded():
-    groups = encode_rows(model_of(PLAIN), ragged([32, 20, 32], rows=np.array([2, 2])), IDS.pad)
-    assert [group.rows.tolist() for group in groups] == [[2]]

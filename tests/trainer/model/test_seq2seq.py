@@ -139,18 +139,6 @@ def test_a_row_of_padding_has_a_finite_loss_and_gradients():
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_pooling_starts_as_no_pooling_unless_asked():
-    ids = torch.randint(0, VOCAB, (2, 24))
-    plain = build_model(CONFIG, VOCAB, seed=3).eval()
-    zero = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3)), VOCAB, seed=3).eval()
-    drawn = build_model(pooled(Pooling(layers=1, kernel=6, stride=4, padding=3, reference_init=True)), VOCAB, 3).eval()
-    assert torch.equal(plain.encode(ids).states, zero.encode(ids).states)
-    assert not torch.allclose(plain.encode(ids).states, drawn.encode(ids).states, atol=1e-2)
-    zero(ids, ids[:, :5], ids[:, :5]).minimised.backward()
-    assert zero.encoder.layers[0].pooling is None
-    assert zero.encoder.layers[1].pooling.out.weight.grad.abs().max() > 0  # it can leave zero
-
-
 def test_loss_is_the_sum_over_real_targets():
     model = build_model(CONFIG, VOCAB, seed=0)
     ids, decoder_ids = torch.randint(0, VOCAB, (2, 9)), torch.randint(0, VOCAB, (2, 6))

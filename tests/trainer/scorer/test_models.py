@@ -172,14 +172,3 @@ def test_what_is_no_scorer_is_refused_before_any_work(bert, tmp_path):
     (damaged / "model.safetensors").write_bytes(b"\x08" + bytes(20))
     with pytest.raises(FarspanError, match=r"model.safetensors is damaged .* download it again"):
         scorer_of(damaged)
-
-
-def test_a_model_that_predicts_positions_together_is_refused(bert, monkeypatch):
-    """The head is applied to the asked positions alone; that has to be the same."""
-    from transformers.models.bert.modeling_bert import BertOnlyMLMHead
-
-    forward = BertOnlyMLMHead.forward
-    monkeypatch.setattr(BertOnlyMLMHead, "forward", lambda self, x: forward(self, x + x.mean(1, keepdim=True)))
-    scorer = scorer_of(bert)
-    with pytest.raises(FarspanError, match="BertForMaskedLM predicts more than one position at a time"):
-        scorer.losses(*masked_rows(scorer.special, [20], 80))

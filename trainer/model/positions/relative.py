@@ -18,7 +18,7 @@ class Buckets:
 
     Attributes:
         count: number of buckets; an encoder uses half of them for each direction.
-        distance: smallest distance in the last bucket.
+        distance: all distances from this one on are in the last bucket, which begins somewhat before it.
 
     Raises:
         FarspanError: a count that cannot be halved twice, or a distance within the buckets of single distances.

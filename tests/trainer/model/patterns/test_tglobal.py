@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from corpora.errors import FarspanError
 from tests.trainer.model.dense import HEADS, WIDTH, cut, dense, dense_mask, right_padded
 from trainer.model.context import Context, make_context
-from trainer.model.kernels.banded import banded_attention
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.patterns.tglobal import TGlobal, TGlobalAttention
 from trainer.model.positions.rotary import Rotary, rotate
@@ -140,14 +139,6 @@ def test_trains_with_dropout_of_attention_weights():
     layer(x, Context()).sum().backward()
     assert x.grad.isfinite().all()
     assert not torch.equal(layer(x, Context()), layer.eval()(x, Context()))
-
-
-def test_the_operator_is_one_that_a_compiler_can_take():
-    q, k, v = torch.randn(2, 9, HEADS, WIDTH), *torch.randn(2, 2, 11, HEADS, WIDTH)
-    inputs = [x.requires_grad_() for x in (q, k, v, torch.randn(HEADS, 7), torch.randn(HEADS, 3))]
-    torch.library.opcheck(banded_attention, (*inputs, None, None, None, 4, 1.0, 0.0))
-    documents = torch.zeros(2, 11, dtype=torch.int64)
-    torch.library.opcheck(banded_attention, (*inputs, documents[:, :9], documents, torch.tensor(5), 4, 1.0, 0.3))
 
 
 @pytest.mark.parametrize("field", ["radius", "block"])

@@ -1,0 +1,86 @@
+"""Scaled dot-product attention against float64, and the layers built on it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.trainer.model.dense import HEADS, WIDTH, dense, right_padded
+from trainer.model.context import Context
+from trainer.model.layers.attention import CrossAttention, SelfAttention, attend, visible
+from trainer.model.layers.heads import HeadsConfig
+from trainer.model.patterns.full import Full
+
+
+@given(
+    lengths=st.lists(st.integers(0, 6), min_size=1, max_size=3),
+    queries=st.integers(1, 4),
+    biased=st.booleans(),
+    scale=st.sampled_from([None, 1.0]),
+    per_query=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_equals_its_formula_and_gives_zeros_without_keys(lengths, queries, biased, scale, per_query, seed):
+    torch.manual_seed(seed)
+    q = torch.randn(len(lengths), queries, HEADS, WIDTH, requires_grad=True)
+    k, v = torch.randn(2, len(lengths), 6, HEADS, WIDTH).requires_grad_().unbind(0)
+    mask = right_padded(lengths, 6)[:, None]
+    if per_query:
+        mask = mask & (torch.rand(len(lengths), queries, 6) < 0.6)
+    bias = torch.randn(HEADS, queries, 6) if biased else None
+    found = attend(q, k, v, mask, bias, scale=scale)
+    expected = dense(q * (scale or WIDTH**-0.5) * WIDTH**0.5, k, v, mask.expand(-1, queries, -1), bias)
+    torch.testing.assert_close(found, expected.float(), atol=1e-5, rtol=0)
+    empty = ~mask.any(-1).expand(-1, queries)
+    assert (found[empty] == 0).all()
+    mine = torch.autograd.grad(found.square().sum(), (q, k, v))
+    theirs = torch.autograd.grad(expected.square().sum(), (q, k, v))
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other.float(), atol=1e-4, rtol=1e-4)
+
+
+def test_the_mask_of_a_batch_joins_padding_and_documents():
+    real = right_padded([4, 2], 4)
+    documents = torch.tensor([[0, 0, 1, 1], [0, 0, -1, -1]])
+    assert visible(None, None, None) is None
+    assert torch.equal(visible(real, None, None), real[:, None])
+    same = documents[:, :, None] == documents[:, None]
+    assert torch.equal(visible(None, documents, documents), same)
+    assert torch.equal(visible(real, documents, documents), same & real[:, None])
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("width", [None, 5])
+def test_a_layer_is_four_projections_round_attention(scaled, width):
+    heads = HeadsConfig(count=2, width=width, scaled=scaled)
+    layer = SelfAttention(8, heads, Full(), 0.0)
+    x, real = torch.randn(2, 6, 8), right_padded([6, 3], 6)
+    q, k, v = (part(x).unflatten(-1, (2, -1)) for part in split(layer.qkv, 3))
+    factor = 1.0 if scaled else q.shape[-1] ** 0.5  # scores of the dense statement are always scaled
+    expected = layer.out(dense(q * factor, k, v, real[:, None].expand(-1, 6, -1)).float().flatten(2))
+    torch.testing.assert_close(layer(x, Context(real))[real], expected[real], atol=1e-5, rtol=0)
+
+
+def split(stacked, count):
+    """The projections that are stacked in one."""
+    weights, biases = stacked.weight.chunk(count), stacked.bias.chunk(count)
+    return [lambda x, w=w, b=b: torch.nn.functional.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
+
+
+def test_a_decoder_attends_to_the_states_that_are_no_padding():
+    cross = CrossAttention(8, HeadsConfig(count=2), 0.0)
+    x, states, real = torch.randn(2, 3, 8), torch.randn(2, 6, 8), right_padded([6, 2], 6)
+    q = cross.q(x).unflatten(-1, (2, -1))
+    k, v = (part(states).unflatten(-1, (2, -1)) for part in split(cross.kv, 2))
+    expected = cross.out(dense(q, k, v, real[:, None].expand(-1, 3, -1)).float().flatten(2))
+    torch.testing.assert_close(cross(x, states, real), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(cross(x[1:], states[1:, :2]), expected[1:], atol=1e-5, rtol=0)
+
+
+def test_weights_are_dropped_in_training_alone():
+    layer = SelfAttention(8, HeadsConfig(count=2), Full(), 0.5)
+    x = torch.randn(1, 6, 8)
+    assert not torch.equal(layer.train()(x, Context()), layer(x, Context()))
+    assert torch.equal(layer.eval()(x, Context()), layer(x, Context()))
