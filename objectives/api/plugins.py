@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
@@ -76,13 +76,13 @@ class Plugins:
         known = self.installed()
         if name in known:
             return name, preset
-        if hint := nearest(name, known):  # without loading any
-            raise FarspanError(f"no {self.noun} is called {name!r}{hint}; {self._listed}")
         presets = self.presets()
         owners = [one for one, own in presets.items() if name in own]
         if not owners:
-            words = [*known, *(word for own in presets.values() for word in own)]
-            hint = nearest(name, words) or f"; presets: {', '.join(words[len(known) :])}"
+            if hint := nearest(name, known):
+                raise FarspanError(f"no {self.noun} is called {name!r}{hint}; {self._listed}")
+            words = list(dict.fromkeys(word for own in presets.values() for word in own))
+            hint = nearest(name, words) or f"; presets: {', '.join(words)}"
             raise FarspanError(f"no {self.noun} or preset is called {name!r}{hint}; {self._listed}")
         if len(owners) > 1:
             raise FarspanError(f"{name!r} is a preset of {' and '.join(owners)}; give one of these and --preset {name}")
@@ -162,7 +162,8 @@ def _one_line(error: Exception) -> str:
 def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
     """Replace ``"null"``, as recipes spell it, by None in options that may be None."""
     try:
-        hints = get_type_hints(factory)
+        written_out = isinstance(factory, type) and not is_dataclass(factory)  # its options are those of __init__
+        hints = get_type_hints(getattr(factory, "__init__") if written_out else factory)  # noqa: B009
     except (NameError, TypeError):  # annotations of names that are not there when the package runs
         hints = {}
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from corpora.errors import FarspanError
 from corpora.keyed import make_key
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
@@ -20,7 +19,6 @@ from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 from objectives.api.protocol import CorpusFacts, equip, load_objective, mask_key
 from objectives.api.tools import Tools
 from objectives.principal_sentences import PrincipalSentences
-from objectives.sentences.stopwords import english_stopwords
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.objectives.handmade import Characters, rows
 from tests.toy_tools import TOOLS
@@ -46,8 +44,6 @@ def facts(tokens: int = 1000, documents: int = 3) -> CorpusFacts:
 
 
 CATS = ["The cat sat. ", "The cat ran! ", "Dogs bark. ", "A cat and dogs ran."]
-# By hand, the last: cat, dogs, ran are 3 of its 5 words and of the other 8, F1 is 6/13. The first shares the, cat:
-# 2/3 and 2/10, 4/13; the second also ran, 6/13; the third dogs: 1/2 and 1/11, 2/13.
 
 
 @pytest.mark.parametrize(
@@ -92,9 +88,6 @@ def test_one_mask_token_for_each_sentence_and_the_bare_sentences_as_target():
     names = {number: name for name, number in special.ids.items()}
     read = ["".join(names.get(i, chr(i)) for i in ids[0]) for ids in (examples.source_ids, examples.target_ids)]
     assert read == ["<bos><sent-mask><sent-mask>C.<doc-sep><sent-mask><eos>", "<bos>Ab. Ab. Ab. <eos>"]
-
-
-# Odd texts.
 
 
 @pytest.mark.parametrize("preset", [None, *PRESETS])
@@ -172,9 +165,6 @@ def test_a_character_or_word_that_tokens_cut_is_read_once():
     assert np.array_equal(again[0], ids)
 
 
-# Treatments and draws.
-
-
 def test_treatments_have_their_chances_and_sentences_stand_in_with_equal_ones():
     batch = make_sequences([60] * 1500, mean_sentence=6)
     objective = equip(PrincipalSentences(ratio=0.5, treatments=[0.5, 0.2, 0.2, 0.1]), TOOLS)
@@ -235,9 +225,6 @@ def test_hybrid_is_random_lead_or_ind_with_equal_chances():
     assert stats.chisquare(counts).pvalue > 0.001  # a random choice is now and then one of the others
 
 
-# Budgets.
-
-
 @given(
     batch=sequence_batches(min_rows=1, max_documents=5),
     preset=st.sampled_from(PRESETS),
@@ -277,9 +264,6 @@ def test_a_full_target_leaves_the_rest_in_the_source():
         assert found == [expected]
 
 
-# What the published codes do wrong.
-
-
 def test_text_after_the_last_chosen_sentence_stays_and_the_first_token_counts():
     """BART-LS drops the one and skips the other."""
     batch = rows(["ab. ", "ab. ", "xyz. ", "uvw."])
@@ -304,99 +288,3 @@ def test_a_row_needs_no_more_target_than_it_has():
     assert (masks.target_lengths <= 100).all()
     for row in range(4):
         assert masks.span_lengths[row].sum() + 2 == masks.target_lengths[row]
-
-
-# Options and tools.
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"strategy": "rouge"}, "strategy is 'rouge'; give random, lead, ind, seq, continuous, hybrid or dynamic"),
-        ({"ratio": 0}, "ratio is 0; give a number above 0"),
-        ({"ratio": [0.4, 0.2]}, r"ratio is \[0.4, 0.2\]"),
-        ({"ratio": [0.1, 0.2, 0.3]}, "ratio is"),
-        ({"ratio": 1.1}, "ratio is 1.1"),
-        ({"ratio": "all"}, "ratio is 'all'"),
-        ({"rounding": "half"}, "rounding"),
-        ({"noise": -1, "strategy": "dynamic"}, "noise is -1; give a number from 0"),
-        ({"noise": 0.2}, "noise is 0.2; give 0, or strategy=dynamic"),
-        ({"counts": "all"}, "counts"),
-        ({"ngram": 0}, "ngram is 0; give a whole number from 1"),
-        ({"words": "bytes"}, "words is 'bytes'; give rouge, unicode or tokens"),
-        ({"stopwords": "german"}, "stopwords is 'german'; give none, english, or a list of words"),
-        ({"stopwords": [1]}, "stopwords"),
-        ({"stopwords": "english", "words": "tokens"}, "stopwords is 'english'; give none, or words other than tokens"),
-        ({"precision": "float16"}, "precision"),
-        ({"ties": "first"}, "ties"),
-        ({"treatments": [1, 0, 0]}, "treatments"),
-        (
-            {"treatments": [0.5, 0.5, 0.5, 0]},
-            "give 4 numbers that add up to 1: the chances of mask, random, intact, remove",
-        ),
-        ({"treatments": [1.5, -0.5, 0, 0]}, "treatments"),
-        ({"scope": "row"}, "scope"),
-        ({"mask_token": "[MASK]"}, "mask_token is"),
-        ({"begin": 1}, "begin is 1; give true or false"),
-        ({"separator": "<sep>"}, "separator"),
-        ({"target_length": 1}, "target_length is 1; give a whole number from 2"),
-        ({"target_length": 2, "begin": True}, "target_length is 2; give a whole number from 3"),
-        ({"when_full": "cut"}, "when_full"),
-        ({"global_attention": "all"}, "global_attention"),
-        ({"global_attention": "separators", "separator": None}, "give bos, or separator=<doc-sep> beside it"),
-        ({"global_attention": "masked", "mask_token": "<unk>"}, "give none, or mask_token=<sent-mask>"),
-    ],
-)
-def test_options_are_checked(options, message):
-    with pytest.raises(FarspanError, match=message):
-        PrincipalSentences(**options)
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_options_make_the_same_objective_again(preset):
-    objective = load_objective("principal_sentences", preset)
-    assert load_objective("principal_sentences", options=objective.options) == objective
-
-
-def test_one_spelling_of_equal_options():
-    assert PrincipalSentences(ratio=1).options == PrincipalSentences(ratio=[1.0, 1.0]).options
-    words = [PrincipalSentences(stopwords=given).options["stopwords"] for given in (["b", "a", "b"], ("a", "b"))]
-    assert words == [["a", "b"]] * 2
-
-
-def test_presets_differ_where_paper_and_code_do():
-    presets = PrincipalSentences.presets
-    assert (presets["longt5_paper"]["counts"], presets["longt5_code"].get("counts", "orig")) == ("uniq", "orig")
-    assert {presets[name]["stopwords"] for name in ("pegasus", "longt5_paper", "longt5_code")} == {"english"}
-    assert presets["pegasus"]["treatments"] == [0.9, 0.0, 0.1, 0.0]
-    assert presets["pegasus_paper"]["treatments"] == [0.8, 0.0, 0.2, 0.0]
-    assert presets["pegasus"]["ratio"] == pytest.approx([0.1485, 0.45])
-    assert (presets["pegasus_x"]["ratio"], presets["pegasus_x_4096"]["ratio"]) == (0.45, 0.05625)
-
-
-def test_text_needs_a_tokenizer_and_tokens_do_not():
-    batch = make_sequences([30])
-    with pytest.raises(FarspanError, match=r"equip\(objective, Tools\(tokenizer\)\), or give words=tokens"):
-        PrincipalSentences().mask(batch, KEY)
-    for options in ({"words": "tokens"}, {"strategy": "lead"}, {"strategy": "random"}):
-        assert len(PrincipalSentences(**options).mask(batch, KEY)) == 1
-
-
-def test_a_corpus_without_room_is_refused():
-    cramped = CorpusFacts(VOCAB, OWNED, 100, 100, 2, room_per_sequence=0, room_per_document=0)
-    with pytest.raises(FarspanError, match="--room-per-sequence 1 --room-per-document 1"):
-        PrincipalSentences().validate(cramped)
-
-
-def test_special_tokens_are_appended_also_where_the_vocabulary_spells_them():
-    special = PrincipalSentences(begin=True).validate(facts())
-    assert special["<sent-mask>"] >= VOCAB
-    assert special["<doc-sep>"] >= VOCAB
-    assert special["<bos>"] == OWNED["<bos>"]
-    assert "<mask>" in PrincipalSentences(mask_token="<mask>").validate(facts()).ids
-
-
-def test_english_stopwords_are_named_with_their_origin():
-    assert {"the", "of", "n't"} < english_stopwords()
-    assert set(load_objective("principal_sentences", "pegasus").tools) == {"stopwords"}
-    assert load_objective("principal_sentences", "bart_ls").tools == {}

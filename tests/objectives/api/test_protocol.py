@@ -9,7 +9,6 @@ from corpora.errors import FarspanError
 from objectives.api.protocol import CorpusFacts, Objective, load_objective
 from objectives.span import Span
 from tests.factories import OWNED
-from tests.third_party import install_objectives
 
 
 def test_span_is_installed_with_its_presets():
@@ -51,33 +50,6 @@ def test_a_third_partys_objective_is_found_with_options_and_checks(farspan_lead)
         load_objective("lead_in", None, {"lead": 0})
     with pytest.raises(FarspanError, match="give at most 119"):
         load_objective("lead_in", None, {"lead": 500}).validate(CorpusFacts(400, OWNED, 128, 120, 3))
-
-
-BROKEN = {
-    "no_module": ("nowhere_at_all:Thing", r"cannot be loaded: ModuleNotFoundError: No module named 'nowhere_at_all'"),
-    "no_attribute": ("objectives.span:Nothing", r"cannot be loaded: AttributeError: .*'Nothing'"),
-    "no_class": ("objectives.span:_BART_LS", r"is {.*; it must name a class, or a function that makes an objective"),
-    "no_objective": ("builtins:dict", r"is <class 'dict'>; it must name a class, or a function"),
-    "no_render": ("tests.objectives.broken:NoRender", r"makes NoRender, which lacks render; an objective has name, op"),
-    "no_choose": (
-        "objectives.api.authoring:SpanObjective",
-        r"makes no objective of {}: TypeError: Can't instantiate abst",
-    ),
-    "fails": ("tests.objectives.broken:fails", r"makes no objective of {}: ZeroDivisionError: division by zero$"),
-    "other_name": ("tests.objectives.broken:Sound", r"makes an objective with name 'sound'; its name must be 'other_n"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_package_that_is_broken_is_one_line(tmp_path, monkeypatch, name):
-    target, said = BROKEN[name]
-    install_objectives(tmp_path, "broken-objectives", {name: target})
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(
-        FarspanError, match=rf"^objective {name}: entry point {target} of broken-objectives {said}"
-    ) as told:
-        load_objective(name)
-    assert "\n" not in str(told.value)
 
 
 def test_another_process_finds_it_too(farspan_lead):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from itertools import pairwise
 
 import numpy as np
@@ -106,15 +105,6 @@ def test_unicode_words_of_ascii_are_the_reference_s(documents):
 )
 def test_unicode_words(text, words):
     assert_words(split([[text], [text, text]], words="unicode"), [[words.split()], [words.split(), words.split()]])
-
-
-def test_the_kinds_of_characters_without_spaces():
-    """Every ideograph and kana of Hiragana is a word; no letter of a script with spaces is."""
-    prefixes = ("CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA LETTER", "HENTAIGANA LETTER")
-    letters = [chr(code) for code in range(0x110000) if unicodedata.name(chr(code), "").startswith(prefixes)]
-    found = split([["".join(letters)]], words="unicode")
-    assert len(found.ids.values) == len(letters) > 90_000
-    assert split([["aбγकगعא가ア" * 3]], words="unicode").ids.values.tolist() == [0]
 
 
 def test_stopwords_and_stems_of_other_scripts():

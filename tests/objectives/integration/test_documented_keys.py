@@ -59,7 +59,7 @@ def test_the_key_of_the_masks_and_of_their_draws(name, options, adjustable):
 
 
 def test_the_page_names_every_option_that_decides_no_key():
-    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "formats.md").read_text("utf-8")
     (rule,) = (line for line in page.splitlines() if line.startswith("- **masks**: purpose `mask`"))
     for name, entry in installed().items():
         if entry.value.startswith("objectives."):

@@ -15,7 +15,7 @@ from objectives.api.special_tokens import MASK, SpecialTokens
 from objectives.api.tools import Tools
 from tests.factories import OWNED
 from tests.objectives.handmade import Characters, rows
-from tests.objectives.test_presets import OURS
+from tests.objectives.integration.test_presets import OURS
 from tests.toy_tools import ToyRecognizer, ToyScorer
 
 VOCABULARY = 1 << 16  # of characters, one id each
