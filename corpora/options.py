@@ -1,6 +1,7 @@
 """Options that are declared once: a frozen dataclass gives each its type, default and meaning.
 
-Flags, their help and choices (``pipelines.flags``) and TOML keys (``corpora.settings``) are derived from the fields.
+Flags, their help and choices (``corpora.flags``) and TOML keys (``corpora.settings``) are derived from the fields, the
+text around the flags from the docstring.
 Imports nothing heavy, so that help is printed at once.
 """
 
@@ -10,7 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from corpora.errors import FarspanError
@@ -23,22 +24,24 @@ class Flag:
     Attributes:
         name: name of the flag without dashes; empty for the field's name.
         metavar: placeholder of the value in the help.
-        help: help text; empty for the field's entry under ``Attributes:``.
+        help: help text, or a function that finds it out; empty for the field's entry under ``Attributes:``.
         convert: function from the text of the command line to the value, in place of the field's type.
         positional: True for an argument without dashes.
         choices: words that the field accepts, where they are found out; a ``Literal`` type lists them otherwise.
         hidden: True to leave the flag out of the help.
         without: fields of a nested dataclass that get no flag.
+        group: title under which the help lists the flags of a nested dataclass, with the field's meaning.
     """
 
     name: str = ""
     metavar: str | None = None
-    help: str = ""
+    help: str | Callable[[], str] = ""
     convert: Callable[[str], Any] | None = None
     positional: bool = False
     choices: tuple[str, ...] = ()
     hidden: bool = False
     without: tuple[str, ...] = ()
+    group: str = ""
 
 
 NO_FLAG = Flag()  # annotates a field that only programs set
@@ -74,6 +77,38 @@ def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> di
             value = decided.get(name, getattr(options, name))
             found |= recorded(value) if is_dataclass(value) else {name: value}
     return found
+
+
+def given(options: Any, without: Sequence[str] = ()) -> list[str]:
+    """Return the flags of all fields that have other values than their defaults, those of nested dataclasses included.
+
+    Args:
+        without: names of fields that are left out.
+    """
+    found: list[str] = []
+    for field in fields(options):
+        value, flag = getattr(options, field.name), declared(type(options))[field.name][1]
+        if is_dataclass(value):
+            found += given(value, (*without, *flag.without))
+        elif field.name not in without and value not in (field.default, _made(field)):
+            found.append(f"--{flag.name or field.name.replace('_', '-')}")
+    return found
+
+
+def _made(field: Field[Any]) -> Any:
+    return MISSING if field.default_factory is MISSING else field.default_factory()
+
+
+def explanation(kind: type) -> str:
+    """Return the paragraphs of a dataclass's docstring between its first line and its sections."""
+    text = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[2]
+    return re.split(r"^[A-Z]\w+:$", text, maxsplit=1, flags=re.MULTILINE)[0].strip().replace("``", "")
+
+
+def examples(kind: type) -> str:
+    """Return the section ``Examples:`` of a dataclass's docstring, without its heading."""
+    text = inspect.cleandoc(kind.__doc__ or "").partition("\nExamples:\n")[2]
+    return inspect.cleandoc("\n" + text)
 
 
 def meanings(kind: type) -> dict[str, str]:

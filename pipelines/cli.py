@@ -47,14 +47,14 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
     """
     command: Command = typed.parser.command
     with raised_alike():
+        options = command.made(typed)  # what they refuse is said before Beam is imported
         _check(command, typed, rest)
     # before the job is planned, which may take minutes
     with locked(typed.output) if command.job else contextlib.nullcontext():
-        command.execute(typed)
+        command.execute(typed, options)
 
 
 def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
-    command.check(typed)
     if command.takes_beam_flags:
         from pipelines.engine.beam.flags import check_flags
 

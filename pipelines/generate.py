@@ -31,8 +31,9 @@ from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.engine.ranks import run_job_on_ranks
 from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.generate_options import Generating
+from pipelines.inspect.stats import summary
 from trainer.model.seq2seq import Seq2Seq
-from trainer.parallel.distributed import World, explained, on_every_rank
+from trainer.parallel.distributed import World, explained, is_first, on_every_rank
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.opened import OpenedModel, open_model
 from trainer.prediction.predictor import Predictor
@@ -44,6 +45,17 @@ TEXTS = "predictions.json"
 """File with the texts by pair id, as the SCROLLS server takes them."""
 
 _ROWS_PER_BATCH = 64
+
+
+def command(options: Generating) -> None:
+    """Run ``farspan generate``; the first process prints the summary.
+
+    Raises:
+        FarspanError: as ``generate``.
+    """
+    manifest = generate(options)
+    if is_first():
+        print(f"{options.output}: {summary(manifest)}")
 
 
 def generate(options: Generating, world: World | None = None) -> Manifest:

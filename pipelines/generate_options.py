@@ -15,6 +15,10 @@ from pipelines.options import Compression, Output
 class Generating:
     """Options of ``farspan generate``.
 
+    The task and the options of generation are those of the run; --set and --generation override single ones. A folder
+    has neither, so name the task. A stopped command is resumed by the same command, with any number of processes.
+    OUTPUT/predictions.json has the texts by pair id.
+
     Attributes:
         model: run of ``farspan train``, a checkpoint of it, model folder of farspan, or folder of Hugging Face.
         pairs: folder made by ``farspan pairs``.
@@ -35,6 +39,12 @@ class Generating:
 
     Raises:
         FarspanError: counts below 1, an unknown word.
+
+    Examples:
+        farspan generate run --pairs pairs --output predictions --checkpoint best
+        farspan generate run --pairs pairs --split test --output predictions --generation beams=8
+        farspan generate led-arxiv --task led --pairs pairs --output predictions --generation max_tokens=512
+        torchrun --nproc-per-node 8 -m pipelines generate run --pairs pairs --output predictions
     """
 
     model: Annotated[str, Flag(positional=True, metavar="RUN")]

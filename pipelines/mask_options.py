@@ -28,16 +28,50 @@ class ObjectiveOptions:
     seed: Seed = 0
 
 
+def _objective_help() -> str:
+    from objectives.api.plugins import OBJECTIVE_GROUP, entries
+
+    return f"{', '.join(sorted(entries(OBJECTIVE_GROUP)))}, or one of the presets, e.g. pegasus"
+
+
 @dataclass(frozen=True, kw_only=True)
-class Masking(ObjectiveOptions):
-    """Options of ``farspan mask``.
+class NamedObjective(ObjectiveOptions):
+    """An objective by its name, or by that of a preset, which decides it.
 
     Attributes:
         objective: an installed objective, e.g. span, or one of the presets, e.g. pegasus.
-        draws: independent masks of each row, one for each of N epochs; epoch e of a training run reads draw e modulo N.
+
+    Raises:
+        FarspanError: no such objective, preset or option.
     """
 
-    objective: Annotated[str, Flag(positional=True)]
+    objective: Annotated[str, Flag(positional=True, help=_objective_help)]
+
+    def __post_init__(self) -> None:
+        from objectives.api.protocol import load_objective, objective_of  # compiled code, which no help needs
+
+        objective, preset = objective_of(self.objective, self.preset)
+        load_objective(objective, preset, self.options)
+        object.__setattr__(self, "objective", objective)
+        object.__setattr__(self, "preset", preset)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masking(NamedObjective):
+    """Options of ``farspan mask``.
+
+    `farspan mask OBJECTIVE --options` explains an objective, with its options and presets.
+
+    Attributes:
+        draws: independent masks of each row, one for each of N epochs; epoch e of a training run reads draw e modulo N.
+
+    Examples:
+        farspan mask span --preset bart_ls_mixed --corpus corpus --output masks
+        farspan mask pegasus --corpus corpus --output masks
+        farspan mask principal_sentences --preset longt5_code --set target_length=512 --corpus corpus --output masks
+        farspan mask model_based --preset bart_ls --scorer runs/scorer --corpus corpus --output masks
+    """
+
     corpus: CorpusFolder
     output: Output
     draws: Annotated[int, Flag(metavar="N")] = 1

@@ -44,13 +44,6 @@ UNTESTED: set[str] = set(
     examples/extractive_baselines.py
     examples/random_or_linked.py
     examples/wikipedia_text.py
-    pipelines/commands/artefacts.py
-    pipelines/commands/evaluation.py
-    pipelines/commands/explain.py
-    pipelines/commands/jobs.py
-    pipelines/commands/linked.py
-    pipelines/commands/masks.py
-    pipelines/commands/models.py
     pipelines/corpus/options.py
     pipelines/documents/options.py
     pipelines/documents/ranges.py

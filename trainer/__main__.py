@@ -14,18 +14,20 @@ def main(arguments: list[str] | None = None) -> int:
     import argparse
 
     from corpora.errors import FarspanError
+    from corpora.flags import add_flags, make
     from corpora.printing import printable
-    from trainer.command import add_arguments, run_command
+    from trainer.command import run_command
+    from trainer.options import Training
     from trainer.parallel.reports import is_reporter, raised_alike
 
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
-    add_arguments(parser)
+    add_flags(parser, Training)
     options, rest = parser.parse_known_args(arguments)
     try:
         with raised_alike():
             if rest:
                 raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
-        run_command(options)
+        run_command(make(Training, options))
     except BrokenPipeError:  # of --estimate
         return 0
     except (FarspanError, OSError) as error:

@@ -1,31 +1,19 @@
-"""The command that trains: ``farspan train`` and ``python -m trainer``, which differ in nothing but their name."""
+"""The commands about recipes: training, as ``farspan train`` or ``python -m trainer``, and printing recipes."""
 
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
 from corpora.settings import assigned
+from trainer.options import Recipes, Training
 from trainer.parallel.reports import raised_alike
-from trainer.recipe_files import find_recipe
+from trainer.recipe_files import find_recipe, read_tables, summaries
 
 if TYPE_CHECKING:
     from trainer.run.train import Outcome
-
-
-def add_arguments(parser: ArgumentParser) -> None:
-    """Tell ``parser`` of the recipe and what can be said beside it."""
-    parser.add_argument("recipe", help="a packaged recipe by name (tiny, bart_ls_base, ...), or a TOML file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key; repeatable")
-    parser.add_argument(
-        "--estimate",
-        type=int,
-        metavar="ROWS",
-        help="print the memory that a step needs with so many rows in the token table, and stop; reads no data",
-    )
 
 
 def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = None) -> Outcome:
@@ -48,21 +36,20 @@ def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = N
     return run.train(load_recipe(os.fspath(recipe), assignments))
 
 
-def run_command(options: Namespace) -> None:
-    """Train, continue or estimate, as ``options`` of ``add_arguments`` say.
+def run_command(options: Training) -> None:
+    """Train, continue or estimate.
 
     Raises:
         FarspanError: what the user can cure.
         OSError: a disk that is full or gone.
     """
-    with raised_alike():
-        find_recipe(options.recipe)  # a wrong name is an error at once
+    find_recipe(options.recipe)  # a wrong name is an error at once
     from trainer.memory.estimate import memory_table  # here, because they load PyTorch, which no --help needs
     from trainer.recipe import load_recipe
     from trainer.run.train import train
 
     with raised_alike():
-        recipe = load_recipe(options.recipe, options.set)
+        recipe = load_recipe(options.recipe, options.assignments)
     if options.estimate is not None:
         print(memory_table(recipe, options.estimate))
         return
@@ -73,3 +60,19 @@ def run_command(options: Namespace) -> None:
             f"whoever read the progress of this run has gone ({error}); the same command, with its output sent "
             "elsewhere, goes on from the last checkpoint"
         ) from error
+
+
+def print_recipes(options: Recipes) -> None:
+    """List the recipes, or print one.
+
+    Raises:
+        FarspanError: there is no such recipe.
+    """
+    if options.recipe is None:
+        for name, summary in summaries().items():
+            print(f"{name:24} {summary}")
+        return
+    path = find_recipe(options.recipe)
+    print(path.read_text("utf-8"), end="")
+    for name in read_tables(options.recipe)[1][1:]:
+        print(f"# {path.name} extends {name}: farspan recipes {name.removesuffix('.toml')}")

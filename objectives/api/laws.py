@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
+from corpora.packing.assemble import assemble
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import Examples
@@ -334,17 +335,13 @@ def _odd(batch: SequenceBatch) -> Iterator[tuple[str, SequenceBatch]]:
 
 def _plain(row: SequenceBatch, tokens: np.ndarray, sentences: np.ndarray | list[int]) -> SequenceBatch:
     """The only row with another text, in one document."""
-
-    def column(*values: int) -> Ragged:
-        return Ragged.from_rows([np.array(values)], np.int32)
-
-    return SequenceBatch(
-        sequence_ids=row.sequence_ids,
-        tokens=Ragged.from_rows([tokens], tokens.dtype),
-        document_starts=column(0),
-        document_ids=pa.array([row.document_ids[0].as_py()[:1]], pa.list_(pa.string())),
-        document_offsets=column(0),
-        document_lengths=column(len(tokens)),
-        sentence_starts=Ragged.from_rows([np.asarray(sentences)], np.int32),
+    made = assemble(
+        pa.array(row.document_ids[0].as_py()[:1]),
+        Ragged.from_rows([tokens], tokens.dtype),
+        np.asarray(sentences, np.int64),
+        offsets=np.zeros(1, np.int64),
+        lengths=np.array([len(tokens)]),
+        row_offsets=np.array([0, 1]),
         cluster_ids=row.cluster_ids,
     )
+    return replace(made, sequence_ids=row.sequence_ids)

@@ -17,6 +17,8 @@ from typing import Any, get_args, get_type_hints
 
 from corpora.errors import FarspanError, nearest
 
+OBJECTIVE_GROUP = "farspan.objectives"
+
 
 @dataclass(frozen=True)
 class Plugins:
@@ -36,7 +38,7 @@ class Plugins:
 
     def installed(self) -> dict[str, EntryPoint]:
         """The entry points of all that are installed."""
-        return dict(_installed(self.group, tuple(sys.path)))
+        return entries(self.group)
 
     def factory(self, name: str) -> Any:
         """The callable that builds ``name`` from its options.
@@ -148,6 +150,11 @@ class Plugins:
     def _where(self, entry: EntryPoint) -> str:
         package = f" of {entry.dist.name}" if entry.dist else ""
         return f"{self.noun} {entry.name}: entry point {entry.value}{package}"
+
+
+def entries(group: str) -> dict[str, EntryPoint]:
+    """The installed entry points of a group, by name."""
+    return dict(_installed(group, tuple(sys.path)))
 
 
 @lru_cache(maxsize=16)  # looking takes milliseconds, and each plug-in that is made looks

@@ -19,12 +19,12 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.manifest import Manifest
 from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
-from objectives.api.plugins import Plugins
+from objectives.api.plugins import OBJECTIVE_GROUP, Plugins
 from objectives.api.special_tokens import SpecialTokens
 from objectives.api.tools import Tools
 
 OBJECTIVES = Plugins(
-    group="farspan.objectives",
+    group=OBJECTIVE_GROUP,
     noun="objective",
     members={
         "name": str,

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from corpora.errors import FarspanError
-from corpora.text.sentences import SentenceSplitter, load_splitter
+
+if TYPE_CHECKING:
+    from corpora.text.sentences import SentenceSplitter
 
 
 def _as_given(text: str) -> str:
@@ -132,6 +135,8 @@ FLAVOURS = {
 @cache
 def punkt() -> SentenceSplitter | None:
     """NLTK's trained Punkt for English, or None if its data is not installed."""
+    from corpora.text.sentences import load_splitter  # compiled code, which names of flavours do not need
+
     try:
         return load_splitter("nltk:english")
     except FarspanError:

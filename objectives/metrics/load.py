@@ -1,29 +1,13 @@
-"""Metrics by name."""
+"""Loading of metrics by name."""
 
 from __future__ import annotations
 
 from corpora.errors import FarspanError, nearest
 from objectives.metrics.answers import AnswerMetric
 from objectives.metrics.flavours import FLAVOURS
+from objectives.metrics.names import ANSWERS, SCROLLS, known_metrics
 from objectives.metrics.protocol import Metric
 from objectives.metrics.summaries import RougeMetric
-
-SCROLLS = {
-    "gov_report": "rouge",
-    "summ_screen_fd": "rouge",
-    "qmsum": "rouge",
-    "qasper": "f1",
-    "narrative_qa": "f1",
-    "quality": "exact_match",
-    "contract_nli": "exact_match",
-}
-"""The measure of each data set of SCROLLS, in the order of its table."""
-_ANSWERS = {"f1": "f1", "exact_match": "exact_match", "quality_nearest": "nearest_exact_match"}
-
-
-def known_metrics() -> list[str]:
-    """The names that ``load_metric`` takes."""
-    return [*(f"scrolls:{task}" for task in SCROLLS), *(f"rouge:{kind}" for kind in FLAVOURS), *_ANSWERS]
 
 
 def load_metric(name: str) -> Metric:
@@ -43,7 +27,7 @@ def load_metric(name: str) -> Metric:
         return RougeMetric(name, "scrolls") if measure == "rouge" else AnswerMetric(name, measure)
     if head == "rouge" and tail in FLAVOURS:
         return RougeMetric(name, tail)
-    if name in _ANSWERS:
-        return AnswerMetric(name, _ANSWERS[name])
+    if name in ANSWERS:
+        return AnswerMetric(name, ANSWERS[name])
     known = known_metrics()
     raise FarspanError(f"no metric is called {name!r}{nearest(name, known)}; metrics: {', '.join(known)}")

@@ -5,15 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pipelines.commands.artefacts import COMMANDS as ARTEFACTS
-from pipelines.commands.command import Command, Parser
-from pipelines.commands.completion import COMMANDS as COMPLETION
-from pipelines.commands.evaluation import COMMANDS as EVALUATION
-from pipelines.commands.generation import COMMANDS as GENERATION
-from pipelines.commands.jobs import COMMANDS as JOBS
-from pipelines.commands.masks import COMMANDS as MASKS
-from pipelines.commands.models import COMMANDS as MODELS
-from pipelines.commands.tasks import COMMANDS as TASKS
+from pipelines.commands.command import Parser
+from pipelines.commands.table import COMMANDS
 
 __all__ = ["build_parser"]
 
@@ -36,11 +29,6 @@ from questions to scores:
 """
 
 
-def commands() -> tuple[Command, ...]:
-    """All commands, in the order of the help."""
-    return (*JOBS, *MASKS, *ARTEFACTS, *MODELS, *TASKS, *GENERATION, *EVALUATION, *COMPLETION)
-
-
 def build_parser() -> Parser:
     """Build the parser of ``farspan``; the parsed namespace holds the chosen command's parser as ``parser``."""
     parser = Parser(
@@ -49,13 +37,13 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     groups: dict[str, Any] = {}
-    for command in commands():
+    for command in COMMANDS:
         *group, word = command.name.split()
         if group and group[0] not in groups:
             made = subparsers.add_parser(group[0], help=_GROUPS[group[0]], description=_GROUPS[group[0]])
             groups[group[0]] = made.add_subparsers(required=True, metavar="COMMAND")
         added = (groups[group[0]] if group else subparsers).add_parser(
-            word, help=command.summary, description=command.summary, epilog=command.epilog, command=command
+            word, help=command.summary, description=command.summary, command=command
         )
         added.set_defaults(parser=added)
     return parser

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError, nearest
-from pipelines.flags import add_flags, make
+from corpora.flags import add_flags, make
+from corpora.options import examples, explanation
+
+if TYPE_CHECKING:
+    from pipelines.engine.job import Job
 
 Typed = argparse.Namespace
 
@@ -22,56 +25,53 @@ class Command:
     Attributes:
         name: the words after ``farspan``.
         summary: description in one sentence.
-        options: dataclasses whose fields are the arguments, each as ``module:Class``.
-        run: function that runs the command with parsed arguments, or ``module:function`` to call with the options.
-        declare: adds arguments to a parser that are not among the options.
-        check: validates parsed arguments quickly, before Beam is imported.
-        epilog: examples and further explanation, printed below the flags.
-        job: True for commands that make an artefact with a Beam job and have the flags of the engine.
+        options: dataclasses whose fields are the arguments, each as ``module:Class``; the docstring of the last one
+            has further explanation and examples.
+        run: function to call with the options, as ``module:function``.
+        declare: adds arguments to a parser that only print something.
+        job: True if ``run`` returns the job that makes an artefact, or an iterator of jobs to run one after the other;
+            the command then has the flags of the engine.
         takes_beam_flags: True if unknown flags are passed to Beam; otherwise they are errors.
         reads_artefacts: True if the command takes Beam's ``--s3_*`` flags, without Beam.
     """
 
     name: str
     summary: str
-    options: tuple[str, ...] = ()
-    run: Callable[[Typed], None] | str
+    options: tuple[str, ...]
+    run: str
     declare: Callable[[Any], object] = lambda parser: None
-    check: Callable[[Typed], None] = lambda typed: None
-    epilog: str = ""
     job: bool = False
     takes_beam_flags: bool = False
     reads_artefacts: bool = False
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add all arguments of the command to ``parser``."""
-        for place in self.options:
-            add_flags(parser, load(place))
+        """Add all arguments of the command to ``parser``, and what their declaration says about them."""
+        kinds = [load(place) for place in self.options]
+        for kind in kinds:
+            add_flags(parser, kind)
         self.declare(parser)
+        if told := explanation(kinds[-1]):
+            parser.description = f"{self.summary}\n\n{told}"
+        if shown := examples(kinds[-1]):
+            parser.epilog = "\n  ".join(["examples:", *shown.splitlines()])
         if self.job:
             from pipelines.engine.options import Engine
 
             add_flags(parser.add_argument_group("engine", "Beam's own flags are passed on unchanged"), Engine)
 
-    def execute(self, typed: Typed) -> None:
-        """Run the command with parsed arguments."""
-        if isinstance(self.run, str):
-            load(self.run)(*(make(load(place), typed) for place in self.options))
-        else:
-            self.run(typed)
+    def made(self, typed: Typed) -> list[Any]:
+        """The options from what was typed.
 
+        Raises:
+            FarspanError: what they refuse.
+        """
+        return [make(load(place), typed) for place in self.options]
 
-def job(name: str, summary: str, options: str, run: Callable[[Typed], None] | str, epilog: str = "") -> Command:
-    """Create a command that makes an artefact.
-
-    Args:
-        options: module and name of the job's options, ``module:Class``.
-        run: function that runs the command, or the module whose ``plan`` returns the job's plan.
-    """
-    start_plan = partial(_plan_and_start, options, run) if isinstance(run, str) else run
-    return Command(
-        name=name, summary=summary, options=(options,), run=start_plan, epilog=epilog, job=True, takes_beam_flags=True
-    )
+    def execute(self, typed: Typed, options: Sequence[Any]) -> None:
+        """Run the command with the options that ``made`` returned."""
+        result = load(self.run)(*options)
+        if self.job:
+            _start(typed, result)
 
 
 def load(place: str) -> Any:
@@ -80,18 +80,17 @@ def load(place: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def _plan_and_start(options: str, module: str, typed: Typed) -> None:
-    start(typed, load(f"{module}:plan")(make(load(options), typed)))
-
-
-def start(typed: Typed, planned: Any, shown: str = "") -> None:
-    """Run a job with the engine options of the flags, and print its summary with the name ``shown`` or ``--output``."""
-    from pipelines.engine.job import run_job
+def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
+    """Run jobs with the engine options of the flags, and print the summary of what each has made."""
+    from pipelines.engine.artefacts import absolute
+    from pipelines.engine.job import Job, run_job
     from pipelines.engine.options import Engine
     from pipelines.inspect.stats import summary
 
-    manifest = run_job(planned, make(Engine, typed, beam_flags=typed.beam_flags))
-    print(f"{shown or typed.output}: {summary(manifest)}")
+    engine = make(Engine, typed, beam_flags=typed.beam_flags)
+    for job in (planned,) if isinstance(planned, Job) else planned:
+        manifest = run_job(job, engine)
+        print(f"{job.output.replace(absolute(typed.output), typed.output.rstrip('/'), 1)}: {summary(manifest)}")
 
 
 class Parser(argparse.ArgumentParser):

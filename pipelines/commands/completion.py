@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from pipelines.commands.command import Command, Parser, Typed
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from corpora.options import Flag
+from pipelines.commands.command import Parser
 
 
-def _run(typed: Typed) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """Options of ``farspan completion``.
+
+    Attributes:
+        shell: shell to print the script for.
+
+    Examples:
+        farspan completion bash > ~/.local/share/bash-completion/completions/farspan
+        farspan completion zsh > ~/.zfunc/_farspan
+        farspan completion fish > ~/.config/fish/completions/farspan.fish
+    """
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], Flag(positional=True)]
+
+
+def command(options: Completion) -> None:
+    """Print the script."""
     import shtab
 
     from pipelines.commands import build_parser
 
     parser = build_parser()
     _declare_all(parser)
-    print(shtab.complete(parser, typed.shell))
+    print(shtab.complete(parser, options.shell))
 
 
 def _declare_all(parser: Parser) -> None:
@@ -20,20 +41,3 @@ def _declare_all(parser: Parser) -> None:
     for action in parser._actions:
         for inner in (action.choices or {}).values() if isinstance(action.choices, dict) else ():
             _declare_all(inner)
-
-
-COMMANDS = (
-    Command(
-        name="completion",
-        summary="Print a script that completes farspan's commands and flags in a shell.",
-        declare=lambda parser: parser.add_argument(
-            "shell", choices=("bash", "zsh", "fish"), help="shell to print the script for"
-        ),
-        run=_run,
-        epilog="""\
-examples:
-  farspan completion bash > ~/.local/share/bash-completion/completions/farspan
-  farspan completion zsh > ~/.zfunc/_farspan
-  farspan completion fish > ~/.config/fish/completions/farspan.fish""",
-    ),
-)

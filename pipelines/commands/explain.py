@@ -1,51 +1,27 @@
-"""Explanations of objectives and tasks: description, options with their values, and presets."""
+"""``farspan mask OBJECTIVE --options``."""
 
 from __future__ import annotations
 
-import inspect
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
-if TYPE_CHECKING:
-    from objectives.api.plugins import Plugins
+from corpora.errors import FarspanError
 
 
-def explain(plugins: Plugins, name: str) -> str:
-    """Return the description of a plug-in, its options with their defaults or a preset's values, and its presets.
+class Explain(argparse.Action):
+    """Print the explanation of the objective named before this flag, and exit."""
 
-    Args:
-        name: its name, or that of a preset.
+    def __init__(self, option_strings: Any, dest: str) -> None:
+        meaning = "explain the objective, its options and presets, and stop"
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=meaning)
 
-    Raises:
-        FarspanError: no such plug-in or preset.
-    """
-    owner, preset = plugins.resolve(name)
-    factory = plugins.factory(owner)
-    presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
-    told = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
-    chosen = presets[preset] if preset else {}
-    lines = [told.replace("``", "").replace("Attributes:", "options:"), ""]
-    lines.append(f"values with preset {preset}:" if preset else "defaults:")
-    for option, parameter in inspect.signature(factory).parameters.items():
-        if option in chosen or parameter.default is not parameter.empty:
-            lines.append(f"  {option} = {spelled(chosen.get(option, parameter.default))}")
-    return "\n".join([*lines, "", "presets:", *listed(presets)])
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        from objectives.api.protocol import OBJECTIVES
+        from pipelines.inspect.explain import explain
 
-
-def listed(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each preset: its name and its options."""
-    return [
-        f"  {name}: {', '.join(f'{key}={spelled(value)}' for key, value in options.items())}"
-        for name, options in presets.items()
-    ]
-
-
-def summary(plugins: Plugins, name: str) -> str:
-    """The first sentence of a plug-in's description, after its name."""
-    return inspect.cleandoc(plugins.factory(name).__doc__ or "").partition("\n")[0].partition(": ")[2]
-
-
-def spelled(value: Any) -> str:
-    """Format a value for ``--set``, with short floats for reading."""
-    return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))
+        name = getattr(namespace, "objective", None)
+        try:
+            print(explain(OBJECTIVES, name) if name else "name the objective first: farspan mask span --options")
+        except FarspanError as error:
+            parser.exit(1, f"farspan: {error}\n")
+        parser.exit()

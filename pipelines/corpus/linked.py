@@ -49,7 +49,7 @@ def plan(options: LinkedCorpus) -> Job:
         FarspanError: an artefact is missing, the neighbours are of other documents, or a number is out of range.
     """
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
-    neighbours = read_neighbours(options.neighbours, documents)
+    neighbours = read_neighbours(options.found_neighbours, documents)
     tokens, split = neighbours.manifest.totals["tokens"], neighbours.manifest.config["split"]
     linking = options.linking.resolved
     shards = shard_count(options.shards, -(-tokens * (1 + linking.max_uses) // 2))

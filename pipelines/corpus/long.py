@@ -8,7 +8,7 @@ artefact; if windows overlap, from the documents' lengths, since long ones are t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -35,6 +35,18 @@ from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, 
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
 BUCKET_TOKENS = 4  # upper bound of a bucket's tokens, as a multiple of a shard's; a shard may take few of them
+
+
+def jobs(options: LongCorpus) -> Iterator[Job]:
+    """Plan the job that makes the documents, if there are inputs, and after it has been run that of the corpus.
+
+    Raises:
+        FarspanError: as ``plan_documents`` and ``plan``.
+    """
+    documents = plan_documents(options)
+    if documents is not None:
+        yield documents
+    yield plan(options)
 
 
 def plan_documents(options: LongCorpus) -> Job | None:

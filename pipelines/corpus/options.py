@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from corpora.errors import FarspanError
 from corpora.linking.options import Linking
-from corpora.options import UNRECORDED, Flag, check_choices
+from corpora.options import UNRECORDED, Flag, check_choices, declared, given
 from corpora.packing.options import Packing, RelatedRows
 from pipelines.options import (
     FAN_IN,
     Compression,
     DocumentsFolder,
     FanIn,
-    Folder,
     Output,
     Seed,
     Shards,
@@ -21,6 +21,7 @@ from pipelines.options import (
     SplitName,
     check_shards,
 )
+from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOptions
 
 # these kinds of corpus cut documents at the end of a row or not at all
 _ROOM = Flag(without=("split_documents", "drop_ragged_tail", "min_document_tokens"))
@@ -45,19 +46,43 @@ class RandomCorpus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EarlierStages:
+    """Options of what ``farspan corpus linked`` runs before linking.
+
+    Attributes:
+        stages: folder for their output (default: OUTPUT.stages).
+        embedding: computation of vectors.
+        clustering: division of vectors into clusters.
+        search: search of neighbours in a cluster.
+    """
+
+    stages: Annotated[str | None, Flag(metavar="DIR")] = None
+    embedding: Embedding = field(default_factory=Embedding)
+    clustering: CentroidOptions = field(default_factory=CentroidOptions)
+    search: SearchOptions = field(default_factory=SearchOptions)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinkedCorpus:
     """Options of ``farspan corpus linked``.
 
     Attributes:
-        neighbours: folder made by ``farspan neighbours`` from the documents; without it the earlier stages run first.
+        neighbours: folder made by ``farspan neighbours`` from the documents; computed if not given.
         packing: capacity of a sequence, and the concatenation of leftovers.
         linking: selection and order of the documents in a sequence.
         leftovers: concatenate documents that no linked sequence uses at random, or leave them out; near-duplicates of
             a used document are left out in either case.
+        earlier: see farspan embed, cluster and neighbours.
+
+    Examples:
+        All stages in one command, kept in corpus.stages/ for the next corpus:
+          farspan corpus linked --documents documents --sequence-length 16384 --output corpus
+        Another policy from the same neighbours:
+          farspan corpus linked --documents documents --neighbours corpus.stages/neighbours \\
+            --policy path --sequence-length 16384 --output corpus-path
     """
 
     documents: DocumentsFolder
-    neighbours: Folder
     output: Output
     packing: Annotated[Packing, _ROOM]
     linking: Linking = field(default_factory=Linking)
@@ -66,10 +91,24 @@ class LinkedCorpus:
     shards: Shards = 0
     compression: Compression = None
     fan_in: FanIn = FAN_IN
+    neighbours: Annotated[str | None, Flag(metavar="DIR"), UNRECORDED] = None
+    earlier: Annotated[EarlierStages, Flag(group="earlier stages"), UNRECORDED] = field(default_factory=EarlierStages)
 
     def __post_init__(self) -> None:
         check_choices(self)
         check_shards(self.shards)
+        if self.neighbours is not None and (unused := given(self.earlier, without=[*declared(LinkedCorpus)])):
+            raise FarspanError(f"{unused[0]}: has no effect with --neighbours; give one of the two")
+
+    @property
+    def stages(self) -> str:
+        """Folder of the output of the earlier stages."""
+        return self.earlier.stages or self.output.rstrip("/") + ".stages"
+
+    @property
+    def found_neighbours(self) -> str:
+        """Folder of the neighbours that are linked, given or made by the earlier stages."""
+        return self.neighbours or f"{self.stages}/neighbours"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +117,9 @@ class LongCorpus:
 
     Attributes:
         recipe: TOML file with sources, weights, budget and sequence length (``pipelines.corpus.mixture_recipe``).
+
+    Examples:
+        farspan corpus long examples/long_mixture.toml --output corpus  (the file explains every key)
     """
 
     recipe: Annotated[str, Flag(positional=True, metavar="RECIPE.toml"), UNRECORDED]
@@ -100,6 +142,14 @@ class RelatedCorpus:
         min_similarity: minimum similarity of a neighbour to its seed (default: none).
         max_jaccard: neighbours that share more of their word 5-grams with the seed are left out as near-duplicates.
         split: documents to use (default: those of the neighbours, or train).
+
+    Examples:
+        Clusters given in the input:
+          farspan documents --input news='multi-news/*.jsonl' --format multi-news --tokenizer t5.model --output docs
+          farspan corpus related --documents docs --sequence-length 4096 --output corpus
+        Seeds with their nearest neighbours, from any documents:
+          farspan corpus related --documents documents --neighbours corpus.stages/neighbours \\
+            --max-documents 6 --sequence-length 4096 --output corpus
     """
 
     documents: DocumentsFolder

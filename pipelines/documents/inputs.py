@@ -71,6 +71,11 @@ class Input:
             item.relative(path)  # refuses names that cannot be part of an id
         return item
 
+    @classmethod
+    def parse_all(cls, texts: Sequence[str], read: ReadOptions) -> tuple[Input, ...]:
+        """``parse`` each of the texts."""
+        return tuple(cls.parse(text, read) for text in texts)
+
     def relative(self, path: str) -> str:
         """The name of a file in ids: its path below the root, in UTF-8 whatever the locale.
 

@@ -20,14 +20,23 @@ from corpora.storage.manifest import Manifest
 from corpora.text.sentences import load_splitter
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.documents import unique_ids
-from pipelines.documents.inputs import check_first, outside, read_options, refuse_equal_ids, repeated_links
-from pipelines.documents.options import Documents
+from pipelines.documents.inputs import Input, check_first, outside, read_options, refuse_equal_ids, repeated_links
+from pipelines.documents.options import Documents, RawText
 from pipelines.documents.ranges import CutFile, cut_files, grouped, listed, work_bytes
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
 from pipelines.engine.job import Job, Stage
 from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
+
+
+def plan_raw(raw: RawText, options: Documents) -> Job:
+    """``plan`` of the files that ``raw`` names.
+
+    Raises:
+        FarspanError: nothing matches, and as ``plan``.
+    """
+    return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
 
 
 def plan(options: Documents) -> Job:

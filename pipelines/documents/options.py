@@ -42,9 +42,12 @@ class Documents:
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
         error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
+
+    Examples:
+        farspan documents --input c4='c4/en/*.json.gz' --tokenizer t5.model --output docs
     """
 
-    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED]
+    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED] = ()
     output: Output
     tokenizer: Annotated[str, UNRECORDED]
     sentences: str = "nupunkt"

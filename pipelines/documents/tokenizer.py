@@ -30,7 +30,7 @@ def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, 
     Raises:
         FarspanError: no input, no text, a field that the records lack, or a size that does not fit.
     """
-    parsed = tuple(Input.parse(text, read) for text in inputs)
+    parsed = Input.parse_all(inputs, read)
     for item in parsed:
         check_first(item)
     rejects: Counter[str] = Counter()

@@ -12,8 +12,9 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import manifest_sha256
-from objectives.metrics import Metric, load_metric
 from objectives.metrics.copies import COPIED_NGRAM
+from objectives.metrics.load import load_metric
+from objectives.metrics.protocol import Metric
 from pipelines.evaluation.figure import draw
 from pipelines.evaluation.intervals import measured
 from pipelines.evaluation.options import Evaluate, Evaluation

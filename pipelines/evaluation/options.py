@@ -7,6 +7,13 @@ from typing import Annotated
 
 from corpora.errors import FarspanError
 from corpora.options import Flag, utf8
+from objectives.metrics.flavours import FLAVOURS
+from objectives.metrics.names import ANSWERS, SCROLLS
+
+_METRICS_HELP = (
+    f"metric: scrolls:SUBSET ({', '.join(SCROLLS)}), rouge:FLAVOUR ({', '.join(FLAVOURS)}), {', '.join(ANSWERS)}; "
+    "repeat it for several of one flavour. docs/evaluation.md says which published numbers each is comparable with"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,8 +21,7 @@ class Evaluation:
     """Options of evaluating predictions.
 
     Attributes:
-        metrics: metric, e.g. scrolls:qasper, rouge:t5, f1, exact_match or quality_nearest; repeat it for several of one
-            flavour.
+        metrics: names of metrics, with one flavour of ROUGE at most.
         pairs: folder of the pairs, if it is not where the predictions say; needed for predictions in JSON files.
         split: split of the pairs; needed for predictions in JSON files.
         by: attribute of the pairs whose values get scores of their own, e.g. hard; may be repeated.
@@ -24,7 +30,7 @@ class Evaluation:
         seed: seed of the bootstrap.
     """
 
-    metrics: Annotated[tuple[str, ...], Flag(metavar="NAME")]
+    metrics: Annotated[tuple[str, ...], Flag(metavar="NAME", help=_METRICS_HELP)]
     pairs: Annotated[str | None, Flag(metavar="DIR")] = None
     split: str | None = None
     by: Annotated[tuple[str, ...], Flag(metavar="ATTRIBUTE")] = ()
@@ -47,6 +53,12 @@ class Evaluate:
         evaluation: how they are evaluated.
         json: write the table as JSON.
         figure: draw the intervals, and the scores by source length.
+
+    Examples:
+        farspan evaluate predictions --metrics scrolls:qasper
+        farspan evaluate block pooling --metrics rouge:scrolls --figure systems.svg --json systems.json
+        farspan evaluate predictions --metrics exact_match --metrics quality_nearest --by hard
+        farspan evaluate predictions.json --pairs pairs --split validation --metrics scrolls:qmsum
     """
 
     predictions: Annotated[tuple[str, ...], Flag(positional=True)]
@@ -64,6 +76,10 @@ class Submission:
             they are predictions of, if their pairs do not.
         output: file to write; its twin is FILE.json.
         partial: write what the server does not take: some subsets only, or another split.
+
+    Examples:
+        farspan submit predictions/* --output scrolls.csv
+        farspan submit predictions quality=quality.json --partial --output scrolls.csv
     """
 
     predictions: Annotated[tuple[str, ...], Flag(positional=True, metavar="[SUBSET=]G", convert=utf8)]

@@ -16,7 +16,7 @@ from corpora.errors import FarspanError, first_few, one_line
 from corpora.schemas.pairs import PairSet, open_pairs
 from corpora.schemas.predictions import PredictionSet, open_predictions
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.metrics import option_texts
+from objectives.metrics.answers import option_texts
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from corpora.options import Flag
-from pipelines.mask_options import CorpusFolder, ObjectiveOptions
+from pipelines.mask_options import CorpusFolder, NamedObjective, ObjectiveOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,13 @@ class Show:
         width: characters to show of each text; 0 for all.
         figure: draw the row in colour instead of printing it.
         choice: what to show on the row.
+
+    Examples:
+        farspan show masks --row 3 --width 2000
+        farspan show corpus --objective principal_sentences --preset pegasus
+        farspan show masks --set target_length=512
+        farspan show pairs --row 3 --width 500
+        farspan show pairs --task bart_ls --set query_length=64
     """
 
     artefact: Annotated[str, Flag(positional=True)]
@@ -82,16 +89,36 @@ class Verify:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(ObjectiveOptions):
+class Check(NamedObjective):
     """Options of ``farspan check-objective``.
 
+    Checks the properties that training, verification and resuming rely on: masks depend only on key, options and row,
+    spans lie inside documents, lengths are correct, and the text can be restored. Exit status 1 if a law is broken.
+
     Attributes:
-        objective: an installed objective, e.g. span.
         rows: number of rows to test it on, spread over the corpus.
         digest: print only a digest of the masks, for comparison between processes.
+
+    Examples:
+        farspan check-objective my_objective --corpus corpus
+        farspan check-objective span --preset t5 --set density=0.3 --corpus corpus --rows 100
     """
 
-    objective: Annotated[str, Flag(positional=True)]
     corpus: CorpusFolder
     rows: int = 32
     digest: Annotated[bool, Flag(hidden=True)] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """Options of ``farspan tasks``.
+
+    Attributes:
+        task: a task or preset to explain (default: list them all).
+
+    Examples:
+        farspan tasks
+        farspan tasks bart_ls
+    """
+
+    task: Annotated[str | None, Flag(positional=True)] = None

@@ -15,7 +15,7 @@ from corpora.errors import FarspanError, nearest
 from corpora.options import declared, recorded
 from corpora.readers import ReadOptions
 from corpora.readers.records import PAIRS_OF
-from pipelines.documents.inputs import check_first, outside, read_options, refuse_equal_ids, repeated_links
+from pipelines.documents.inputs import Input, check_first, outside, read_options, refuse_equal_ids, repeated_links
 from pipelines.documents.ranges import Group, cut_files, grouped, listed, work_bytes
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
@@ -24,6 +24,15 @@ from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
 from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs
+
+
+def plan_raw(raw: RawPairs, options: Pairs) -> Job:
+    """``plan`` of the files that ``raw`` names.
+
+    Raises:
+        FarspanError: nothing matches, and as ``plan``.
+    """
+    return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
 
 
 def plan(options: Pairs) -> Job:

@@ -77,9 +77,14 @@ class Pairs:
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
         error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
+
+    Examples:
+        farspan documents --input qasper=scrolls/qasper --format scrolls --tokenizer bart --output documents
+        farspan pairs --documents documents --input qasper=scrolls/qasper --format scrolls --output pairs
+        farspan pairs --documents documents --input mine='mine/*.jsonl' --split draw --output pairs
     """
 
-    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED]
+    inputs: Annotated[tuple[Input, ...], NO_FLAG, UNRECORDED] = ()
     documents: DocumentsFolder
     output: Output
     split: Literal["data", "draw", "train", "validation", "test"] = "data"

@@ -45,8 +45,8 @@ class EncoderOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Embed:
-    """Options of ``farspan embed``.
+class Embedding:
+    """Options of vectors, whatever they are made from.
 
     Attributes:
         encoder: the model and its use.
@@ -56,8 +56,6 @@ class Embed:
         block: documents per task and shard, rounded up to multiples of 1,024.
     """
 
-    documents: DocumentsFolder
-    output: Output
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     long_documents: Literal["principal", "first"] = "principal"
     split: Split = "train"
@@ -73,11 +71,22 @@ class Embed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clustering:
-    """Options of ``farspan cluster``.
+class Embed(Embedding):
+    """Options of ``farspan embed``.
+
+    Examples:
+        farspan embed --documents documents --encoder facebook/contriever --output vectors
+    """
+
+    documents: DocumentsFolder
+    output: Output
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentroidOptions:
+    """Options of clusters, whatever they are made from.
 
     Attributes:
-        vectors: folder made by ``farspan embed``.
         centroids: first-level clusters; k-means needs 39 vectors for each. 0 for 256, or fewer if that leaves less
             than 20,000 vectors per cluster on average, few enough for an exact search.
         spherical: compare directions only.
@@ -88,8 +97,6 @@ class Clustering:
             fewer spills.
     """
 
-    vectors: Folder
-    output: Output
     centroids: int = 0
     spherical: Annotated[bool, Flag(name="euclidean", help="compare distances instead of directions")] = True
     iterations: int = 20
@@ -116,17 +123,29 @@ class Clustering:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighbourSearch:
-    """Options of ``farspan neighbours``.
+class Clustering(CentroidOptions):
+    """Options of ``farspan cluster``.
 
     Attributes:
-        clusters: folder made by ``farspan cluster``.
+        vectors: folder made by ``farspan embed``.
+
+    Examples:
+        farspan cluster --vectors vectors --output clusters
+    """
+
+    vectors: Folder
+    output: Output
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """Options of a search, whatever it searches.
+
+    Attributes:
         search: number of neighbours and method of the search; its seed is the job's.
         memory: GiB that a worker may use; a search that needs more is refused before work starts.
     """
 
-    clusters: Folder
-    output: Output
     search: Search = field(default_factory=Search)
     memory: Annotated[float, UNRECORDED] = 8.0
     threads: Threads = 1
@@ -137,3 +156,18 @@ class NeighbourSearch:
             raise FarspanError(f"--threads {self.threads}: give a positive number")
         if not self.memory > 0:  # nan too
             raise FarspanError(f"--memory {self.memory:g}: give a positive number of GiB")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourSearch(SearchOptions):
+    """Options of ``farspan neighbours``.
+
+    Attributes:
+        clusters: folder made by ``farspan cluster``.
+
+    Examples:
+        farspan neighbours --clusters clusters --k 100 --output neighbours
+    """
+
+    clusters: Folder
+    output: Output

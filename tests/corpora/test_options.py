@@ -8,7 +8,18 @@ from typing import Annotated, Literal
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.options import UNRECORDED, Flag, check_choices, choices, declared, meanings, recorded
+from corpora.options import (
+    UNRECORDED,
+    Flag,
+    check_choices,
+    choices,
+    declared,
+    examples,
+    explanation,
+    given,
+    meanings,
+    recorded,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +40,18 @@ class Inner:
 class Outer(Inner):
     """Options.
 
+    What they are ``for``,
+    in two lines.
+
+    And more.
+
     Attributes:
         kind, other: a word.
+
+    Examples:
+        Beginning:
+          farspan a
+        farspan b
     """
 
     folder: Annotated[str, Flag(metavar="DIR"), UNRECORDED] = "here"
@@ -65,3 +86,15 @@ def test_words_that_are_not_listed_are_refused_by_the_name_of_their_flag():
     check_choices(Outer(kind=None))
     with pytest.raises(FarspanError, match="--sort 'c': choose one of a, b"):
         check_choices(Outer(kind="c"))
+
+
+def test_text_around_the_flags_is_that_of_the_docstring():
+    assert explanation(Outer) == "What they are for,\nin two lines.\n\nAnd more."
+    assert examples(Outer) == "Beginning:\n  farspan a\nfarspan b"
+    assert (explanation(Inner), examples(Inner)) == ("", "")
+
+
+def test_given_are_the_flags_of_other_values_than_the_defaults():
+    assert given(Outer()) == []
+    assert given(Outer(kind="a", seed=2)) == ["--seed", "--sort"]
+    assert given(Outer(seed=2, inner=Inner(seed=1, size=4)), without=["seed"]) == ["--size"]

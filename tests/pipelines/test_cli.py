@@ -100,14 +100,6 @@ def test_the_version_is_printed(run):
     assert run("--version")[:2] == (0, f"farspan {farspan_version()}\n")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_commands_flags_and_choices(run, shell):
-    status, out, _ = run("completion", shell)
-    assert status == 0
-    for word in ("check-objective", "whole-documents", "held-out"):
-        assert word in out
-
-
 @pytest.mark.parametrize("command", [("--help",), ("corpus", "linked", "--help"), ("mask", "--help")])
 def test_help_imports_nothing_heavy(command):
     heavy = ("numpy", "pyarrow", "numba", "torch", "apache_beam", "faiss", "transformers")

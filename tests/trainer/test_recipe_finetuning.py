@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from objectives.metrics import load_metric
+from objectives.metrics.load import load_metric
 from objectives.tasks.protocol import load_task
 from trainer.model.loss import LossConfig, R3FConfig
 from trainer.recipe import load_recipe

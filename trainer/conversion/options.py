@@ -36,10 +36,25 @@ class Conversion:
 class Convert:
     """Arguments of ``farspan convert``.
 
+    With --recipe a short model is extended to the recipe's long model: positions are tiled, global projections copied,
+    and the output of pooled attention starts at zero. For inputs within the short model's length the long model has the
+    same logits. Widths, layers and all other parts must be equal; differences are listed.
+
+    With --masks the token table gets a row for each special token of the mask set. New rows are copies of the mask
+    token's row plus noise. Without --masks, missing tokens are added when training begins.
+
+    To continue training from the output: --set run.initial_model=FOLDER.
+
     Attributes:
         source: model folder of Hugging Face or farspan, or a run.
         output: folder to create; it must not exist.
         conversion: what changes on the way.
+
+    Examples:
+        farspan convert bart-base bart-ls --recipe bart_ls_base --masks masks
+        farspan train bart_ls_base --set run.initial_model=bart-ls --set data.corpus=corpus --set data.masks=masks
+        farspan convert bart-base led --recipe led_base --set model.dropout=0.0
+        farspan convert run led-trained --tokenizer tokenizer --to huggingface
     """
 
     source: Annotated[str, Flag(positional=True)]

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from rouge_score.rouge_scorer import RougeScorer
 
-from objectives.metrics import flavours, load_metric
+from objectives.metrics import flavours
 from objectives.metrics.bootstrap import resampled_means
 from objectives.metrics.flavours import FLAVOURS
+from objectives.metrics.load import load_metric
 from tests.objectives.rouge.test_pairs import texts
 
 PREDICTIONS = texts([20] * 20, 5)

@@ -59,7 +59,8 @@ def parsed(*words: str):
 
 def test_a_function_is_called_with_the_options(monkeypatch):
     monkeypatch.setattr(f"{HERE}.called", [])
-    LOOK.execute(parsed("a", "b", "--name", "x", "--name", "y", "--size", "7")[0])
+    typed, _ = parsed("a", "b", "--name", "x", "--name", "y", "--size", "7")
+    LOOK.execute(typed, LOOK.made(typed))
     assert called == [Outer(folders=("a", "b"), names=("x", "y"), inner=Inner(size=7))]
 
 

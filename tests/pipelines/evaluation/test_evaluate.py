@@ -9,8 +9,8 @@ import pytest
 
 import farspan
 from corpora.errors import FarspanError
-from objectives.metrics import load_metric
 from objectives.metrics.bootstrap import resampled_means
+from objectives.metrics.load import load_metric
 from pipelines.evaluation.evaluate import evaluate, load_metrics
 
 

@@ -14,38 +14,42 @@ from corpora.settings import assignment
 Options = TypeVar("Options")
 
 
-def add_flags(parser: Any, kind: type, without: Sequence[str] = ()) -> list[str]:
+def add_flags(parser: Any, kind: type, without: Sequence[str] = ()) -> None:
     """Give a parser, or a group of it, a flag for each field of ``kind`` and of the dataclasses among its fields.
 
-    A flag that the parser has already is shared: it sets the fields of all dataclasses that declare it.
+    Required fields come first. A flag that the parser has already is shared: it sets the fields of all dataclasses that
+    declare it.
 
     Args:
         without: fields that get none.
-
-    Returns:
-        The attributes of the flags that were added.
     """
-    help_of, added = meanings(kind), []
-    hints = declared(kind)
-    for field in fields(kind):
+    help_of, hints = meanings(kind), declared(kind)
+    for field in sorted(fields(kind), key=lambda field: not _required(field)):
         hint, flag = hints[field.name]
         if field.name in without or flag is NO_FLAG:
             continue
+        text = (flag.help if isinstance(flag.help, str) else flag.help()) or help_of[field.name]
         if is_dataclass(hint):
-            added += add_flags(parser, hint, flag.without)  # type: ignore[arg-type]
+            place = parser.add_argument_group(flag.group, text.removesuffix(".")) if flag.group else parser
+            add_flags(place, hint, flag.without)  # type: ignore[arg-type]
         elif f"--{_dashed(field.name, flag)}" not in parser._option_string_actions:
-            added.append(_add(parser, field, hint, flag, flag.help or help_of[field.name]))
-    return added
+            _add(parser, field, hint, flag, text)
 
 
-def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> str:
-    required = field.default is MISSING and field.default_factory is MISSING
+def _required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
+
+
+def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> None:
+    required = _required(field)
     default = None if field.default is MISSING else field.default
     given: dict[str, Any] = {"help": argparse.SUPPRESS if flag.hidden else _help(text, default)}
     if hint is bool:
         given |= {"action": "store_true"}
     elif flag.positional and get_origin(hint) is tuple:
         given |= {"nargs": "+" if required else "*"}
+    elif flag.positional and not required:
+        given |= {"nargs": "?"}
     elif get_origin(hint) in (tuple, Mapping):
         given |= {
             "action": "append",
@@ -59,8 +63,9 @@ def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> st
         given |= {"type": flag.convert or (str if known else plain), "default": default}
         given |= {"choices": known} if known else {"metavar": flag.metavar}
     if flag.positional:
-        return parser.add_argument(field.name, **{k: v for k, v in given.items() if k != "default"}).dest
-    return parser.add_argument(f"--{_dashed(field.name, flag)}", required=required, **given).dest
+        parser.add_argument(field.name, **{k: v for k, v in given.items() if k != "default"})
+    else:
+        parser.add_argument(f"--{_dashed(field.name, flag)}", required=required, **given)
 
 
 def _help(text: str, default: Any) -> str:

@@ -1,4 +1,4 @@
-"""``farspan tasks``."""
+"""Explanations of tasks, as ``farspan tasks`` prints them."""
 
 from objectives.tasks.presets import PRESETS
 

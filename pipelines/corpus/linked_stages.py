@@ -1,0 +1,38 @@
+"""All jobs of ``farspan corpus linked``: vectors, clusters and neighbours, unless they are given, then the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelines.corpus import linked
+from pipelines.corpus.options import LinkedCorpus
+from pipelines.engine.artefacts import absolute
+from pipelines.engine.beginning import check_output
+from pipelines.engine.job import Job
+from pipelines.retrieval import cluster, embed, neighbours
+from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
+
+
+def jobs(options: LinkedCorpus) -> Iterator[Job]:
+    """Plan one job after the other; the next may be asked for once the last has been run.
+
+    Raises:
+        FarspanError: as the plans; what can be known before the first job is.
+    """
+    check_output(absolute(options.output))
+    if options.neighbours is None:
+        yield from _earlier(options)
+    yield linked.plan(options)
+
+
+def _earlier(options: LinkedCorpus) -> Iterator[Job]:
+    vectors, clusters = (f"{options.stages}/{name}" for name in ("vectors", "clusters"))
+    earlier = options.earlier
+    embedding = Embed(documents=options.documents, output=vectors, **vars(earlier.embedding))
+    clustering = Clustering(vectors=vectors, output=clusters, **vars(earlier.clustering))
+    search = NeighbourSearch(clusters=clusters, output=options.found_neighbours, **vars(earlier.search))
+    job = embed.plan(embedding)
+    cluster.first_level(clustering, embed.most_documents(embedding))
+    yield job
+    yield cluster.plan(clustering)
+    yield neighbours.plan(search)

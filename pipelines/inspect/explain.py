@@ -1,0 +1,65 @@
+"""Explanations of objectives and tasks: description, options with their values, and presets."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from objectives.api.plugins import Plugins
+from objectives.tasks.protocol import TASKS
+from pipelines.inspect.options import Tasks
+
+
+def explain(plugins: Plugins, name: str) -> str:
+    """Return the description of a plug-in, its options with their defaults or a preset's values, and its presets.
+
+    Args:
+        name: its name, or that of a preset.
+
+    Raises:
+        FarspanError: no such plug-in or preset.
+    """
+    owner, preset = plugins.resolve(name)
+    factory = plugins.factory(owner)
+    presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
+    told = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
+    chosen = presets[preset] if preset else {}
+    lines = [told.replace("``", "").replace("Attributes:", "options:"), ""]
+    lines.append(f"values with preset {preset}:" if preset else "defaults:")
+    for option, parameter in inspect.signature(factory).parameters.items():
+        if option in chosen or parameter.default is not parameter.empty:
+            lines.append(f"  {option} = {spelled(chosen.get(option, parameter.default))}")
+    return "\n".join([*lines, "", "presets:", *listed(presets)])
+
+
+def listed(presets: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line for each preset: its name and its options."""
+    return [
+        f"  {name}: {', '.join(f'{key}={spelled(value)}' for key, value in options.items())}"
+        for name, options in presets.items()
+    ]
+
+
+def summary(plugins: Plugins, name: str) -> str:
+    """The first sentence of a plug-in's description, after its name."""
+    return inspect.cleandoc(plugins.factory(name).__doc__ or "").partition("\n")[0].partition(": ")[2]
+
+
+def spelled(value: Any) -> str:
+    """Format a value for ``--set``, with short floats for reading."""
+    return json.dumps(json.loads(json.dumps(value), parse_float=lambda digits: float(f"{float(digits):.6g}")))
+
+
+def print_tasks(options: Tasks) -> None:
+    """Run ``farspan tasks``.
+
+    Raises:
+        FarspanError: no such task or preset.
+    """
+    if options.task is not None:
+        print(explain(TASKS, options.task))
+        return
+    for name, presets in TASKS.presets().items():
+        print(f"{name}: {summary(TASKS, name)}", *listed(presets), sep="\n")
