@@ -63,6 +63,17 @@ def begin(job: Job) -> set[str] | None:
     return done
 
 
+def check_same(job: Job) -> None:
+    """Check that the unfinished job in a folder has the configuration of this one.
+
+    Raises:
+        FarspanError: naming what differs.
+    """
+    opened = os.path.join(job.output, WORK, "job.json")
+    if files.exists(opened):
+        _refuse_changes(job.output, read_start(opened).head.job, job.head.job)
+
+
 def require_begun(output: str) -> None:
     """Refuse to write to a folder that was deleted or finished meanwhile.
 

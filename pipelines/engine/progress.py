@@ -1,7 +1,7 @@
 """Progress of a running job: workers send small datagrams, the driver shows one bar a stage.
 
-A lost datagram costs nothing, since each carries a task's running total; on a remote worker they go nowhere, and only
-finished tasks are counted.
+A lost datagram costs nothing, since each carries a task's running total. Workers on other machines report by files
+instead (``beam/remote/signs.py``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -34,6 +35,10 @@ class Reporter:
         if self.port:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
                 sender.sendto(json.dumps([stage, task, done]).encode(), ("127.0.0.1", self.port))
+
+    def working(self, stage: str, task: str) -> AbstractContextManager[None]:
+        """Nothing: a worker of this machine is watched by its process."""
+        return nullcontext()
 
 
 class ProgressBars:

@@ -18,7 +18,6 @@ from corpora.storage.manifest import Receipt
 from pipelines.engine.beginning import ending, require_begun
 from pipelines.engine.job import REPEAT, Report, Task
 from pipelines.engine.paths import WORK
-from pipelines.engine.progress import Reporter
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
@@ -31,7 +30,7 @@ class RunTask:
     stage: str
     work: Callable[[Task, Report], Receipt]
     output: str
-    reporter: Reporter
+    reporter: Callable[[str, str, int], None]
 
     def __call__(self, task: Task) -> str:
         place = os.path.join(self.output, WORK, task.name)
@@ -87,6 +86,11 @@ def _told(error: Exception, output: str) -> str:
     if isinstance(error, OSError) and (cured := from_os_error(error, output)):
         return f"{cured}; {REPEAT}"
     return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{REPEAT}"
+
+
+def is_for_good(text: str) -> bool:
+    """True if a task whose ``.failed`` holds ``text`` fails again until its user mends something."""
+    return text.rstrip().endswith(_MEND)
 
 
 def explain(work: str, error: Exception) -> FarspanError:

@@ -1,8 +1,4 @@
-"""The engine that runs a pipeline, and the detection of dead workers.
-
-The default is Beam's embedded runner: in process, or with worker processes. ``--runner`` hands the same pipeline to any
-other runner, with Beam's own flags.
-"""
+"""Beam's embedded runner: in process, or with worker processes, whose death it detects."""
 
 from __future__ import annotations
 
@@ -15,10 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from corpora.errors import FarspanError
-from pipelines.engine.options import EMBEDDED, Engine
+from pipelines.engine.options import Engine
 
 
-class WorkerDied(FarspanError):
+class EngineStopped(FarspanError):
+    """The engine ended the job, and not a task; its message is complete."""
+
+
+class WorkerDied(EngineStopped):
     """A worker process was killed or crashed; the runner alone would wait for it forever."""
 
 
@@ -34,17 +34,10 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
         Exception: what the pipeline raised.
     """
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported once, by its own message
-    from pipelines.engine.beam.apache import PipelineOptions, beam
+    from pipelines.engine.beam.apache import PipelineOptions
     from pipelines.engine.beam.loopback import serve_on_loopback
-    from pipelines.engine.beam.notebook import without_interactive_labels
 
     serve_on_loopback()
-    if engine.runner != EMBEDDED:
-        options = PipelineOptions([f"--runner={engine.runner}", *engine.beam_flags])
-        with without_interactive_labels(), beam.Pipeline(options=options) as pipeline:
-            build(pipeline)
-        return
-
     options = PipelineOptions([f"--direct_num_workers={workers}", *engine.beam_flags], save_main_session=False)
     _run_embedded(build, options, workers)
 

@@ -10,14 +10,15 @@ from pipelines.engine.beam.apache import FileSystems, PipelineOptions, S3Options
 
 def use_flags(flags: Sequence[str]) -> None:
     """Set up the stores of this process by Beam's flags; for those left out, AWS's variables and profile count."""
-    _use(PipelineOptions(list(flags)))
+    use_options(PipelineOptions(list(flags)))
 
 
 def use_flags_of_pipeline() -> None:
     """Set up the stores of a worker, on whichever machine, by the flags that its pipeline was given."""
     if FileSystems._pipeline_options is not None:
-        _use(FileSystems._pipeline_options)
+        use_options(FileSystems._pipeline_options)
 
 
-def _use(options: PipelineOptions) -> None:
+def use_options(options: PipelineOptions) -> None:
+    """Set up the stores of this process by Beam's options."""
     s3.use_settings(options.view_as(S3Options).get_all_options(drop_default=True, current_only=True))

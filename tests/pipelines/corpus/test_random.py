@@ -29,7 +29,7 @@ from pipelines.engine.options import Engine
 from pipelines.inspect.stats import summary
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
-from tests.pipelines.engine.test_lock import locked_elsewhere
+from tests.pipelines.engine.presence.test_lock import locked_elsewhere
 
 SHARDS = 5
 

@@ -1,0 +1,84 @@
+"""A job that an earlier start of the same command left with an engine: attached to, or seen to be over."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from pipelines.engine.beam.remote.jobs import cancel, is_running
+from pipelines.engine.beam.remote.signs import BEAT_SECONDS, Sign, read_signs
+from pipelines.engine.beam.remote.submission import Submission, forget, read_submission
+from pipelines.engine.beam.remote.watch import BEGIN_SECONDS, RESTART_SECONDS, Silence, Watch
+from pipelines.engine.beginning import check_same
+from pipelines.engine.job import Job
+from pipelines.engine.paths import WORK
+from pipelines.engine.progress import ProgressBars
+
+_POLL_SECONDS = 2.0
+
+
+def settle(job: Job) -> None:
+    """See that no engine works in a job's folder, waiting for the end of a job that does.
+
+    Temporary files may be swept afterwards.
+
+    Raises:
+        FarspanError: the job there has another configuration, or its engine cannot be asked and workers still work.
+    """
+    submission = read_submission(job.output)
+    if submission is None:
+        return
+    check_same(job)
+    running = is_running(submission)
+    if running:
+        _attach(job, submission)
+    elif running is None:
+        _require_silence(job.output, submission)
+    forget(job.output)
+
+
+def _attach(job: Job, submission: Submission) -> None:
+    """Follow a job to its end; what it leaves undone is submitted again."""
+    print(f"attached to {submission}, which an earlier start left running; Ctrl-C cancels it", file=sys.stderr)
+    totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in job.stages}
+    try:
+        with ProgressBars(totals) as bars:
+            watch = Watch(job, submission.attempt, Silence(BEGIN_SECONDS, RESTART_SECONDS), bars)
+            while is_running(submission):
+                watch.look()
+                if watch.silence.too_long:
+                    print(f"its workers have been silent for {watch.silence.seconds:.0f} s", file=sys.stderr)
+                    cancel(job.output, submission)
+                    return
+                time.sleep(_POLL_SECONDS)
+    except BaseException:
+        cancel(job.output, submission)
+        raise
+
+
+def _require_silence(output: str, submission: Submission) -> None:
+    """Refuse to start while workers of a job whose engine cannot be asked are alive.
+
+    Raises:
+        FarspanError: naming one of them.
+    """
+    before = _at_work(output, submission)
+    if not before:
+        return
+    print(f"{submission} cannot be asked for its state; seeing whether its workers live", file=sys.stderr)
+    for _ in range(4):  # several chances, as one beat may be late
+        time.sleep(BEAT_SECONDS)
+        for path, sign in _at_work(output, submission).items():
+            if path not in before or before[path].beat != sign.beat:
+                raise FarspanError(
+                    f"{output}: {submission}, from {submission.driver}, still works here: {sign.worker} has task "
+                    f"{next(iter(sign.tasks))} in hand. Cancel the job on its engine or wait for its end, then give "
+                    "the same command again"
+                )
+
+
+def _at_work(output: str, submission: Submission) -> dict[str, Sign]:
+    signs = read_signs(files.walk(f"{output}/{WORK}"))
+    return {path: sign for path, sign in signs.items() if sign.tasks and sign.attempt == submission.attempt}

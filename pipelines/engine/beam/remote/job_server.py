@@ -1,0 +1,127 @@
+"""Beam's Java job servers as processes of the driver: their own words are kept, and they end with it.
+
+Beam's wrapper stops the server at Ctrl-C, before the job could be cancelled through it, and loses what it printed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from pipelines.engine.beam.apache import beam  # noqa: F401 (quietly, before other parts of it)
+from pipelines.engine.beam.runner import EngineStopped
+
+from apache_beam.portability.api import beam_job_api_pb2_grpc  # isort: skip
+from apache_beam.runners.portability import job_server  # isort: skip
+
+START_SECONDS = 120.0
+_LINES = 20  # that are kept of what a server prints
+# kills the server when its driver has ended, however it did
+_WATCH = 'while kill -0 "$1" 2>/dev/null; do sleep 1; done; kill -9 "$2" 2>/dev/null'
+
+
+class JobServer(job_server.JobServer):
+    """Starts the command of one of Beam's job servers, outside the terminal's group of processes."""
+
+    def __init__(self, beams: Any) -> None:
+        self._beams = beams
+        self._process: subprocess.Popen[bytes] | None = None
+        self._words: deque[str] = deque(maxlen=_LINES)
+        self._stub: Any = None
+
+    def start(self) -> Any:
+        """Start the server, unless it runs, and return a stub of its service.
+
+        Raises:
+            EngineStopped: it does not start, with what it printed.
+        """
+        if self._process is None:
+            self._beams._local_temp_root = tempfile.mkdtemp(prefix="farspan-job-server-")
+            atexit.register(self.stop)
+            command, endpoint = self._beams.subprocess_cmd_and_endpoint()
+            self._process = _popen([str(word) for word in command], os.getpid())
+            reader = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+            reader.start()
+            channel = grpc.insecure_channel(endpoint, options=[("grpc.max_send_message_length", -1)])
+            self._await(channel, reader)
+            self._stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        return self._stub
+
+    def stop(self) -> None:
+        """End the server."""
+        atexit.unregister(self.stop)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._beams._local_temp_root or "", ignore_errors=True)
+
+    @property
+    def status(self) -> int | None:
+        """Exit status of a server that ended of itself; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def words(self) -> str:
+        """The last lines that the server printed, indented."""
+        return "".join(f"\n  {line}" for line in self._words)
+
+    def _await(self, channel: grpc.Channel, reader: threading.Thread) -> None:
+        assert self._process is not None
+        ready, last = grpc.channel_ready_future(channel), time.monotonic() + START_SECONDS
+        while time.monotonic() < last:
+            try:
+                ready.result(timeout=0.2)
+                return
+            except grpc.FutureTimeoutError:
+                if self._process.poll() is not None:
+                    reader.join(5)  # until its last words are read
+                    raise EngineStopped(
+                        f"Beam's job server ended at once, with status {self._process.returncode}; it said:{self.words}"
+                    ) from None
+        raise EngineStopped(f"Beam's job server does not answer after {START_SECONDS:.0f} s; it said:{self.words}")
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._words.append(line.decode(errors="replace").rstrip())
+
+
+@contextmanager
+def own_job_servers() -> Iterator[list[JobServer]]:
+    """Have Beam's runners start ``JobServer``, and end those that they started."""
+    started: list[JobServer] = []
+
+    def wrap(beams: Any) -> JobServer:
+        started.append(JobServer(beams))
+        return started[-1]
+
+    before = job_server.StopOnExitJobServer
+    vars(job_server)["StopOnExitJobServer"] = wrap
+    try:
+        yield started
+    finally:
+        vars(job_server)["StopOnExitJobServer"] = before
+        for server in started:
+            server.stop()
+
+
+def _popen(command: list[str], driver: int) -> subprocess.Popen[bytes]:
+    """Start a process that Ctrl-C does not reach, and that is killed when the process ``driver`` has ended."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    nothing = subprocess.DEVNULL
+    watch = ["sh", "-c", _WATCH, "sh", str(driver), str(process.pid)]
+    subprocess.Popen(watch, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    return process

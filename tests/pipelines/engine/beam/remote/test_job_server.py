@@ -1,0 +1,47 @@
+"""Job servers as processes: what they say when they fail, and their end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+
+import pytest
+from apache_beam.runners.portability import job_server
+
+from corpora.errors import FarspanError
+from pipelines.engine.beam.remote.job_server import _popen, own_job_servers
+
+
+class Beams:
+    """One of Beam's job servers, reduced to its command."""
+
+    def __init__(self, *command: str) -> None:
+        self.command = command
+        self._local_temp_root = ""
+
+    def subprocess_cmd_and_endpoint(self):
+        return list(self.command), "localhost:9"
+
+
+def test_a_server_that_does_not_start_is_quoted():
+    broken = Beams("sh", "-c", "echo Error: Invalid or corrupt jarfile x.jar >&2; exit 7")
+    with own_job_servers() as servers, pytest.raises(FarspanError) as caught:
+        job_server.StopOnExitJobServer(broken).start()
+    assert str(caught.value).splitlines() == [
+        "Beam's job server ended at once, with status 7; it said:",
+        "  Error: Invalid or corrupt jarfile x.jar",
+    ]
+    assert servers[0].status == 7
+    assert not os.path.exists(broken._local_temp_root)
+    assert job_server.StopOnExitJobServer.__module__ == job_server.__name__
+
+
+def test_a_server_ends_with_its_driver_however_that_ends():
+    driver = subprocess.Popen(["sleep", "60"])
+    server = _popen(["sleep", "60"], driver.pid)
+    assert os.getsid(server.pid) != os.getsid(0)  # Ctrl-C in the driver's terminal does not reach it
+    assert server.poll() is None
+    driver.kill()
+    driver.wait()
+    assert server.wait(20) == -signal.SIGKILL

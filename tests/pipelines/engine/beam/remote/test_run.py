@@ -1,0 +1,158 @@
+"""Jobs on engines elsewhere, played by runners that hang, fail, or lose their workers."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from apache_beam.runners.runner import PipelineRunner
+
+from corpora.errors import FarspanError
+from pipelines.engine.beam.remote import run
+from pipelines.engine.beam.remote.run import require_shared, root_cause, workers_are_here
+from pipelines.engine.beam.remote.signs import Sign
+from pipelines.engine.beam.remote.submission import read_submission
+from pipelines.engine.beam.remote.watch import Silence, Watch
+from pipelines.engine.beam.runner import WorkerDied
+from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
+from tests.pipelines.engine.test_job import job
+
+TRACE = """\
+java.lang.RuntimeException: The Runner failed
+\tat org.apache.beam.Runner.run(Runner.java:1)
+Caused by: java.lang.Exception: Job execution failed
+\tat org.apache.flink.Job.run(Job.java:2)
+\t... 3 more
+Caused by: java.io.IOException: Cannot run program "/no/worker": error=2, No such file or directory
+\tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
+\t... 9 more
+"""
+
+
+class Result:
+    """A job that runs until it is cancelled."""
+
+    cancelled = threading.Event()
+
+    def wait_until_finish(self):
+        self.cancelled.wait(20)
+
+    def cancel(self):
+        self.cancelled.set()
+
+
+class Hanging(PipelineRunner):
+    def run_pipeline(self, pipeline, options):
+        Result.cancelled.clear()
+        return Result()
+
+
+class Failing(PipelineRunner):
+    def run_pipeline(self, pipeline, options):
+        result = Result()
+        result.wait_until_finish = self.fail
+        return result
+
+    @staticmethod
+    def fail():
+        raise RuntimeError(TRACE)
+
+
+def engine(runner: type, **options) -> Engine:
+    return Engine(runner=f"{__name__}.{runner.__name__}", shared_folders=True, **options)
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch):
+    monkeypatch.setattr(run, "_LOOK_SECONDS", (0.01, 0.01))
+
+
+def test_an_interrupted_job_is_cancelled(tmp_path, monkeypatch, capsys):
+    def interrupt(self):
+        submission = read_submission(str(tmp_path))
+        assert submission.name.startswith("farspan-test-an-interrupted-job")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Watch, "look", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job(tmp_path, "fine"), engine(Hanging))
+    assert Result.cancelled.is_set()
+    assert read_submission(str(tmp_path)) is None
+    assert "farspan: cancelled job farspan-" in capsys.readouterr().err
+
+
+def test_a_job_whose_workers_never_start_is_cancelled(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "_silence", lambda *_: Silence(0.05, 60))
+    with pytest.raises(FarspanError) as caught:
+        run_job(job(tmp_path, "fine"), engine(Hanging))
+    assert str(caught.value).startswith("no worker of job farspan-")
+    assert f"can they write to {tmp_path}? --worker-timeout allows more time" in str(caught.value)
+    assert Result.cancelled.is_set()
+
+
+def test_a_killed_worker_that_the_engine_waits_for_ends_the_job(tmp_path, monkeypatch):
+    """The embedded engine's message, and the next start resumes."""
+
+    class Killed(Result):
+        def wait_until_finish(self):
+            sign = Sign("host:7", read_submission(str(tmp_path)).attempt, 1, {"fine": ("fine", 0)})
+            (tmp_path / "_work" / "w.worker").write_bytes(sign.to_json())
+            super().wait_until_finish()
+
+    Killed.cancelled.clear()
+    monkeypatch.setattr(Hanging, "run_pipeline", lambda *_: Killed())
+    monkeypatch.setattr(run, "_silence", lambda *_: Silence(20, 0.05))
+    with pytest.raises(
+        WorkerDied, match=r"a worker process was killed or crashed \(out of memory is the usual reason\)"
+    ):
+        run_job(job(tmp_path, "fine"), engine(Hanging))
+    assert Result.cancelled.is_set()
+    assert (tmp_path / "_work" / "job.json").exists()
+
+
+def test_the_innermost_cause_is_shown(tmp_path):
+    with pytest.raises(FarspanError) as caught:
+        run_job(job(tmp_path, "fine"), engine(Failing))
+    assert str(caught.value) == (
+        'the runner stopped: java.io.IOException: Cannot run program "/no/worker": error=2, No such file or directory; '
+        "finished tasks are kept"
+    )
+    assert read_submission(str(tmp_path)) is None
+    assert root_cause("no trace\n") == "no trace"
+
+
+@pytest.mark.parametrize(
+    ("runner", "flags", "here"),
+    [
+        ("FlinkRunner", ["--flink_master=flink:8081", "--environment_type=PROCESS"], False),
+        ("FlinkRunner", ["--flink_master=flink:8081"], False),
+        ("FlinkRunner", ["--flink_master=[local]"], True),
+        ("FlinkRunner", ["--flink_master=[local]", "--environment_type=DOCKER"], False),
+        ("SparkRunner", [], True),
+        ("SparkRunner", ["--spark_master_url=spark://host:7077"], False),
+        ("PortableRunner", ["--job_endpoint=x:1", "--environment_type=LOOPBACK"], True),
+        ("PortableRunner", ["--job_endpoint=x:1", "--environment_type=EXTERNAL"], False),
+        ("DataflowRunner", [], False),
+        ("apache_beam.runners.direct.direct_runner.BundleBasedDirectRunner", [], True),
+    ],
+)
+def test_where_workers_are(runner, flags, here):
+    assert workers_are_here(Engine(runner=runner, beam_flags=tuple(flags))) is here
+
+
+def test_a_local_output_is_refused_for_workers_elsewhere(tmp_path):
+    away = Engine(runner="DataflowRunner")
+    with pytest.raises(
+        FarspanError, match=r"is on this machine, and the workers of DataflowRunner are elsewhere; give"
+    ):
+        run_job(job(tmp_path / "new", "fine"), away)
+    assert not (tmp_path / "new").exists()
+    require_shared(away, "gs://bucket/corpus")
+    require_shared(Engine(runner="DataflowRunner", shared_folders=True), str(tmp_path))
+
+
+def test_a_job_service_that_does_not_answer_is_named(tmp_path):
+    flags = ("--job_endpoint=localhost:9", "--job_server_timeout=1", "--environment_type=LOOPBACK")
+    with pytest.raises(FarspanError, match="--job_endpoint localhost:9: no job service answers there"):
+        run_job(job(tmp_path, "fine"), Engine(runner="PortableRunner", beam_flags=flags))

@@ -1,0 +1,35 @@
+"""The options of the engine, and the choice of workers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines.engine.options import Engine
+
+SMALL, LARGE = 1 << 20, 1 << 30
+
+
+def test_a_small_job_stays_in_this_process():
+    assert Engine().worker_count(100, SMALL) == 1
+
+
+def test_a_large_job_has_a_worker_for_each_core_but_no_more_than_tasks():
+    cores = len(os.sched_getaffinity(0))
+    assert Engine().worker_count(1000, LARGE) == cores
+    assert Engine().worker_count(1, LARGE) == 1
+    assert Engine(workers=7).worker_count(1000, SMALL) == 7
+    assert Engine(workers=7).worker_count(3, SMALL) == 3
+    assert Engine(workers=7).worker_count(0, SMALL) == 1
+
+
+def test_workers_cannot_be_negative():
+    with pytest.raises(FarspanError, match="--workers -1: give 0"):
+        Engine(workers=-1)
+
+
+def test_a_time_limit_cannot_be_negative():
+    with pytest.raises(FarspanError, match="--worker-timeout -1: give a positive number of seconds"):
+        Engine(worker_timeout=-1)
