@@ -1,0 +1,184 @@
+"""A worker of another engine: what the boot program of Beam's containers does, in Python.
+
+For ``--environment_type=PROCESS``, whose command Flink starts itself, and for pools of workers (``EXTERNAL``)::
+
+    farspan-worker --id=... --provision_endpoint=...     a worker; the engine gives the arguments
+    farspan-worker --worker_pool                         a pool, which starts a worker when an engine asks for one
+
+The worker gets the pipeline's options, such as those of object stores, from the engine; Beam's own pool passes none on.
+It ends with the process that started it. Nothing is installed: its environment must hold farspan.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from corpora.errors import FarspanError
+from pipelines.environment import require_own_environment
+
+_SECONDS = 60  # for an answer of the engine
+_HARMLESS = "submission_environment_dependencies.txt"  # a list for people that Beam stages with every job
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """``farspan-worker`` and ``python -m pipelines.harness``."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts look for no module in the current folder
+    require_own_environment()
+    typed = _parser().parse_known_args(arguments)[0]
+    if typed.worker_pool:
+        from pipelines.engine.beam.remote.pool import serve
+
+        serve(typed.service_port)
+    elif not (typed.id and typed.provision_endpoint):
+        raise SystemExit("farspan-worker: give --worker_pool; --id and --provision_endpoint are given by an engine")
+    else:
+        os.dup2(2, 1)  # Beam's pool never reads a worker's output, which would stop there when the pipe is full
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+        work(typed)
+
+
+def work(typed: argparse.Namespace) -> None:
+    """Do an engine's work until it ends the connection, or this process."""
+    output = ""
+    try:
+        info = provision(typed.provision_endpoint, typed.id)
+        options = _options(info)
+        output = _require_driver(options)
+        refuse_packages(info)
+        os.environ |= environment(typed, info)
+        from apache_beam.runners.worker import sdk_worker_main
+    except BaseException as error:
+        _report(typed, output, error)
+        raise
+    _say_ready(typed.ready_descriptor)
+    sdk_worker_main.main(sys.argv[:1])
+
+
+def provision(endpoint: str, worker: str) -> Any:
+    """Ask the engine for ``ProvisionInfo``: the pipeline's options and the addresses of its services."""
+    import grpc
+
+    from pipelines.engine.beam.apache import beam  # noqa: F401 (quietly, before other parts of it)
+
+    from apache_beam.portability.api import beam_provision_api_pb2, beam_provision_api_pb2_grpc  # isort: skip
+
+    with grpc.insecure_channel(endpoint) as channel:
+        service = beam_provision_api_pb2_grpc.ProvisionServiceStub(channel)
+        request = beam_provision_api_pb2.GetProvisionInfoRequest()
+        metadata = (("worker_id", worker),)
+        return service.GetProvisionInfo(request, metadata=metadata, timeout=_SECONDS, wait_for_ready=True).info
+
+
+def environment(typed: argparse.Namespace, info: Any) -> dict[str, str]:
+    """Environment variables that Beam's worker reads; the engine's answer goes before the arguments."""
+    from apache_beam.portability.api import endpoints_pb2
+    from google.protobuf import json_format, text_format
+
+    def descriptor(said: Any, argument: str) -> str:
+        return text_format.MessageToString(endpoints_pb2.ApiServiceDescriptor(url=said.url or argument))
+
+    found = {
+        "WORKER_ID": typed.id,
+        "PIPELINE_OPTIONS": json_format.MessageToJson(info.pipeline_options),
+        "CONTROL_API_SERVICE_DESCRIPTOR": descriptor(info.control_endpoint, typed.control_endpoint),
+        "LOGGING_API_SERVICE_DESCRIPTOR": descriptor(info.logging_endpoint, typed.logging_endpoint),
+        "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
+    }
+    if info.status_endpoint.url:
+        found["STATUS_API_SERVICE_DESCRIPTOR"] = descriptor(info.status_endpoint, "")
+    return found
+
+
+def refuse_packages(info: Any) -> None:
+    """Refuse a pipeline whose packages should be installed here.
+
+    Raises:
+        FarspanError: naming them.
+    """
+    from apache_beam.portability.api import beam_runner_api_pb2
+
+    names = []
+    for dependency in info.dependencies:
+        payload = beam_runner_api_pb2.ArtifactStagingToRolePayload.FromString(dependency.role_payload)
+        names.append(payload.staged_name or dependency.role_urn)
+    names = [name for name in names if name != _HARMLESS]
+    if names:
+        raise FarspanError(
+            f"farspan-worker installs nothing, and the pipeline brings {', '.join(sorted(names))}; leave out "
+            "--requirements_file, --extra_package and --setup_file, and install what is needed on the workers"
+        )
+
+
+def _options(info: Any) -> dict[str, Any]:
+    from apache_beam.runners.worker import sdk_worker_main
+    from google.protobuf import json_format
+
+    return sdk_worker_main._load_pipeline_options(json_format.MessageToJson(info.pipeline_options))
+
+
+def _require_driver(options: dict[str, Any]) -> str:
+    """Set up the stores, and compare versions with the driver's; returns the job's folder, if it is farspan's."""
+    from pipelines.engine.beam.apache import PipelineOptions
+    from pipelines.engine.beam.remote.about import Driver
+    from pipelines.engine.beam.stores import use_options
+
+    use_options(PipelineOptions.from_dictionary(options))
+    driver = Driver.among(options)
+    if driver is None:
+        return ""
+    try:
+        driver.require_equal(f"the worker's {sys.executable}")
+    except FarspanError as error:
+        if driver.output:
+            _write_failure(driver.output, error)
+        raise
+    return driver.output
+
+
+def _report(typed: argparse.Namespace, output: str, error: BaseException) -> None:
+    """Tell the pool, and the driver if its folder can be reached, why this worker cannot start."""
+    if typed.ready_descriptor is not None:
+        with suppress(OSError):
+            os.write(typed.ready_descriptor, (str(error) or repr(error)).encode())
+    if output:
+        _write_failure(output, error)
+
+
+def _write_failure(output: str, error: BaseException) -> None:
+    from pipelines.engine.beam.remote.signs import write_failure
+
+    with suppress(Exception):  # the folder may be the reason
+        write_failure(output, str(error) or repr(error))
+
+
+def _say_ready(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)  # with nothing written: the worker has started
+
+
+def _end_with(parent: int) -> None:
+    """Exit when the process that started this one has ended; the engine gives the work to another worker."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="farspan-worker", description=__doc__.partition("\n")[0], allow_abbrev=False)
+    parser.add_argument("--worker_pool", action="store_true", help="serve as a pool of workers")
+    parser.add_argument("--service_port", type=int, default=50000, help="port of the pool (default: 50000)")
+    parser.add_argument("--ready_descriptor", type=int, help=argparse.SUPPRESS)  # closed or written to by the worker
+    for name in ("id", "logging_endpoint", "artifact_endpoint", "provision_endpoint", "control_endpoint"):
+        parser.add_argument(f"--{name}", default="", help=argparse.SUPPRESS)
+    return parser
+
+
+if __name__ == "__main__":
+    main()
