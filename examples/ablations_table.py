@@ -17,7 +17,8 @@ from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
 
 if TYPE_CHECKING:
-    from ablations import Experiment, Model
+    from ablations_parts import Experiment
+    from ablations_plan import Model
 
 METRICS = {"wiki-what": "f1", "wiki-lead": "rouge:primera", "chains": "exact_match"}
 PAPER: Mapping[str, tuple[str, Mapping[int, Sequence[float]]]] = {

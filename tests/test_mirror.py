@@ -38,7 +38,6 @@ UNTESTED: set[str] = set(
     corpora/storage/strict_json.py
     corpora/verify/rows.py
     corpora/verify/vectors.py
-    examples/ablations_table.py
     examples/attention_patterns.py
     examples/demo.py
     examples/extractive_baselines.py
