@@ -71,7 +71,7 @@ def test_two_workers_write_the_same_bytes(corpus, masks, tmp_path):
 def test_several_draws_are_stored_beside_each_other(corpus, masks, tmp_path):
     """The first is what one draw stores, and all are what epochs draw on the fly."""
     folder = str(tmp_path / "masks")
-    build(corpus, folder, Engine(workers=2), draws=3)
+    build(corpus, folder, draws=3)
     manifest = read_manifest(folder)
     assert [shard.name for shard in manifest.shards] == [shard_name(number, 9) for number in range(9)]
     assert [shard.sha256 for shard in manifest.shards[:3]] == [shard.sha256 for shard in MaskSet(masks).manifest.shards]

@@ -79,7 +79,8 @@ def test_every_tiny_recipe_has_its_objective():
     assert set(OBJECTIVES) == {name for name in pretraining if name.startswith("tiny")}
 
 
-RELATIVES = {"tiny_overlap", "tiny_global", "tiny_longt5_local", "tiny_cdlm"}  # of recipes that always run
+RELATIVES = {"tiny_overlap", "tiny_global", "tiny_longt5_local", "tiny_cdlm", "tiny_primera"}
+"""Of recipes that always run."""
 
 
 @pytest.mark.parametrize(

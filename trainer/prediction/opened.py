@@ -79,7 +79,8 @@ class OpenedModel:
             FarspanError: the model has no padding, end or start.
         """
         special = self.model.vocabulary.special
-        if lacking := [name for name in (PAD, END, self.model.vocabulary.decoder_start) if name not in special.ids]:
+        always = dict.fromkeys((PAD, END, self.model.vocabulary.decoder_start))
+        if lacking := [name for name in always if name not in special.ids]:
             raise FarspanError(f"{self.path}: the model has no special token {', '.join(lacking)}; give another model")
         return SpecialTokens.merge([special, needed], pairs.tokenizer["vocab_size"])
 

@@ -108,6 +108,7 @@ def test_rows_keep_to_their_cluster(inputs, built):
 one_policy = pytest.mark.parametrize("built", ["chain"], indirect=True)  # the policies share the stages
 
 
+@pytest.mark.slow  # jobs over documents show the same of the engine
 @one_policy
 def test_two_workers_write_the_same_bytes(inputs, built, tmp_path):
     policy, folder = built

@@ -245,6 +245,7 @@ def test_workers_and_the_merge_level_change_no_byte(recipe, reference, tmp_path)
     assert digests(tmp_path / "other") != digests(reference)
 
 
+@pytest.mark.slow  # random corpora show the same of the stages
 def test_killed_half_way_and_resumed(recipe, reference, tmp_path, capfd):
     output = tmp_path / "killed"
     run_killed("tests.pipelines.corpus.test_long", "job", "pack", recipe, str(output))

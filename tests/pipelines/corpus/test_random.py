@@ -101,6 +101,7 @@ def test_merged_spills_give_the_same_bytes(documents, reference, tmp_path):
     assert digests(tmp_path / "merged") == digests(reference)
 
 
+@pytest.mark.slow  # jobs over documents show the same of the engine
 def test_two_worker_processes_write_the_same_bytes(documents, reference, tmp_path):
     build(documents, tmp_path / "two", Engine(workers=2))
     assert digests(tmp_path / "two") == digests(reference)

@@ -3,11 +3,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 
 from corpora.errors import FarspanError
 from trainer.data.config import Batch
-from trainer.data.prefetch import Ahead, LoadingConfig, prefetched
+from trainer.data.prefetch import Ahead, LoadingConfig, Processes, prefetched
 
 STEPS = 7
 DAMAGED, WRONG = 13, 17
@@ -137,20 +136,22 @@ def test_open_data_cannot_go_to_processes():
         pass
 
 
+def hold_processes(told) -> None:
+    processes = Processes(dict, 1, 9)
+    with suppress(RuntimeError):  # dict has no steps, but it has answered
+        processes.step(0)
+    told.send(processes._processes[0].pid)
+    time.sleep(600)
+
+
 def test_processes_end_with_a_run_that_is_killed():
-    code = (
-        "import contextlib, time; from trainer.data.prefetch import *\n"
-        "if __name__ == '__main__':\n"
-        "    processes = Processes(dict, 1, 9)\n"
-        "    with contextlib.suppress(RuntimeError):\n"  # dict has no steps, but it has answered
-        "        processes.step(0)\n"
-        "    print(processes._processes[0].pid, flush=True)\n"
-        "    time.sleep(600)\n"
-    )
-    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path.cwd())
-    worker = int(run.stdout.readline())
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe()
+    run = fork.Process(target=hold_processes, args=(there,))
+    run.start()
+    worker = here.recv()
     run.kill()
-    run.wait()
+    run.join()
     for _ in range(300):
         if not Path(f"/proc/{worker}").exists() or "Z" in Path(f"/proc/{worker}/stat").read_text().split()[2]:
             return

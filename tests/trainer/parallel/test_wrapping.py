@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from corpora.errors import FarspanError
+from tests.trainer.left_behind import metrics_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
 from trainer.model.layers.pooled import Pooling
 from trainer.model.layers.sublayers import FeedForwardConfig
+from trainer.model.loss import LossConfig, R3FConfig
 from trainer.model.patterns.block import Block
 from trainer.model.patterns.block_global import BlockGlobal
 from trainer.model.patterns.full import Full
@@ -70,32 +72,37 @@ def inputs(length: int, padding: bool, decoder: bool) -> dict[str, torch.Tensor 
     }
 
 
-def loss_and_gradients(model, batch) -> dict[str, torch.Tensor]:
+def loss_and_gradients(model, batch, loss=LossConfig()) -> dict[str, torch.Tensor]:  # noqa: B008 (frozen)
     model.zero_grad()
-    loss = model(**batch).minimised
+    torch.manual_seed(0)  # of R3F's noise
+    losses = model(**batch, loss=loss)
+    loss = losses.minimised if losses.divergence is None else losses.minimised + losses.divergence
     loss.backward()
     return {"loss": loss.detach()} | {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
-def assert_compiled_is_plain(pattern, backend, *, padding=True, checkpointing="none", **parts):
-    """Also where a first length has been compiled and no other may be."""
+def assert_compiled_is_plain(pattern, backend, *, padding=True, checkpointing="none", r3f=None, part="", **parts):
+    """Also where a first length has been compiled and no other may be; ``part`` alone is compiled, if it is named."""
+    loss = LossConfig(r3f=r3f)
     torch._dynamo.reset()
     plain, compiled = make(pattern, **parts), make(pattern, **parts)
     apply_activation_checkpointing(compiled, checkpointing)
-    apply_compile(compiled, backend)
+    apply_compile(compiled.get_submodule(part), backend)
     assert list(plain.state_dict()) == list(compiled.state_dict())
     for blocks, stance in ((5, "default"), (4, "fail_on_recompile"), (7, "fail_on_recompile")):
         batch = inputs(blocks * BLOCK, padding, parts.get("decoder", False))
         with torch.compiler.set_stance(stance):
-            found = loss_and_gradients(compiled, batch)
-        torch.testing.assert_close(found, loss_and_gradients(plain, batch), atol=1e-5, rtol=1e-5)
+            found = loss_and_gradients(compiled, batch, loss)
+        torch.testing.assert_close(found, loss_and_gradients(plain, batch, loss), atol=1e-5, rtol=1e-5)
 
 
-TRACED = [pytest.param(p, id=name, marks=[pytest.mark.slow] * (name != "block")) for name, p in PATTERNS.items()]
-"""Tracing takes up to half a minute: one pattern of reshaped attention always runs."""
+def test_both_passes_of_r3f_are_traced_once():
+    """Of an encoder with reshaped attention, and of nothing else, because tracing takes seconds."""
+    assert_compiled_is_plain(Block(BLOCK), "eager", decoder=True, r3f=R3FConfig(eps=0.1), part="encoder")
 
 
-@pytest.mark.parametrize("pattern", TRACED)
+@pytest.mark.slow
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
 def test_every_pattern_is_traced_once(pattern):
     assert_compiled_is_plain(pattern, "eager")
 
@@ -103,7 +110,8 @@ def test_every_pattern_is_traced_once(pattern):
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", ["layer", "selective"])
 def test_decoder_pooling_and_checkpointing_are_traced_once(checkpointing):
-    assert_compiled_is_plain(Block(BLOCK), "eager", pooling=True, decoder=True, checkpointing=checkpointing)
+    parts = {"pooling": True, "decoder": True, "r3f": R3FConfig(eps=0.1)}
+    assert_compiled_is_plain(Block(BLOCK), "eager", checkpointing=checkpointing, **parts)
 
 
 class Counted(TorchDispatchMode):
@@ -161,17 +169,17 @@ def test_decoder_pooling_and_checkpointing_are_compiled():
 
 @needs_compiler
 @pytest.mark.slow
-def test_a_run_is_compiled(tmp_path):
+@pytest.mark.parametrize("r3f", [None, R3FConfig(weight=0.5, eps=0.1)])
+def test_a_run_is_compiled(tmp_path, r3f):
     """The whole way from the recipe, generated code included: the same losses without dropout."""
     torch._dynamo.reset()
     plain, compiled = (toy_recipe(tmp_path / name, dropout=0.0, compile=name == "c") for name in ("plain", "c"))
     for recipe in (plain, compiled):
-        train(recipe, source=ToySource(), until=2)
-    losses = [
-        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("plain", "c")
-    ]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+        train(replace(recipe, loss=LossConfig(r3f=r3f)), source=ToySource(), until=3)
+    for expected, found in zip(metrics_of(plain), metrics_of(compiled), strict=True):
+        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+        assert found.get("r3f_divergence") == pytest.approx(expected.get("r3f_divergence"), rel=1e-4)
+        assert ("r3f_divergence" in found) == (r3f is not None)
 
 
 def test_compiling_needs_a_compiler(monkeypatch):

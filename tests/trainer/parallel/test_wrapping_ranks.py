@@ -73,8 +73,8 @@ def trained_in(world: World, modes: list[str]):
     [
         (2, ["ddp", "fsdp", "fsdp, each"]),
         pytest.param(3, ["ddp", "fsdp"], marks=pytest.mark.slow),
-        (4, ["hybrid", "hybrid, each"]),
-        pytest.param(4, ["ddp", "fsdp"], marks=pytest.mark.slow),
+        (4, ["hybrid"]),
+        pytest.param(4, ["hybrid, each", "ddp", "fsdp"], marks=pytest.mark.slow),
     ],
 )
 def test_ranks_make_the_updates_that_one_process_makes(alone, size, modes):

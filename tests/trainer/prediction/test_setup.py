@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from corpora.errors import FarspanError
-from tests.trainer.conversion.models import tiny_config, tiny_model
+from tests.trainer.conversion.models import tiny_model
 from tests.trainer.toy import toy_recipe
-from trainer.conversion.model_folder import write_model_folder
 from trainer.data.config import DataConfig, SourceConfig, TaskConfig
 from trainer.generation.config import GenerationConfig
-from trainer.prediction.opened import OpenedModel, open_model
+from trainer.prediction.opened import OpenedModel
 from trainer.prediction.setup import chosen_config, chosen_task
 from trainer.run.config import EvaluationConfig, ValidationConfig
 
@@ -52,9 +51,3 @@ def test_options_come_from_flags_before_the_recipe_before_the_lengths():
     assert found == GenerationConfig(beams=3, max_tokens=9, length_penalty=2.0)
     assert chosen_config(opened_of(FIRST), {}).max_tokens == 11  # targets of 12 positions, their end included
     assert chosen_config(opened_of(), {}).max_tokens == 15  # a decoder of 16 positions, the start included
-
-
-def test_a_model_without_decoder_generates_nothing(tmp_path):
-    write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "encoder")
-    with pytest.raises(FarspanError, match="has no decoder, and generates nothing; give an encoder-decoder"):
-        open_model(tmp_path / "encoder")

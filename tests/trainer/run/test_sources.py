@@ -146,7 +146,7 @@ def test_runs_on_read_and_on_drawn_masks_are_the_same_run(tmp_path, draws):
 
 
 def test_a_run_is_resumed_exactly_across_epochs(tmp_path):
-    """Straight, and stopped within the second of four epochs and gone on with in another process."""
+    """Straight, and stopped within the second of four epochs."""
     corpus, _ = make_folders(tmp_path)
     losses = []
     for name in ("straight", "resumed"):
@@ -160,7 +160,6 @@ def test_a_run_is_resumed_exactly_across_epochs(tmp_path):
             with pytest.raises(FarspanError, match="fingerprint"):
                 fixed = replace(recipe, data=replace(data, objective=replace(SPAN, redraw=False)))
                 train(fixed, console=Console(file=StringIO()))
-            recipe = replace(recipe, loading=LoadingConfig(processes=1))
         assert train(recipe, console=Console(file=StringIO())).finished
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
         losses.append([record["loss"] for record in map(json.loads, lines) if "loss" in record])

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 from dataclasses import replace
 from io import StringIO
@@ -15,7 +14,6 @@ from corpora.errors import FarspanError
 from tests.trainer.left_behind import metrics_of, weights_of
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.checkpoint.checkpoints import Checkpoints
-from trainer.checkpoint.trained_model import find_trained
 from trainer.model.config import ModelConfig
 from trainer.run.config import EvaluationConfig
 from trainer.run.step import Trainer
@@ -52,16 +50,6 @@ def test_a_run_in_two_parts_is_the_run_in_one(tmp_path):
     outcome, said, _ = run(broken, until=99)
     assert outcome.step == 24
     assert "all 24 steps of the run in" in said
-
-
-def test_weights_that_a_checkpoint_does_not_name_are_not_read(tmp_path):
-    recipe = toy_recipe(tmp_path, steps=5)
-    run(recipe)
-    trained = find_trained(tmp_path)
-    (weights,) = (trained.path / "model").iterdir()
-    shutil.copy(weights, weights.with_name("a.safetensors"))
-    with pytest.raises(FarspanError, match=r"is damaged \(model/a.safetensors is no file of it\)"):
-        trained.weights()
 
 
 def test_a_damaged_checkpoint_costs_steps_not_the_run(tmp_path):

@@ -79,7 +79,7 @@ def losses(recipe) -> list[float]:
     ]
 
 
-@pytest.mark.parametrize("steps", [16, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [12, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_world_size(tmp_path, mixed, steps):
     """Both objectives and both corpora are in it, and each corpus ends several times."""
     straight = mixed_recipe(tmp_path / "straight", mixed, steps=steps)
@@ -141,7 +141,7 @@ def poisoned_run(world: World, recipe):
         Trainer._pass = made
 
 
-@pytest.mark.parametrize("parallel", [DDP, FSDP], ids=["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", [pytest.param(DDP, marks=pytest.mark.slow), FSDP], ids=["ddp", "fsdp"])
 def test_a_gradient_that_is_not_finite_on_one_rank_leaves_one_update_out_everywhere(tmp_path, parallel):
     recipe = replace(toy_recipe(tmp_path, steps=5), parallel=parallel)
     outcomes = on_ranks(3, poisoned_run, recipe)
@@ -168,7 +168,7 @@ def dying_run(world: World, recipe):
         return str(error)
 
 
-@pytest.mark.parametrize("parallel", [DDP, FSDP], ids=["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", [pytest.param(DDP, marks=pytest.mark.slow), FSDP], ids=["ddp", "fsdp"])
 def test_a_killed_rank_ends_the_job_with_a_message_and_the_restart_is_exact(tmp_path, parallel):
     recipe = replace(toy_recipe(tmp_path / "killed", steps=12, checkpoint_every=3), parallel=parallel)
     begin = time.monotonic()

@@ -1,0 +1,72 @@
+"""Texts of pairs: ids without special tokens, pairs in their order, and what cannot be generated for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.schemas.pairs import PairSet
+from objectives.api.special_tokens import SpecialTokens
+from tests.fine_tuned import OPTIONS, make_artefacts
+from tests.trainer.conversion.models import loaded, tiny_config, tiny_model
+from trainer.conversion.vocabulary import Vocabulary
+from trainer.data.config import TaskConfig
+from trainer.generation.config import GenerationConfig
+from trainer.prediction.opened import OpenedModel
+from trainer.prediction.predictor import Predictor
+from trainer.prediction.setup import make_predictor
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory) -> PairSet:
+    return PairSet(make_artefacts(tmp_path_factory.mktemp("predictor"), 12))
+
+
+@pytest.fixture(scope="module")
+def model(pairs):
+    """A model with random weights that knows the tokenizer of the pairs."""
+    entry = pairs.manifest.tokenizer
+    special = SpecialTokens.append(entry["vocab_size"], entry["owned_tokens"], ["<doc-sep>"])
+    return tiny_model(tiny_config(positions=64), Vocabulary.of(special, entry["fingerprint"]))
+
+
+def predictor_of(pairs, model, batch_positions=1 << 16, **options) -> Predictor:
+    opened = OpenedModel("model", model, None, {})
+    task = TaskConfig(options={**OPTIONS, **options})
+    return make_predictor(opened, pairs, task, GenerationConfig(beams=2, max_tokens=6), batch_positions)
+
+
+def test_every_pair_gets_its_own_text_in_any_order_and_batches(pairs, model):
+    predictor, made = predictor_of(pairs, model), loaded(model)
+    whole, done = predictor(made, pairs.take(range(12))), []
+    reversed_ = predictor(made, pairs.take(range(11, -1, -1)))
+    assert reversed_.texts == whole.texts[::-1]
+    few = replace(predictor, batch_positions=1)(made, pairs.take(range(12)), done.append)
+    assert few.texts == whole.texts
+    np.testing.assert_allclose(few.scores, whole.scores, atol=1e-4)
+    assert done == sorted(done)
+    assert len(done) > 1
+    assert done[-1] == 12
+    assert len(set(whole.texts)) > 3
+
+
+def test_texts_have_no_special_tokens(pairs, model):
+    predictor = predictor_of(pairs, model)
+    words = np.flatnonzero(~np.isin(np.arange(predictor.tokenizer.vocab_size), list(predictor.special.ids.values())))
+    plain = words[:6].astype(np.int32)
+    expected = predictor.tokenizer.decode(plain)
+    beyond = predictor.tokenizer.vocab_size + np.arange(3, dtype=np.int32)
+    assert predictor.text(plain) == expected
+    assert predictor.text(np.concatenate([[predictor.special["<bos>"]], plain[:3], beyond, plain[3:]])) == expected
+    assert predictor.text(np.empty(0, np.int32)) == ""
+
+
+def test_pairs_that_the_model_cannot_read_are_named(pairs, model):
+    predictor, batch = predictor_of(pairs, model), pairs.take(range(12))
+    with pytest.raises(FarspanError, match=r"pair 'pair-\d+': its source has \d+ positions, the encoder 9; let the ta"):
+        replace(predictor, source_limit=9)(loaded(model), batch)
+    with pytest.raises(FarspanError, match=r"pair 'pair-0': task text_to_text inserts .*, which the model"):
+        replace(predictor, vocab_size=2)(loaded(model), batch)

@@ -1,0 +1,66 @@
+"""python -m trainer and farspan.train: what they hand to the run, and estimates, which read no data."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+import pytest
+
+from corpora.errors import FarspanError
+from trainer.__main__ import main
+from trainer.command import run_command, train
+from trainer.recipe import load_recipe
+
+
+@pytest.mark.parametrize("rows", [0, -5])
+def test_no_token_rows_are_no_estimate(rows, capsys):
+    assert main(["tiny", "--estimate", str(rows)]) == 1
+    assert f"--estimate is {rows}; give the rows" in capsys.readouterr().err
+
+
+def test_a_table_of_a_recipe_on_the_command_line(capsys):
+    assert main(["tiny", "--estimate", "8000"]) == 0
+    title, head, *rows = capsys.readouterr().out.splitlines()
+    assert "8,000 token rows" in title
+    assert head.split()[-1] == "total"
+    assert [row.split()[:3] for row in rows] == [
+        [size, mode, checkpointing]
+        for size, mode in (("1", "ddp"), ("8", "ddp"), ("8", "fsdp"))
+        for checkpointing in ("none", "selective", "layer")
+    ]
+    for row in rows:
+        *parts, total = map(float, row.split()[3:])
+        assert total == pytest.approx(sum(parts), abs=0.04)
+
+
+def test_keywords_of_the_function_are_keys_of_the_recipe(monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setattr("trainer.run.train.train", given.append)
+    settings = {"run.steps": 30, "data.corpus": "a b=c", "model.decoder": None, "optimizer.betas": [0.8, 0.9]}
+    path = tmp_path / "recipe.toml"
+    path.write_text('extends = "tiny"\n')
+    for recipe in ("tiny", path):
+        train(recipe, settings)
+    train("tiny")
+    one, other, plain = given
+    assert one == other
+    assert (one.run.steps, one.data.corpus, one.model.decoder, one.optimizer.betas) == (30, "a b=c", None, (0.8, 0.9))
+    assert plain == load_recipe("tiny")
+
+
+def test_a_wrong_name_is_refused_before_pytorch_is_loaded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith(("trainer.memory", "trainer.run"))]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(FarspanError, match=r"no recipe 'tine' \(did you mean 'tiny'\?\)"):
+        run_command(Namespace(recipe="tine", set=[], estimate=None))
+
+
+def test_progress_that_nobody_reads_names_the_cure(monkeypatch):
+    def broken(recipe):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("trainer.run.train.train", broken)
+    with pytest.raises(FarspanError, match=r"has gone .*with its output sent elsewhere, goes on from the last checkp"):
+        run_command(Namespace(recipe="tiny", set=[], estimate=None))
