@@ -11,7 +11,6 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from objectives.api.mask_set import MaskSet
-from objectives.api.masks import IN_SOURCE, IN_TARGET, VISIBLE
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
 from pipelines.inspect.options import Choice
@@ -19,7 +18,7 @@ from pipelines.inspect.row_text import as_seen
 from pipelines.inspect.show import show
 from pipelines.mask_options import Masking
 from pipelines.masks import plan
-from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs, small_tokenizer
+from tests.artefacts import make_corpus, small_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +72,6 @@ def test_options_of_stored_masks_are_adjusted(corpus, masks):
     less, same = Choice(options={"lead": 2}), Choice(objective="lead_in", options={"lead": 2})
     assert without_folder(shown(masks, 3, choice=less)) == without_folder(shown(corpus, 3, choice=same))
     assert shown(masks, 3, choice=less) != shown(masks, 3)
-
-
-def test_colours_say_what_happens_to_a_text():
-    tokenizer = small_tokenizer()
-    ids = np.array([400, *tokenizer.encode(["fox jumps"])[0], 401])
-    attending = np.zeros(len(ids), bool)
-    attending[0] = True
-    text = as_seen(ids, tokenizer, {"<gap>": 400, "<eos>": 401}, attending)
-    assert text.plain == "<gap>fox jumps<eos>"
-    styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
-    assert styles["<gap>"] == "bold red"
-    assert styles["<eos>"] == "bold cyan"
 
 
 def test_a_terminal_sees_hidden_text_and_its_legend(corpus):
@@ -150,29 +137,3 @@ def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):
 def test_flags_that_cannot_be_followed_are_refused(corpus, named, message):
     with pytest.raises(FarspanError, match=message):
         shown(corpus, 0, **named)
-
-
-def test_flags_have_the_meaning_that_the_legend_says():
-    from pipelines.inspect.row_text import _style
-
-    assert len({_style(flag) for flag in (0, IN_SOURCE | IN_TARGET, VISIBLE | IN_TARGET, 8 | IN_TARGET)}) == 4
-    assert _style(IN_TARGET) == _style(IN_SOURCE | IN_TARGET)
-
-
-def test_a_pair_is_shown_with_its_answers_and_the_beginning_of_its_documents(tmp_path):
-    documents = make_documents(str(tmp_path / "documents"), shards=1)
-    pairs = make_pairs(str(tmp_path / "pairs"), documents, pairs=6, documents_per_pair=2)
-    (row,) = (one for one in all_rows(pairs, "farspan.pairs") if one["pair_id"] == "pair-5")
-    text = shown(pairs, 5)
-    assert "pair 'pair-5'" in text
-    assert "split validation" in text
-    assert f"query, {len(row['query'])} tokens" in text
-    assert all(printable(reference) in text for reference in row["references"])
-    assert [f"document {name}, " in text for name in row["document_ids"]] == [True, True]
-    (first,) = (one for one in all_rows(documents) if one["document_id"] == row["document_ids"][0])
-    beginning = printable(small_tokenizer().decode(first["tokens"])[:20])
-    assert f"{beginning} ..." in shown(pairs, 5, width=20)
-    with pytest.raises(FarspanError, match="rows 0 to 5"):
-        shown(pairs, 6)
-    with pytest.raises(FarspanError, match=r"--objective: .* holds pairs"):
-        shown(pairs, 5, choice=Choice(objective="span"))

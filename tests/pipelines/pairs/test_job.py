@@ -22,8 +22,8 @@ from tests.corpora.readers.tasks import write_lines
 from tests.killing import run_killed
 from tests.pipelines.documents.jobs import build as build_documents
 from tests.pipelines.documents.jobs import rejects
+from tests.pipelines.integration.test_damaged_parents import flip
 from tests.pipelines.pairs.raw import build, pairs_job
-from tests.pipelines.test_damaged_parents import flip
 
 
 def records_of(folder: str) -> dict[str, list[dict]]:
@@ -95,19 +95,6 @@ def test_a_killed_job_resumes_with_the_same_bytes(scrolls, documents, pairs, tmp
     run_killed("tests.pipelines.pairs.raw", "pairs_job_of_reference", stage, scrolls, documents, output)
     build(scrolls, documents, output, task_bytes=4_000, workers=2)
     assert digests(output) == digests(pairs)
-
-
-def test_a_drawn_split_parts_documents(scrolls, documents, tmp_path):
-    shares = {"split": "draw", "validation": 0.2, "test": 0.2, "error_budget": 0.5}
-    build(scrolls, documents, str(tmp_path / "a"), **shares)
-    rows = all_rows(tmp_path / "a", "farspan.pairs")
-    splits: dict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        splits[row["document_ids"][0]].add(row["split"])
-    assert all(len(one) == 1 for one in splits.values())
-    assert len(set.union(*splits.values())) > 1
-    reasons = read_manifest(str(tmp_path / "a")).rejects
-    assert reasons == {"no_reference": 30}, "the test records of the data have no answer, as a drawn split needs"
 
 
 BAD = [

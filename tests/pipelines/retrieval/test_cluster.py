@@ -19,7 +19,7 @@ from pipelines.retrieval.cluster import CENTROIDS, first_level, plan
 from pipelines.retrieval.options import Clustering
 from tests.artefacts import make_documents
 from tests.killing import run_killed
-from tests.vectors import copy, make_vectors, table, topic_vectors
+from tests.vectors import copy, make_vectors, table
 
 OPTIONS = {"centroids": 5, "max_documents": 60, "iterations": 5, "task_documents": 100}
 
@@ -128,38 +128,12 @@ def test_tasks_take_whole_shards_up_to_their_size(vectors, tmp_path):
     assert tasks(10**6) == [320]
 
 
-@pytest.mark.parametrize(("count", "wanted", "clusters"), [(1, 0, 1), (2, 1, 1), (100, 2, 2), (100, 0, 1)])
-def test_few_documents_have_few_clusters(tmp_path, count, wanted, clusters):
-    vectors = make_vectors(str(tmp_path / "vectors"), count)
-    totals = build(vectors, tmp_path / "clusters", centroids=wanted).totals
-    assert totals["clusters"] == clusters
-    assert totals["documents"] == count
-    assert verify(str(tmp_path / "clusters")) == []
-
-
-def test_equal_vectors_are_split_by_order(tmp_path):
-    """K-means leaves clusters empty there, and cannot split what it fills."""
-    vectors = make_vectors(str(tmp_path / "vectors"), 200, 4, vectors=np.ones((200, 4), np.float16))
-    totals = build(vectors, tmp_path / "clusters", centroids=5, max_documents=50).totals
-    assert totals["documents"] == 200
-    assert totals["max_documents"] <= 50
-    assert verify(str(tmp_path / "clusters")) == []
-
-
 def test_compressed_vectors_and_clusters(vectors, reference, tmp_path):
     build(vectors, tmp_path / "small", compression="zstd", **OPTIONS)
     assert verify(str(tmp_path / "small")) == []
     small, plain = (table(folder, "farspan.clusters") for folder in (tmp_path / "small", reference))
     assert small["cluster_id"] == plain["cluster_id"]
     assert small["document_row"] == plain["document_row"]
-
-
-def test_a_vector_that_is_no_number_is_named(tmp_path):
-    values = topic_vectors(90)
-    values[47, 3] = np.nan
-    vectors = make_vectors(str(tmp_path / "vectors"), 90, vectors=values)
-    with pytest.raises(FarspanError, match=r"part-00001-of-00003.*document 'made:1:47' holds NaN"):
-        build(vectors, tmp_path / "clusters")
 
 
 def test_vectors_of_another_dimension_are_refused(tmp_path):

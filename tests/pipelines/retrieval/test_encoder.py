@@ -207,17 +207,6 @@ def test_progress_is_told(tiny):
     assert done[-1] == 50
 
 
-def test_options_out_of_range():
-    with pytest.raises(FarspanError, match="--pooling 'max': choose one of mean, cls"):
-        EncoderOptions(pooling="max")
-    with pytest.raises(FarspanError, match="--precision 'int4': choose one of auto"):
-        EncoderOptions(precision="int4")
-    with pytest.raises(FarspanError, match="--threads 0: give a positive number"):
-        EncoderOptions(threads=0)
-    with pytest.raises(FarspanError, match="--max-length -1"):
-        EncoderOptions(max_length=-1)
-
-
 @pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin"])
 def test_a_name_on_the_hub_is_downloaded(tiny, tmp_path, monkeypatch, weights):
     """Safetensors if the repository has them, else PyTorch's file."""

@@ -1,11 +1,8 @@
 """Clusters to neighbours: what is stored is true, whole and the same however the job ran."""
 
-import json
 import os
 import re
-import shutil
 from collections import Counter
-from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,7 +10,6 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.retrieval.options import Search
-from corpora.schemas.vectors import vector_column
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.text.word_ngrams import jaccard
@@ -116,12 +112,6 @@ def test_recall_is_what_a_full_search_says(clusters, reference):
     assert found == pytest.approx(listed[inside].mean(), abs=0.05)
 
 
-def test_exact_search_in_one_cluster_has_perfect_recall(tmp_path):
-    totals = build(clustered(tmp_path, 200), tmp_path / "neighbours", Search(k=5)).totals
-    assert totals["sampled_documents"] == 200
-    assert totals["sampled_neighbours"] == totals["sampled_in_cluster"] == totals["sampled_found"] == 1000
-
-
 @pytest.mark.slow
 def test_two_worker_processes_write_the_same_bytes(clusters, reference, tmp_path):
     build(clusters, tmp_path / "two", engine=Engine(workers=2))
@@ -209,54 +199,6 @@ def test_news_finds_what_an_exact_search_finds_and_keeps_to_its_topic(tmp_path):
     same_topic = weights @ weights.T
     first = np.mean([same_topic[row, found[0]] for row, found in enumerate(rows)])
     assert first > 5 * np.mean(same_topic[~np.eye(len(texts), dtype=bool)])
-
-
-def spoilt(folder, change):
-    """A copy of clusters, checksum included, in which ``change`` has its way with the vectors of the first shard."""
-    from corpora.storage.manifest import write_manifest
-    from corpora.storage.shards import ShardedRows, write_shard
-
-    copy = shutil.copytree(folder, f"{folder}-spoilt")
-    rows = ShardedRows(copy, "farspan.clusters")
-    reader, path = rows.shard(0)[1], rows.path(0)
-    batches = [reader.get_batch(index) for index in range(reader.num_record_batches)]
-    with write_shard(path, reader.schema, rows.manifest.rows_per_batch) as (writer, info):
-        for batch in batches:
-            values = np.array(batch.column("vector").flatten().to_numpy()).reshape(len(batch), -1)
-            change(values)
-            writer.write(
-                batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(values)).cast(
-                    reader.schema
-                )
-            )
-    shards = (info[0], *rows.manifest.shards[1:])
-    write_manifest(copy, replace(rows.manifest, shards=shards))
-    return copy
-
-
-@pytest.mark.parametrize(
-    ("value", "fault"),
-    [(np.nan, r"holds NaN or infinity \(2 of 20 vectors here\)"), (-np.inf, "holds NaN"), (300.0, "has length 300")],
-)
-def test_a_vector_too_long_or_no_number_is_named(tmp_path, value, fault):
-    def change(values):
-        values[3, 2] = value
-
-    clusters = spoilt(clustered(tmp_path, 20), change)
-    with pytest.raises(FarspanError, match=rf"part-00000-of-00001.*document 'made:0:3' {fault}"):
-        build(clusters, tmp_path / "neighbours")
-
-
-def test_vectors_of_another_dimension_are_refused(tmp_path):
-    clusters = clustered(tmp_path, 20)
-    manifest = os.path.join(clusters, "manifest.json")
-    with open(manifest) as file:
-        values = json.load(file)
-    values["config"]["dimension"] = 8
-    with open(manifest, "w") as file:
-        json.dump(values, file)
-    with pytest.raises(FarspanError, match="vectors of 16 numbers where the manifest says 8"):
-        build(clusters, tmp_path / "neighbours")
 
 
 def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):

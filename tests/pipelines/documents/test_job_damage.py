@@ -15,7 +15,6 @@ from corpora.readers import ReadOptions
 from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
 from tests.artefacts import all_rows
-from tests.corpora.tokenizers.test_special_pieces import JSON
 from tests.pipelines.documents.jobs import build, rejects
 
 BAD = {
@@ -153,17 +152,3 @@ def test_links_and_special_files_beside_the_text(tokenizer, tmp_path):
     for name in ("pipe", "dangling.jsonl"):
         with pytest.raises(FarspanError, match=name):
             Input.parse(str(folder / name))
-
-
-def test_a_text_that_a_tokenizer_takes_for_special_tokens_is_a_dead_letter(tmp_path):
-    """Only one that spells the name under which an encoder hides a piece: a noncharacter, and the token."""
-    (tmp_path / "tokenizer.json").write_bytes(JSON["whole words"])
-    lines = [{"text": text} for text in ("ab <mask> text|>", "\U0010ffff<mask> ab", "<mask>")]
-    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    output = str(tmp_path / "documents")
-    inputs = f"made={tmp_path / 'a.jsonl'}"
-    manifest = build(inputs, output, str(tmp_path / "tokenizer.json"), error_budget=1.0)
-    assert manifest.rejects == {"special_token": 1}
-    assert manifest.counts["made"]["written"] == 2
-    assert [(row["record"], row["raw"].decode()) for row in rejects(output)] == [("a.jsonl:29", "\U0010ffff<mask> ab")]
-    assert verify(output) == []

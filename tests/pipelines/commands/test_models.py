@@ -10,6 +10,7 @@ import pytest
 from tests.artefacts import make_corpus
 from trainer.__main__ import main
 from trainer.parallel.distributed import World
+from trainer.recipe_files import packaged_recipes
 from trainer.run.step import Trainer
 
 
@@ -100,3 +101,23 @@ def test_progress_that_nobody_reads_any_more_is_status_1(train, recipe, tmp_path
     status, _, err = train(recipe, "--set", f"run.directory={tmp_path}")
     assert status == 1
     assert "goes on from the last checkpoint" in err
+
+
+def test_recipes_are_listed_and_printed(run):
+    _, out, _ = run("recipes")
+    assert "bart_ls_base             BART-LS, base (Xiong et al. 2022, arXiv:2209.10052)\n" in out
+    assert len(out.splitlines()) == len(packaged_recipes())
+    _, out, _ = run("recipes", "led_large")
+    assert out.startswith("# LED, large")
+    assert out.endswith("# led_large.toml extends led_base.toml: farspan recipes led_base\n")
+    status, _, err = run("recipes", "led_bas")
+    assert (status, "did you mean 'led_base'" in err) == (1, True)
+
+
+def test_training_from_the_command_line_refuses_a_misspelt_key(run):
+    status, _, err = run("train", "tiny", "--set", "run.stepz=3")
+    assert status == 1
+    assert "steps" in err
+    status, _, err = run("train", "no_such_recipe")
+    assert status == 1
+    assert "bart_ls_base" in err

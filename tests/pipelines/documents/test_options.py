@@ -1,0 +1,32 @@
+"""Options of the jobs that read raw text."""
+
+from __future__ import annotations
+
+from corpora.readers import ReadOptions
+from pipelines.documents.options import Documents, Finalize, RawText, TokenizerTraining
+from tests.pipelines.typed import typed
+
+
+def test_files_are_named_once_or_several_times_and_read_alike():
+    line = "--input a=x/*.jsonl --input y.txt --format lines --text-field body"
+    assert typed(RawText, line) == RawText(
+        input=("a=x/*.jsonl", "y.txt"), read=ReadOptions(format="lines", text_field="body")
+    )
+
+
+def test_options_of_documents_that_are_not_typed_are_the_defaults():
+    found = typed(Documents, "--output o --tokenizer t --held-out 0.1", inputs=())
+    assert found == Documents(inputs=(), output="o", tokenizer="t", held_out=0.1)
+    assert (found.task_files, found.error_budget, found.sentences) == (2048, 0.01, "nupunkt")
+
+
+def test_a_tokenizer_is_trained_on_raw_text_read_like_documents():
+    found = typed(TokenizerTraining, "--output o --input x --kind sentencepiece --vocab-size 500")
+    assert found == TokenizerTraining(
+        output="o", text=RawText(input=("x",), read=ReadOptions()), kind="sentencepiece", vocab_size=500
+    )
+
+
+def test_the_budget_of_a_job_that_is_finalized_is_that_of_documents():
+    assert typed(Finalize, "folder").error_budget == Documents.error_budget
+    assert typed(Finalize, "folder --error-budget 0.5") == Finalize(output="folder", error_budget=0.5)

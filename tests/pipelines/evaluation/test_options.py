@@ -1,0 +1,31 @@
+"""Options of ``farspan evaluate`` and ``farspan submit``."""
+
+from __future__ import annotations
+
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines.evaluation.options import Evaluate, Evaluation, Submission
+from tests.pipelines.typed import typed
+
+
+def test_metrics_and_attributes_are_repeated():
+    line = "a b.json --metrics f1 --metrics rouge:t5 --by hard --bins 3 --json table.json"
+    assert typed(Evaluate, line) == Evaluate(
+        predictions=("a", "b.json"),
+        evaluation=Evaluation(metrics=("f1", "rouge:t5"), by=("hard",), bins=3),
+        json="table.json",
+    )
+
+
+@pytest.mark.parametrize(("option", "value", "least"), [("bins", 0, 1), ("resamples", 39, 40)])
+def test_too_few_bins_or_resamples_are_refused(option, value, least):
+    assert getattr(Evaluation(metrics=("f1",), **{option: least}), option) == least
+    with pytest.raises(FarspanError, match=f"--{option} {value}: give {least} or more"):
+        Evaluation(metrics=("f1",), **{option: value})
+
+
+def test_a_submission_is_of_several_predictions():
+    assert typed(Submission, "qasper=a b --output s.csv --partial") == Submission(
+        predictions=("qasper=a", "b"), output="s.csv", partial=True
+    )

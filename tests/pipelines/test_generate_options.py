@@ -1,0 +1,30 @@
+"""Options of ``farspan generate``."""
+
+from __future__ import annotations
+
+import pytest
+
+from corpora.errors import FarspanError
+from pipelines.generate_options import Generating
+from tests.pipelines.typed import typed
+
+NEEDED = {"model": "run", "pairs": "p", "output": "o"}
+
+
+def test_options_of_task_and_generation_are_typed_as_values():
+    line = "run --pairs p --output o --set query=none --set source_length=64 --generation beams=4"
+    found = typed(Generating, line)
+    assert found == Generating(**NEEDED, options={"query": "none", "source_length": 64}, generation={"beams": 4})
+    assert typed(Generating, "run --pairs p --output o") == Generating(**NEEDED)
+
+
+@pytest.mark.parametrize("name", ["shard_rows", "batch_positions", "threads"])
+def test_counts_below_one_are_refused(name):
+    with pytest.raises(FarspanError, match=f"--{name.replace('_', '-')} 0: give a positive number"):
+        Generating(**NEEDED, **{name: 0})
+
+
+@pytest.mark.parametrize(("name", "value"), [("precision", "fp16"), ("device", "tpu"), ("compression", "gzip")])
+def test_unknown_words_are_refused(name, value):
+    with pytest.raises(FarspanError, match=f"--{name} '{value}': choose one of"):
+        Generating(**NEEDED, **{name: value})

@@ -1,0 +1,17 @@
+"""Command lines that are read into the dataclass of a command."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, TypeVar
+
+from pipelines.flags import add_flags, make
+
+Options = TypeVar("Options")
+
+
+def typed(kind: type[Options], line: str, **given: Any) -> Options:
+    """The options that a line of flags says; ``given`` are those without a flag."""
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    add_flags(parser, kind)
+    return make(kind, parser.parse_args(line.split()), **given)
