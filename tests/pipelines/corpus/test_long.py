@@ -5,27 +5,23 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
-from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.packing.mixture import Source, mix
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest import read_manifest
-from corpora.storage.origins import find_parent
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
-from pipelines.corpus.mixture_recipe import MixtureRecipe, MixtureSource, read_recipe
 from pipelines.corpus.options import LongCorpus
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
 from pipelines.inspect.stats import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
+from tests.pipelines.corpus.mixture_recipes import write_recipe
 
 SHARDS = 3
 SOURCES = ("books", "news", "talk")
@@ -36,15 +32,6 @@ EPOCHS = {"books": Fraction(5, 2), "news": Fraction(1), "talk": Fraction(1, 3)}
 def documents(tmp_path_factory):
     folder = str(tmp_path_factory.mktemp("documents") / "documents")
     return make_documents(folder, shards=4, documents=45, sources=SOURCES, max_tokens=700)
-
-
-def write_recipe(folder, documents, text="", sequence_length=256, **sources):
-    """A recipe of the given documents; ``sources`` are the lines of their tables."""
-    tables = "".join(f"[sources.{name}]\n{lines}\n" for name, lines in sources.items())
-    path = folder / "recipe.toml"
-    documents = f'documents = "{documents}"\n' if documents else ""
-    path.write_text(f"{documents}sequence_length = {sequence_length}\n{text}\n{tables}")
-    return str(path)
 
 
 def shares_of(documents):
@@ -255,47 +242,6 @@ def test_killed_half_way_and_resumed(recipe, reference, tmp_path, capfd):
     assert digests(output) == digests(reference)
 
 
-def test_documents_are_made_from_the_inputs_of_a_recipe(tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer"))
-    (tmp_path / "talk").mkdir()
-    for number in range(3):
-        (tmp_path / "talk" / f"{number}.txt").write_text("the quick brown fox jumps over lazy dogs. " * 40)
-    lines = [{"body": f"seven wizards observe strange lights {number}. " * (1 + number)} for number in range(20)]
-    (tmp_path / "news.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    recipe = write_recipe(
-        tmp_path,
-        None,
-        f'tokenizer = "{tmp_path}/tokenizer"\nheld_out = 0.2',
-        sequence_length=64,
-        talk=f'input = "{tmp_path}/talk"\nformat = "text"',
-        news=f'input = "{tmp_path}/news.jsonl"\ntext_field = "body"\nmin_characters = 200',
-    )
-    options = LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))
-    with pytest.raises(FarspanError, match=r"corpus\.documents: no farspan artefact"):
-        plan(options)
-    made = run_job(plan_documents(options), Engine(workers=1))
-    assert set(made.counts) == {"news", "talk"}
-    assert made.counts["news"]["filtered"] > 0
-    manifest = run_job(plan(options), Engine(workers=1))
-    assert verify(str(tmp_path / "corpus")) == []
-    assert find_parent(str(tmp_path / "corpus"), manifest) == str(tmp_path / "corpus.documents")
-    for source, count in manifest.counts.items():
-        assert count["tokens"] == made.counts[source]["tokens"] - made.counts[source]["held_out_tokens"]
-    run_job(plan_documents(options), Engine(workers=1))  # finished: nothing to do
-
-
-def test_the_command_makes_the_documents_and_the_corpus(run, tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer"))
-    (tmp_path / "news.jsonl").write_text(json.dumps({"text": "seven wizards observe strange lights. " * 50}) + "\n")
-    source = f'input = "{tmp_path}/news.jsonl"\nepochs = 2'
-    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', sequence_length=64, news=source)
-    status, out, _ = run("corpus", "long", recipe, "--output", tmp_path / "corpus", "--workers", "1")
-    assert status == 0
-    assert [line.split(":")[0] for line in out.splitlines()] == [f"{tmp_path}/corpus.documents", f"{tmp_path}/corpus"]
-    assert verify(str(tmp_path / "corpus")) == []
-    assert read_manifest(str(tmp_path / "corpus")).counts["news"]["uses"] == 2
-
-
 def test_no_documents_job_for_documents_that_are_there(recipe, tmp_path):
     assert plan_documents(LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))) is None
 
@@ -346,51 +292,6 @@ def test_bad_recipes_are_refused_before_work_starts(documents, tmp_path, text, s
     assert not os.path.exists(tmp_path / "corpus")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "options", "message"),
-    [
-        ("", "weight = 0.7", {}, r"sum to 1\.4"),
-        ("", "weight = -0.7", {}, r"'news': weight -0\.7"),
-        ("", "epochs = -1", {}, r"'news': epochs -1\.0"),
-        ("tokens = -5", "", {}, "tokens -5: give a positive budget"),
-        ("temperature = 0", "", {}, r"temperature 0\.0: must be above 0"),
-        (
-            "temperature = 2",
-            "weight = 0.5",
-            {},
-            r"temperature 2\.0 and weights \(of news, talk\): give one or the other",
-        ),
-        ('on_cap = "redistribute"', "", {}, "without a budget"),
-        ("", "", {"shards": -1}, "--shards -1"),
-        ("", "", {"split": "held-out"}, "--split held-out, but no document would be held out"),
-        ('documents = "{folder}/corpus"', "", {}, "is the folder of the recipe's documents"),
-    ],
-)
-def test_nothing_is_tokenised_for_a_corpus_that_cannot_be(tmp_path, run, text, line, options, message):
-    small_tokenizer().save(str(tmp_path / "tokenizer"))
-    (tmp_path / "text.txt").write_text("the quick brown fox")
-    table = f'input = "{tmp_path}/text.txt"\n{line}'
-    text = f'tokenizer = "{tmp_path}/tokenizer"\n' + text.format(folder=tmp_path)
-    recipe = write_recipe(tmp_path, None, text, news=table, talk=table)
-    flags = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    status, _, err = run("corpus", "long", recipe, "--output", tmp_path / "corpus", *flags)
-    assert status == 1
-    assert re.search(message, err)
-    assert not (tmp_path / "corpus").exists()
-    assert not (tmp_path / "corpus.documents").exists()
-
-
-def test_a_source_of_which_everything_was_filtered_says_so(tmp_path):
-    small_tokenizer().save(str(tmp_path / "tokenizer"))
-    (tmp_path / "news.jsonl").write_text('{"text": "the quick brown fox"}\n' * 3 + '{"title": "lazy dogs"}\n')
-    source = f'input = "{tmp_path}/news.jsonl"\nmin_characters = 100'
-    recipe = write_recipe(tmp_path, None, f'tokenizer = "{tmp_path}/tokenizer"', news=source)
-    options = LongCorpus(recipe=recipe, output=str(tmp_path / "corpus"))
-    run_job(replace(plan_documents(options), error_budget=1.0), Engine(workers=1))
-    with pytest.raises(FarspanError, match=r"no document of it: of 4 read, 3 were filtered .* and 1 rejected"):
-        plan(options)
-
-
 def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
     with pytest.raises(FarspanError, match=r"recipe\.toml: cannot be read"):
         build(str(tmp_path / "recipe.toml"), tmp_path / "corpus")
@@ -401,37 +302,3 @@ def test_what_else_cannot_work_is_refused(documents, recipe, tmp_path):
     kept = make_documents(str(tmp_path / "kept"), shards=1, documents=10, held_out=20, sources=("books", "news"))
     with pytest.raises(FarspanError, match="no held-out document of it"):
         build(write_recipe(tmp_path, kept, news=""), tmp_path / "corpus", split="held-out")
-
-
-EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "long_mixture.toml")
-
-
-def test_the_example_recipe_explains_every_key():
-    with open(EXAMPLE) as file:
-        lines = file.read().split("\n[sources.books3]")
-    for text, kind in zip(lines, (MixtureRecipe, MixtureSource), strict=True):
-        keys = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
-        assert keys == {one.name for one in fields(kind)} - {"sources", "pairs"}  # fields of pairs are those of a job
-
-
-@pytest.mark.parametrize("instead", [{}, {"weight": "# weight", "# temperature": "temperature"}])
-def test_what_the_example_shows_in_comments_can_be_said(tmp_path, instead):
-    with open(EXAMPLE) as file:
-        text = file.read()
-    text = re.sub(r"^# (?!temperature)(\w+ = )", r"\1", text, flags=re.MULTILINE)
-    for before, after in instead.items():
-        text = re.sub(rf"^{before} = ", f"{after} = ", text, flags=re.MULTILINE)
-    (tmp_path / "recipe.toml").write_text(text)
-    recipe = read_recipe(str(tmp_path / "recipe.toml"))
-    assert recipe.tokens == 2_000_000_000
-    assert recipe.sources["stories"].separator == "-----"
-    assert (recipe.temperature is None) == (not instead)
-
-
-def test_the_example_recipe_has_the_published_shares():
-    recipe = read_recipe(EXAMPLE)
-    millions = {"books3": 26_293, "stories": 7_958, "realnews": 6_834, "opensubtitles": 3_839, "mediasum": 974}
-    mixture = mix({name: Source(millions[name] * 10**6, s.weight, s.epochs) for name, s in recipe.sources.items()})
-    assert {name: float(share.epochs) for name, share in mixture.shares.items()} == pytest.approx(
-        dict.fromkeys(millions, 1.0), rel=1e-3
-    )

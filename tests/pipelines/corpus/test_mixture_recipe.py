@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import fields
+
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.corpus.mixture_recipe import read_recipe
+from corpora.packing.mixture import Source, mix
+from pipelines.corpus.mixture_recipe import MixtureRecipe, MixtureSource, read_recipe
 
 WHOLE = """
 sequence_length = 128
@@ -77,3 +82,37 @@ def test_a_recipe_needs_a_source_and_a_file(recipe, tmp_path):
         read_recipe(recipe("sequence_length = 128\n[sources]\n"))
     with pytest.raises(FarspanError, match=r"nothing\.toml: cannot be read"):
         read_recipe(str(tmp_path / "nothing.toml"))
+
+
+EXAMPLE = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "long_mixture.toml")
+
+
+def test_the_example_recipe_explains_every_key():
+    with open(EXAMPLE) as file:
+        lines = file.read().split("\n[sources.books3]")
+    for text, kind in zip(lines, (MixtureRecipe, MixtureSource), strict=True):
+        keys = set(re.findall(r"^(?:# )?(\w+) = ", text, re.MULTILINE))
+        assert keys == {one.name for one in fields(kind)} - {"sources", "pairs"}  # fields of pairs are those of a job
+
+
+@pytest.mark.parametrize("instead", [{}, {"weight": "# weight", "# temperature": "temperature"}])
+def test_what_the_example_shows_in_comments_can_be_said(tmp_path, instead):
+    with open(EXAMPLE) as file:
+        text = file.read()
+    text = re.sub(r"^# (?!temperature)(\w+ = )", r"\1", text, flags=re.MULTILINE)
+    for before, after in instead.items():
+        text = re.sub(rf"^{before} = ", f"{after} = ", text, flags=re.MULTILINE)
+    (tmp_path / "recipe.toml").write_text(text)
+    recipe = read_recipe(str(tmp_path / "recipe.toml"))
+    assert recipe.tokens == 2_000_000_000
+    assert recipe.sources["stories"].separator == "-----"
+    assert (recipe.temperature is None) == (not instead)
+
+
+def test_the_example_recipe_has_the_published_shares():
+    recipe = read_recipe(EXAMPLE)
+    millions = {"books3": 26_293, "stories": 7_958, "realnews": 6_834, "opensubtitles": 3_839, "mediasum": 974}
+    mixture = mix({name: Source(millions[name] * 10**6, s.weight, s.epochs) for name, s in recipe.sources.items()})
+    assert {name: float(share.epochs) for name, share in mixture.shares.items()} == pytest.approx(
+        dict.fromkeys(millions, 1.0), rel=1e-3
+    )

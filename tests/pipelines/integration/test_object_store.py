@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import random
 import signal
 import subprocess
 import sys
@@ -19,7 +15,6 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import read_manifest
 from corpora.tokenizers.load import load_tokenizer
-from pipelines.cli import main
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.inputs import Input
@@ -27,65 +22,9 @@ from pipelines.engine.beam.stores import use_flags
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
 from pipelines.inspect.verify import verify
-from tests.artefacts import make_documents, small_tokenizer
+from tests.artefacts import make_documents
+from tests.pipelines.integration.stores import chain, copy, files_of, same_artefact
 from tests.vectors import make_vectors
-
-WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
-SHARDS = "4"
-
-
-@pytest.fixture(scope="module")
-def local(tmp_path_factory):
-    """Raw text, a tokenizer, and what the jobs make of them on local disk."""
-    folder = tmp_path_factory.mktemp("local")
-    small_tokenizer().save(str(folder / "tokenizer"))
-    draw = random.Random(0)
-    (folder / "raw" / "more").mkdir(parents=True)
-    for name in ("a.jsonl", "b.jsonl", "more/c.jsonl"):
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(120)]
-        (folder / "raw" / name).write_text("\n".join(lines))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipelines.cli.leave", sys.exit)
-        for command in chain(str(folder), str(folder / "tokenizer")):
-            main(command)
-    return str(folder)
-
-
-def chain(root, tokenizer, workers=1):
-    """Raw text to documents, documents to a corpus, the corpus to masks."""
-    documents, corpus, masks = (f"{root}/{kind}" for kind in ("documents", "corpus", "masks"))
-    every = [f"--workers={workers}"]
-    yield ["documents", "--input", f"{root}/raw", "--tokenizer", tokenizer, "--held-out", "0.1",
-           "--task-bytes", "8000", "--output", documents, *every]  # fmt: skip
-    yield ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--shards", SHARDS,
-           "--output", corpus, *every]  # fmt: skip
-    yield ["mask", "span", "--preset", "t5", "--corpus", corpus, "--output", masks, *every]
-
-
-@pytest.fixture
-def raw(bucket, local):
-    """The raw text in the bucket."""
-    copy(f"{local}/raw", f"{bucket}/raw")
-    return bucket
-
-
-def copy(source, target):
-    for path in files.walk(source):
-        write_bytes(target + path.removeprefix(source), read_bytes(path))
-
-
-def same_artefact(found, expected):
-    """Every shard has the bytes that it has in the other artefact, and so the manifests describe."""
-    manifests = [read_manifest(found), read_manifest(expected)]
-    assert manifests[0].shards == manifests[1].shards
-    for shard in manifests[1].shards:
-        assert hashlib.sha256(read_bytes(f"{found}/shards/{shard.name}")).hexdigest() == shard.sha256
-    assert manifests[0].job == manifests[1].job
-    assert manifests[0].counts == manifests[1].counts
-
-
-def files_of(folder):
-    return [path.removeprefix(f"{folder}/") for path in files.walk(folder)]
 
 
 def test_text_to_masks_on_s3_has_the_bytes_of_a_local_run(run, store, raw, local, tmp_path):
@@ -162,77 +101,6 @@ def test_killed_half_way_and_resumed(run, store, bucket, local):
     assert files_of(f"{bucket}/corpus") == files_of(f"{local}/corpus")
 
 
-def test_a_shard_whose_writer_fails_is_not_there_and_the_next_call_finishes(run, store, bucket, local, monkeypatch):
-    copy(f"{local}/documents", f"{bucket}/documents")
-    _, command, _ = chain(bucket, "")
-    write = random_corpus.write_corpus_shard
-
-    def fail(task, rows, *rest):
-        if task.payload["bucket"] != 1:
-            return write(task, rows, *rest)
-        with files.create(task.payload["shard"]) as file:
-            file.write(bytes(1000))
-            raise FarspanError("the disk of dreams is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(random_corpus, "write_corpus_shard", fail)
-        status, _, err = run(*command, *store.flags)
-    assert status == 1
-    assert err.splitlines() == [
-        "farspan: task pack-00001 failed: the disk of dreams is full",
-        "finished tasks are kept; the others stop there again until that is mended",
-    ]
-    shards = [name for name in files_of(f"{bucket}/corpus") if name.startswith("shards/")]
-    assert "shards/part-00001-of-00004.arrow" not in shards
-    assert not [name for name in shards if ".tmp" in name]
-    status, _, err = run(*command, *store.flags)
-    assert (status, "resuming" in err) == (0, True)
-    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
-
-
-def test_a_second_job_in_a_folder_is_refused_by_name(run, store, bucket, local, monkeypatch):
-    copy(f"{local}/documents", f"{bucket}/documents")
-    _, command, _ = chain(bucket, "")
-    write, refused = random_corpus.write_corpus_shard, []
-
-    def meet(*arguments):
-        if not refused:
-            options = RandomCorpus(
-                documents=f"{bucket}/documents",
-                output=f"{bucket}/corpus",
-                packing=Packing(sequence_length=256),
-                shards=int(SHARDS),
-            )
-            with pytest.raises(
-                FarspanError, match=rf"another farspan job works here \(process {os.getpid()} on "
-            ) as told:
-                run_job(random_corpus.plan(options), Engine(workers=1, beam_flags=tuple(store.flags)))
-            refused.append(told)
-        return write(*arguments)
-
-    monkeypatch.setattr(random_corpus, "write_corpus_shard", meet)
-    assert run(*command, *store.flags)[0] == 0
-    assert len(refused) == 1
-    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
-    assert files_of(f"{bucket}/corpus") == files_of(f"{local}/corpus")
-
-
-def test_a_damaged_shard_is_named_with_its_place(run, store, bucket, local):
-    copy(f"{local}/documents", f"{bucket}/documents")
-    _, command, _ = chain(bucket, "")
-    path = next(path for path in files.walk(f"{bucket}/documents/shards") if "part-00002" in path)
-    whole = read_bytes(path)
-    for damaged in (whole[: len(whole) // 2], b""):
-        write_bytes(path, damaged)
-        status, _, err = run(*command, *store.flags)
-        assert status == 1
-        assert f"task spill-00002 failed: {path}: not a readable shard" in err
-        assert "Traceback" not in err
-    write_bytes(path, whole)
-    assert run(*command, *store.flags)[0] == 0
-    same_artefact(f"{bucket}/corpus", f"{local}/corpus")
-
-
 def test_finalize_ends_a_job_on_s3(run, store, raw, local):
     write_bytes(f"{raw}/raw/bad.jsonl", b'{"text": 7}\n' * 30)
     command, *_ = chain(raw, f"{local}/tokenizer")
@@ -265,50 +133,6 @@ def test_the_tokenizer_too_may_lie_in_the_bucket(bucket, local):
         load_tokenizer(f"{bucket}/tokenizer/config.json")
 
 
-def commands_of(documents, raw, output, tokenizer):
-    yield ["documents", "--input", f"{raw}/*.jsonl", "--tokenizer", tokenizer, "--output", f"{output}/documents"]
-    yield ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--output", f"{output}/corpus"]
-
-
-@pytest.mark.parametrize("kind", [0, 1], ids=["documents", "corpus random"])
-@pytest.mark.parametrize("wrong", ["input", "output"])
-def test_a_wrong_bucket_is_one_line(run, store, raw, local, kind, wrong):
-    copy(f"{local}/documents", f"{raw}/documents")
-    places = {"input": raw, "output": raw, wrong: "s3://nowhere"}
-    read = places["input"]
-    command = list(commands_of(f"{read}/documents", f"{read}/raw", places["output"], f"{local}/tokenizer"))[kind]
-    status, _, err = run(*command, *store.flags)
-    assert status == 1
-    assert len(err.splitlines()) == 1
-    assert err.startswith("farspan: s3://nowhere")
-    assert "make the bucket, or mend its name or --s3_endpoint_url" in err
-
-
-@pytest.mark.parametrize("kind", [0, 1], ids=["documents", "corpus random"])
-def test_a_wrong_key_and_a_wrong_address_are_one_line(run, store, raw, local, kind):
-    command = list(commands_of(f"{raw}/documents", f"{raw}/raw", raw, f"{local}/tokenizer"))[kind]
-    store.check_keys(True)
-    try:
-        status, _, err = run(*command, *store.flags_of("stranger"))
-    finally:
-        store.check_keys(False)
-    assert (status, len(err.splitlines())) == (1, 1)
-    assert err.startswith("farspan: s3://bucket")
-    assert "check --s3_access_key_id" in err
-    away = [flag.replace(store.url, "http://127.0.0.1:9") for flag in store.flags]
-    status, _, err = run(*command, *away)
-    assert (status, len(err.splitlines())) == (1, 1)
-    assert err.startswith("farspan: s3://bucket")
-    assert "check --s3_endpoint_url" in err
-
-
-def test_an_unknown_scheme_is_one_line(run, local):
-    for command in commands_of("drive://host/documents", "drive://host/raw", f"{local}/none", f"{local}/tokenizer"):
-        status, _, err = run(*command)
-        assert (status, len(err.splitlines())) == (1, 1)
-        assert "no file system drive:// is installed" in err
-
-
 def test_artefacts_are_looked_at_where_they_lie(run, store, bucket, local):
     """With the flags of jobs; the masks find their corpus in the bucket, and each shard is fetched once."""
     copy(f"{local}/corpus", f"{bucket}/corpus")
@@ -326,18 +150,6 @@ def test_artefacts_are_looked_at_where_they_lie(run, store, bucket, local):
             assert len(set(fetched)) == len(fetched) or command[0] == "stats"
     status, _, err = run("verify", f"{bucket}/corpus", "--s3_endpoint", store.url)
     assert (status, err.splitlines()[0][:48]) == (1, "farspan: --s3_endpoint: unknown argument; see fa")
-
-
-def test_damage_in_the_bucket_is_found_where_it_lies(run, store, bucket, local):
-    copy(f"{local}/corpus", f"{bucket}/corpus")
-    shards = files.walk(f"{bucket}/corpus/shards")
-    whole = read_bytes(shards[1])
-    write_bytes(shards[1], whole[:-1] + bytes([whole[-1] ^ 1]))
-    files.delete(shards[2:3])
-    status, out, _ = run("verify", f"{bucket}/corpus", *store.flags)
-    assert status == 1
-    assert "part-00001-of-00004.arrow: sha256" in out
-    assert "part-00002-of-00004.arrow: missing" in out
 
 
 @pytest.mark.slow

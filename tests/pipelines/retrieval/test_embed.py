@@ -12,12 +12,10 @@ import pytest
 from transformers import BertModel
 
 from corpora.errors import FarspanError
-from corpora.schemas.documents import HeldOut, documents_schema, tokenize_documents
 from corpora.schemas.vectors import vector_rows
-from corpora.storage.manifest import Manifest, Receipt, fold, list_files, read_manifest, write_manifest
+from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows, read_shard, shard_name, write_shard
-from corpora.text.sentences import load_splitter
+from corpora.storage.shards import ShardedRows, read_shard, shard_name
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.verify.artefact import verify
 from pipelines.engine.job import run_job
@@ -26,8 +24,9 @@ from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.embed import plan
 from pipelines.retrieval.encoder import load_encoder
 from pipelines.retrieval.options import Embed, EncoderOptions
-from tests.artefacts import digests, make_documents, small_tokenizer, tokenizer_entry
+from tests.artefacts import digests, make_documents, small_tokenizer
 from tests.killing import run_killed
+from tests.pipelines.retrieval.texts import documents_of
 from tests.tiny_encoder import WORDS, make_encoder, mini_lm_folder
 from trainer.scorer.encoder_files import find_encoder
 
@@ -71,37 +70,6 @@ def rows(folder, format):
     artefact = ShardedRows(str(folder), format)
     for shard in range(len(artefact.manifest.shards)):
         yield from list(read_shard(artefact.path(shard)))
-
-
-def documents_of(texts, folder, source="test", held_out=0.0):
-    """A documents artefact in one shard, with the sentences that the default splitter finds."""
-    tokenizer = small_tokenizer()
-    ids = [f"{source}:{row}" for row in range(len(texts))]
-    batch = tokenize_documents(ids, texts, source, tokenizer, load_splitter("nupunkt"), HeldOut(held_out, 0))
-    lengths = Ragged.from_arrow(batch.column("tokens")).lengths
-    held = batch.column("held_out").to_numpy(zero_copy_only=False)
-    schema = documents_schema(tokenizer.vocab_size)
-    with write_shard(os.path.join(folder, "shards", shard_name(0, 1)), schema, 16) as (writer, info):
-        writer.write(batch)
-    totals = {
-        "documents": len(texts),
-        "held_out_documents": int(held.sum()),
-        "tokens": int(lengths.sum()),
-        "held_out_tokens": int(lengths[held].sum()),
-        "max_tokens": int(lengths.max(initial=0)),
-    }
-    tokenizer.save(os.path.join(folder, "tokenizer"))
-    head = Manifest(
-        "farspan.documents",
-        {},
-        0,
-        16,
-        tokenizer_entry(),
-        **fold([Receipt("0", tuple(info), totals)]),
-        files=list_files(folder),
-    )
-    write_manifest(folder, head)
-    return folder
 
 
 def test_rows_are_the_split_s_documents_in_order(documents, reference):
