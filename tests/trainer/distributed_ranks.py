@@ -33,7 +33,7 @@ def start_ranks(size: int, work: Callable[..., Any], *arguments: Any) -> tuple[l
 
 
 def on_ranks(size: int, work: Callable[..., Any], *arguments: Any, timeout: float = TIMEOUT) -> list[Any]:
-    """What ``work(ranks, *arguments)`` returns in each of ``size`` processes, by rank; results must be picklable.
+    """Run ``work(world, *arguments)`` in each of ``size`` processes; its results, which must be picklable, by rank.
 
     Raises:
         AssertionError: a process failed, died, or was not done in time.

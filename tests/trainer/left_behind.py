@@ -1,4 +1,4 @@
-"""What a run has left in its directory."""
+"""Files of a finished or stopped run: its metrics, and the weights of its newest checkpoint."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
-    """When checkpoints are written and which are kept.
+    """Intervals of checkpoints, and the choice of those that are kept.
 
     Attributes:
         every: steps between checkpoints; the last step always has one.

@@ -1,4 +1,4 @@
-"""What ``show`` prints: text in colours, why each span was chosen, and what encoder and decoder see."""
+"""The output of ``show``: text in colours, the reason for each span, source and target."""
 
 from __future__ import annotations
 

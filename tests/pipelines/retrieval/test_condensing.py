@@ -1,4 +1,4 @@
-"""What an encoder is shown of a long document, against a plain re-telling of the rule."""
+"""The part of a long document that an encoder reads, against a plain statement of the rule."""
 
 from __future__ import annotations
 

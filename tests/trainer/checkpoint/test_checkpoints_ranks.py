@@ -84,7 +84,7 @@ def write(world, directory, written):
 
 
 def go_on(world, directory, written, mode):
-    """What ranks that go on in ``mode`` find in each of ``written``."""
+    """The states that ranks restore in ``mode`` from each of ``written``."""
     found = {}
     for name in written:
         run = Run(world, f"{directory}/{'-'.join(name)}", name[1], mode)

@@ -86,7 +86,7 @@ def test_a_file_in_the_place_of_a_checkpoint_is_replaced(tmp_path):
 
 
 def test_damage_costs_no_good_checkpoint(tmp_path):
-    """What is damaged counts for nothing in what is kept."""
+    """A damaged checkpoint is not one of those that ``keep`` counts."""
     for step in (1, 5, 6):
         save(tmp_path, step)
     for step in (5, 6):

@@ -32,7 +32,7 @@ def tokenizer_files() -> dict[str, bytes]:
 
 
 def vocabulary(*names: str, sentinels: int = 0, fingerprint: str | None = None) -> Vocabulary:
-    """That tokenizer's 23 ids and special tokens behind them."""
+    """The 23 ids of that tokenizer, and special tokens behind them."""
     special = SpecialTokens.append(23, {"<pad>": 1, "<bos>": 0, "<eos>": 2}, names, sentinels)
     return Vocabulary.of(special, fingerprint)
 

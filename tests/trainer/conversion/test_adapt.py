@@ -1,4 +1,4 @@
-"""What an adapted model begins as; the law: within the short model's reach, the short model's logits."""
+"""Adapted models: within the reach of the short model, their logits are its own."""
 
 from dataclasses import replace
 

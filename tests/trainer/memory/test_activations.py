@@ -42,7 +42,7 @@ def inputs_of(config):
 
 
 def saved_bytes(model, config, precision: str) -> int:
-    """What autograd saves, without weights and autocast's copies of them."""
+    """Bytes that autograd saves, without weights and autocast's copies of them."""
     saved = []  # holds the tensors, so that no storage is given away and counted as one with a later one
     with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x), precisely(precision):
         model(**inputs_of(config))

@@ -1,4 +1,4 @@
-"""What a configuration refuses; what a forward pass costs by formula."""
+"""Configurations that are refused, and the operations of a forward pass counted by hand."""
 
 from __future__ import annotations
 

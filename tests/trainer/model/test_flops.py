@@ -1,4 +1,4 @@
-"""What a forward pass costs by formula, against what torch counts; patterns and decoder have tests of their own."""
+"""Operations of a forward pass by formula, against the counts of torch; patterns and decoder have their own tests."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_decoder_pooling_and_checkpointing_are_traced_once(checkpointing):
 
 
 class Counted(TorchDispatchMode):
-    """How often operations whose names begin with a word run."""
+    """A counter of the operations whose names begin with given words."""
 
     def __init__(self, *words: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What a run is trained on, checked before it begins."""
+"""Checks of a run's data before its first update."""
 
 from __future__ import annotations
 

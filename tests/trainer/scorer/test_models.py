@@ -102,7 +102,7 @@ def test_a_run_on_a_corpus_scores_the_spans_of_that_corpus(tmp_path):
 
 
 def test_a_continued_run_keeps_its_identity(tmp_path):
-    """What is recorded for scorers decides nothing about continuing."""
+    """The record that a checkpoint keeps for scorers has no effect on whether the run can continue."""
     train(encoder_recipe(tmp_path), source=MaskedSource(), until=1)
     path = tmp_path / "checkpoints/step-00000001/checkpoint.json"
     manifest = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What ``varlen_attn`` is documented to do, on a CPU."""
+"""A plain ``varlen_attn`` for a CPU, written from its documentation."""
 
 from __future__ import annotations
 

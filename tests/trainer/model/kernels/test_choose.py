@@ -1,4 +1,4 @@
-"""Which way is taken, and that a plan is made once a batch."""
+"""The choice between kernels, and plans that all layers of a batch share."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from trainer.model.patterns.staggered import Staggered
 
 
 def pairs(plan, queries, keys):
-    """How often each of the flattened queries sees each of the flattened keys: ``(B Lq, B Lk)``."""
+    """The number of times that each flattened query attends to each flattened key: ``(B Lq, B Lk)``."""
     seen = torch.zeros(queries, keys, dtype=torch.int64)
     query_at = torch.arange(queries) if plan.queries is None else plan.queries
     key_at = torch.arange(keys) if plan.keys is None else plan.keys

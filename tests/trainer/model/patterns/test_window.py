@@ -43,7 +43,7 @@ def test_equals_its_dense_mask_forward_and_backward(pattern, length, lengths, se
 
 
 def dense_layer(layer, x, real, segments, chosen, rotation=None):
-    """What a layer with global positions gives, by whole masks."""
+    """The output of a layer with global positions, computed with whole masks."""
 
     def heads(linear):
         q, k, v = linear(x).unflatten(-1, (3, HEADS, -1)).unbind(2)
