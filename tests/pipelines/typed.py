@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, TypeVar
 
-from pipelines.flags import add_flags, make
+from corpora.flags import add_flags, make
 
 Options = TypeVar("Options")
 

@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from pipelines.flags import add_flags, make
+from corpora.flags import add_flags, make
 from trainer.conversion.options import Conversion, Convert
 
 
