@@ -27,7 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         with raised_alike():
             if rest:
                 raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
-        run_command(make(Training, options))
+            training = make(Training, options)
+        run_command(training)
     except BrokenPipeError:  # of --estimate
         return 0
     except (FarspanError, OSError) as error:

@@ -43,7 +43,8 @@ def run_command(options: Training) -> None:
         FarspanError: what the user can cure.
         OSError: a disk that is full or gone.
     """
-    find_recipe(options.recipe)  # a wrong name is an error at once
+    with raised_alike():
+        find_recipe(options.recipe)  # a wrong name is an error at once
     from trainer.memory.estimate import memory_table  # here, because they load PyTorch, which no --help needs
     from trainer.recipe import load_recipe
     from trainer.run.train import train

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
 
 import pytest
 
 from corpora.errors import FarspanError
 from trainer.__main__ import main
 from trainer.command import run_command, train
+from trainer.options import Training
 from trainer.recipe import load_recipe
 
 
@@ -54,7 +54,7 @@ def test_a_wrong_name_is_refused_before_pytorch_is_loaded(monkeypatch):
     for name in [name for name in sys.modules if name.startswith(("trainer.memory", "trainer.run"))]:
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(FarspanError, match=r"no recipe 'tine' \(did you mean 'tiny'\?\)"):
-        run_command(Namespace(recipe="tine", set=[], estimate=None))
+        run_command(Training(recipe="tine"))
 
 
 def test_progress_that_nobody_reads_names_the_cure(monkeypatch):
@@ -63,4 +63,4 @@ def test_progress_that_nobody_reads_names_the_cure(monkeypatch):
 
     monkeypatch.setattr("trainer.run.train.train", broken)
     with pytest.raises(FarspanError, match=r"has gone .*with its output sent elsewhere, goes on from the last checkp"):
-        run_command(Namespace(recipe="tiny", set=[], estimate=None))
+        run_command(Training(recipe="tiny"))

@@ -25,7 +25,7 @@ def test_every_kind_of_corpus_has_the_same_flags_for_the_same_options():
 
 
 @pytest.mark.parametrize("kind", [LinkedCorpus, RelatedCorpus])
-@pytest.mark.parametrize("flag", ["--split-documents x", "--drop-ragged-tail", "--min-document-tokens 3"])
+@pytest.mark.parametrize("flag", ["--split-documents x", "--drop-ragged-tail"])
 def test_corpora_of_several_documents_have_no_flags_for_cutting_them(kind, flag):
     with pytest.raises((argparse.ArgumentError, SystemExit)):
         typed(kind, f"{NEEDED} --neighbours n {flag}")
