@@ -1,31 +1,35 @@
 """Beam search of a LED against transformers' ``generate``: equal weights, equal settings, equal texts.
 
 LED-base's shape by default (6 + 6 layers of width 768, 50,265 ids), random weights, one unpadded source, float32.
-Both sides generate the same number of tokens and their texts are compared. A token's time is that between two steps of
-the decoder; the encoder and the first two steps are not counted, so that neither is the projection of the cross-
-attention's keys and values, which transformers makes once per beam. Runs are taken in turn in one process.
+The source is encoded once, and both sides generate the same number of tokens from its states; their texts are compared.
+A token's time is that between two steps of the decoder; the first two steps are not counted, so that neither is the
+projection of the cross-attention's keys and values, which transformers makes once per beam. Runs are taken in turn in
+one process.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import transformers
 from report import HEADINGS, Comparison, arguments, comparison_rows, machine, publish
 from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput
 
 from trainer.conversion.family import family_of
 from trainer.conversion.names import load_state
 from trainer.generation import generate as search
 from trainer.generation.cached_decoder import CachedDecoder
 from trainer.generation.config import GenerationConfig
-from trainer.generation.cross_cache import encode_rows
 from trainer.generation.sources import DecoderIds, Sources
 from trainer.model.build import make_model
+from trainer.model.decoder import EncoderOutput
 from trainer.model.seq2seq import Seq2Seq
 
 VOCAB, FIRST_TOKEN, WINDOW = 50_265, 3, 1024
@@ -90,33 +94,27 @@ def make_models(width: int, layers: int, length: int, tokens: int) -> tuple[Any,
     return theirs, ours.eval()
 
 
-def run_ours(model: Seq2Seq, sources: Sources, config: GenerationConfig) -> Side:
-    clock, step = Clock(config.max_tokens), CachedDecoder.step
+def run_ours(model: Seq2Seq, states: Tensor, config: GenerationConfig) -> Side:
+    clock, step, cross_bytes = Clock(config.max_tokens), CachedDecoder.step, 0
 
-    def timed(*arguments: Any) -> Tensor:
-        logits = step(*arguments)
+    def timed(decoder: CachedDecoder, *arguments: Any) -> Tensor:
+        nonlocal cross_bytes
+        logits = step(decoder, *arguments)
         clock.times.append(time.perf_counter())
+        pairs = [pair for group in decoder.cross.groups for pair in group.keys_values if pair]
+        cross_bytes = sum(part.nbytes for pair in pairs for part in pair)
         return logits
 
-    CachedDecoder.step = timed  # type: ignore[method-assign]
-    try:
+    sources = Sources(source_ids=torch.zeros(states.shape[:2], dtype=torch.int64))
+    with patch.object(CachedDecoder, "step", timed), patch.object(model, "encode", lambda *_: EncoderOutput(states)):
         found = search.generate(model, sources, config, IDS)
-    finally:
-        CachedDecoder.step = step  # type: ignore[method-assign]
-    return Side(found.tokens[0].tolist(), clock.seconds, 0)
+    return Side(found.tokens[0].tolist(), clock.seconds, cross_bytes)
 
 
-def cross_bytes(model: Seq2Seq, sources: Sources) -> int:
-    """Of ours, for any number of beams."""
-    with torch.inference_mode():
-        groups = encode_rows(model, sources, IDS.pad)
-    return sum(part.nbytes for group in groups for pair in group.keys_values if pair for part in pair)
-
-
-def run_theirs(model: Any, sources: Sources, config: GenerationConfig) -> Side:
+def run_theirs(model: Any, states: Tensor, config: GenerationConfig) -> Side:
     clock = Clock(config.max_tokens)
     found = model.generate(
-        input_ids=sources.source_ids, global_attention_mask=sources.global_positions.long(), num_beams=config.beams,
+        encoder_outputs=BaseModelOutput(last_hidden_state=states), num_beams=config.beams,
         length_penalty=config.length_penalty, early_stopping=True, min_new_tokens=config.min_tokens,
         max_new_tokens=config.max_tokens + 1, no_repeat_ngram_size=config.no_repeat_ngram, do_sample=False,
         logits_processor=[clock], return_dict_in_generate=True,
@@ -127,6 +125,32 @@ def run_theirs(model: Any, sources: Sources, config: GenerationConfig) -> Side:
         clock.seconds,
         sum(layer.keys.nbytes + layer.values.nbytes for layer in layers),
     )
+
+
+def compare(options: argparse.Namespace, length: int) -> tuple[Comparison, dict[str, Any]]:
+    """Measure one length of the source."""
+    config = GenerationConfig(
+        beams=options.beams, min_tokens=options.tokens, max_tokens=options.tokens, no_repeat_ngram=options.ngram
+    )
+    theirs, ours = make_models(options.width, options.layers, length, options.tokens)
+    ids = torch.randint(FIRST_TOKEN, VOCAB, (1, length), generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        states = ours.encode(ids, global_positions=torch.arange(length)[None] == 0).states
+    rounds = [(run_ours(ours, states, config), run_theirs(theirs, states, config)) for _ in range(options.rounds)]
+    for own, other in rounds:
+        if own.tokens != other.tokens:
+            raise SystemExit(f"different texts: {own.tokens} and {other.tokens}")
+    seconds = [[statistics.median(side.seconds) for side in sides] for sides in rounds]
+    own_bytes, their_bytes = (side.cross_bytes for side in rounds[0])
+    comparison = Comparison(
+        f"{length:,} tokens, cross cache {own_bytes / 2**20:,.0f} MiB",
+        f"generate, {their_bytes / 2**20:,.0f} MiB",
+        "tokens/min",
+        [60 / own for own, _ in seconds],
+        [60 / other for _, other in seconds],
+        GOALS.get(length),
+    )
+    return comparison, {"seconds": seconds, "cross_bytes": [own_bytes, their_bytes]}
 
 
 def main() -> None:
@@ -141,31 +165,10 @@ def main() -> None:
     options = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(options.threads)
-    config = GenerationConfig(
-        beams=options.beams, min_tokens=options.tokens, max_tokens=options.tokens, no_repeat_ngram=options.ngram
-    )
     comparisons, measured = [], {}
     for length in options.lengths:
-        theirs, ours = make_models(options.width, options.layers, length, options.tokens)
-        ids = torch.randint(FIRST_TOKEN, VOCAB, (1, length), generator=torch.Generator().manual_seed(0))
-        sources = Sources(source_ids=ids, global_positions=torch.arange(length)[None] == 0)
-        rounds = [(run_ours(ours, sources, config), run_theirs(theirs, sources, config)) for _ in range(options.rounds)]
-        for own, other in rounds:
-            if own.tokens != other.tokens:
-                raise SystemExit(f"different texts: {own.tokens} and {other.tokens}")
-        seconds = [[statistics.median(side.seconds) for side in sides] for sides in rounds]
-        own_bytes, their_bytes = cross_bytes(ours, sources), rounds[0][1].cross_bytes
-        comparisons.append(
-            Comparison(
-                f"{length:,} tokens, cross cache {own_bytes / 2**20:,.0f} MiB",
-                f"generate, {their_bytes / 2**20:,.0f} MiB",
-                "tokens/min",
-                [60 / own for own, _ in seconds],
-                [60 / other for _, other in seconds],
-                GOALS.get(length),
-            )
-        )
-        measured[length] = {"seconds": seconds, "cross_bytes": [own_bytes, their_bytes]}
+        comparison, measured[length] = compare(options, length)
+        comparisons.append(comparison)
     publish(
         f"Beam search with {options.beams} beams, {options.layers} + {options.layers} layers of width {options.width}, "
         f"float32, {options.threads} threads",

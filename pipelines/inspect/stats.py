@@ -184,8 +184,11 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Mapping):
+        # a count of 0 says nothing, but a percentile of 0 does
         shown = {key: number for key, number in value.items() if number or isinstance(number, float)}
-        return ", ".join(f"{key.replace('_', ' ')} {_number(number)}" for key, number in shown.items()) or "0"
+        if not any(shown.values()):
+            return "0"
+        return ", ".join(f"{key.replace('_', ' ')} {_number(number)}" for key, number in shown.items())
     return value if isinstance(value, str) else _number(value)
 
 

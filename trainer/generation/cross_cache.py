@@ -127,9 +127,9 @@ def _encode(
 
 
 def _keys_values(cross: CrossAttention, states: Tensor) -> tuple[Tensor, Tensor]:
-    """``(g, W, d)`` -> twice ``(g, H, W, D)``."""
+    """``(g, W, d)`` -> twice ``(g, H, W, D)``, each head's rows side by side: all of them are read for every token."""
     k, v = cross.kv(states).unflatten(-1, (2, cross.heads, -1)).unbind(2)
-    return k.transpose(1, 2), v.transpose(1, 2)
+    return k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous()
 
 
 class CrossCache:

@@ -83,6 +83,7 @@ def test_statistics_hold_quantiles_and_totals(corpus, capsys):
         ({"pairs": 3, "share_of_document_tokens": 0.25}, "pairs 3, share of document tokens 0.2500"),
         ({"read": 7, "rejected": 0}, "read 7"),
         ({"read": 0}, "0"),
+        ({"pairs": 0, "share_of_document_tokens": 0.0}, "0"),
         (float("nan"), "nan"),
     ],
 )
