@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -176,7 +177,7 @@ def read_json(path: str) -> list[tuple[str, str]]:
     """The ids and texts of a JSON file ``{"id": "text"}``, in its order.
 
     Raises:
-        FarspanError: unreadable, no such object, or an id that occurs twice.
+        FarspanError: unreadable, no such object, or a prediction that is no text.
     """
     try:
         with open(path, "rb") as file:
@@ -190,6 +191,11 @@ def read_json(path: str) -> list[tuple[str, str]]:
     for name, text in listed:
         if not isinstance(text, str):
             raise FarspanError(f"{path}: the prediction of {name!r} is {json.dumps(text):.40}; give a text")
+        if half := re.search("[\ud800-\udfff]", name + text):
+            raise FarspanError(
+                f"{path}: the prediction of {name!r} holds {half[0]!r}, half of a surrogate pair, which no UTF-8 file "
+                "can hold; leave it out"
+            )
     return list(listed)
 
 

@@ -54,16 +54,28 @@ def _check(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: Deco
             f"decoder has {len(table)} positions, one of them for the start; set max_tokens to at most "
             f"{len(table) - 1 - longest}"
         )
-    vocabulary = len(model.tokens.weight)
-    for token in config.first_tokens:
-        if token == ids.end or not 0 <= token < vocabulary:
-            raise FarspanError(
-                f"generation.first_tokens has {token}, which is "
-                + ("the end of a text" if token == ids.end else f"no id of the model's {vocabulary:,}")
-                + "; leave it out"
-            )
+    check_first_tokens(config, ids.end, len(model.tokens.weight))
     if config.sample and sources.seeds is None:
         raise FarspanError("generation.sample is set, but the sources have no seeds; give each sample its seed")
+
+
+def check_first_tokens(config: GenerationConfig, end: int, vocabulary: int) -> None:
+    """Check that a text may begin with the forced tokens.
+
+    Args:
+        end: id of the end.
+        vocabulary: number of the model's ids.
+
+    Raises:
+        FarspanError: naming the first that is the end, or no id of the model.
+    """
+    for token in config.first_tokens:
+        if token == end or not 0 <= token < vocabulary:
+            raise FarspanError(
+                f"generation.first_tokens has {token}, which is "
+                + ("the end of a text" if token == end else f"no id of the model's {vocabulary:,}")
+                + "; leave it out"
+            )
 
 
 def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: DecoderIds, compiled: bool) -> Generated:

@@ -10,12 +10,13 @@ from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.settings import parse
 from corpora.tokenizers.load import load_tokenizer_of
-from objectives.api.special_tokens import SpecialTokens
+from objectives.api.special_tokens import END, SpecialTokens
 from objectives.tasks.protocol import PairFacts
 from trainer.data.config import TaskConfig, naming_source
 from trainer.data.local_disk import on_local_disk
 from trainer.data.paired import equipped_task
 from trainer.generation.config import GenerationConfig
+from trainer.generation.generate import check_first_tokens
 from trainer.prediction.opened import OpenedModel
 from trainer.prediction.predictor import Predictor
 from trainer.prediction.validation import HeldOutPairs, Validation
@@ -29,7 +30,7 @@ def make_predictor(
 
     Raises:
         FarspanError: pairs of another tokenizer, a task that cannot work on them, more positions than encoder or
-            decoder have.
+            decoder have, forced tokens that the model does not know.
     """
     opened.check_pairs(pairs.manifest, pairs.folder)
     loaded = equipped_task(task, pairs.folder)
@@ -46,6 +47,7 @@ def make_predictor(
             f"generation.max_tokens is {config.max_tokens}, but the decoder of {opened.path} has {decoder:,} "
             f"positions, one of them for the start; set max_tokens to at most {decoder - 1}"
         )
+    check_first_tokens(config, special[END], opened.model.vocabulary.size)
     return Predictor(
         task=loaded,
         special=special,
@@ -90,6 +92,7 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
             pairs = PairSet(source.pairs, source.documents, recipe.loading.verify == "lazily")
             if pairs.manifest.tokenizer["fingerprint"] != tokenizer_fingerprint:
                 raise FarspanError(f"{pairs.folder}: was made with another tokenizer than the training data")
+            check_first_tokens(config.search, special[END], special.vocab_size)
             predictor = Predictor(
                 task=equipped_task(named.task, pairs.folder),
                 special=special,

@@ -74,6 +74,13 @@ def test_missing_and_redundant_ids(made, tmp_path, change, message):
         read_systems([path], made.pairs, "validation")
 
 
+@pytest.mark.parametrize("listed", ['{"pair-2": "a \\ud800"}', '{"pair-2\\udc00": "a"}'])
+def test_half_of_a_surrogate_pair(made, tmp_path, listed):
+    path = written(tmp_path / "p.json", listed)
+    with pytest.raises(FarspanError, match=r"the prediction of 'pair-2.* holds .*, half of a surrogate pair"):
+        read_systems([path], made.pairs, "validation")
+
+
 def test_an_id_twice(made, tmp_path):
     path = written(tmp_path / "p.json", '{"pair-2": "a", "pair-2": "b"}')
     with pytest.raises(FarspanError, match="pair 'pair-2' has two predictions"):
