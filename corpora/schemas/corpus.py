@@ -11,16 +11,19 @@ import numpy as np
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.gather import Gatherable
 from corpora.storage.ragged import Ragged
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import ShardedRows
 
 
 class Corpus(ShardedRows):
     """Rows 0 .. len-1 of a ``farspan.corpus`` folder."""
 
-    def __init__(self, folder: str, format: str = "farspan.corpus", verify: bool = False) -> None:
-        super().__init__(folder, format, verify)
+    def __init__(
+        self, folder: str, format: str = "farspan.corpus", verify: bool = False, cache: ShardCache | None = None
+    ) -> None:
+        super().__init__(folder, format, verify, cache)
         self.schema = corpus_schema(self.manifest.tokenizer["vocab_size"])
-        self._view = lru_cache(maxsize=self.cached_batches)(
+        self._view = self.kept_by_batch(
             lambda shard, batch: Gatherable.of(SequenceBatch.from_arrow(self.batch(shard, batch)))
         )
         self._table = lru_cache(maxsize=None if self.cached_batches else 0)(self._token_table)

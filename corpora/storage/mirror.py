@@ -17,6 +17,11 @@ from corpora.storage.manifest import NAME, FileInfo, list_files, manifest_sha256
 CACHE = "FARSPAN_CACHE"
 
 
+def cache_folder() -> str:
+    """The folder of all local copies: ``$FARSPAN_CACHE``, or ``~/.cache/farspan``."""
+    return os.environ.get(CACHE) or str(Path.home() / ".cache" / "farspan")
+
+
 def mirrored(folder: str) -> str:
     """Folder of a local copy of an artefact, which is made if there is none yet; a local artefact is its own.
 
@@ -31,7 +36,7 @@ def mirrored(folder: str) -> str:
         return folder
     manifest = read_manifest(folder)
     shards = {f"shards/{shard.name}": FileInfo(shard.bytes, shard.sha256) for shard in manifest.shards}
-    copy = os.path.join(os.environ.get(CACHE) or Path.home() / ".cache" / "farspan", manifest_sha256(folder))
+    copy = os.path.join(cache_folder(), manifest_sha256(folder))
     with _alone(copy):
         if not os.path.exists(os.path.join(copy, NAME)):
             files.sweep(copy)

@@ -6,26 +6,27 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage import files
+from corpora.storage.fetched_shards import FetchedShards, Mapped
 from corpora.storage.files import CountingHash
 from corpora.storage.gather import Block, Gatherable, gather
 from corpora.storage.local_disk import require_regular
 from corpora.storage.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.storage.shard_cache import ShardCache
 from corpora.tokenizers.load import load_tokenizer_of
 
 MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
 _CACHED_BATCHES = 1 << 16
-_FETCHED_SHARDS = 4  # of a remote artefact, on local disk at a time
 _COPY_AGAIN = "copy the artefact again, as a whole, or run the job that made it into an empty folder"
 
 
@@ -173,18 +174,22 @@ def unreadable(path: str, error: Exception | str) -> FarspanError:
     )
 
 
+Made = TypeVar("Made")
+
+
 class ShardedRows:
     """Random access to the rows of a finished artefact, numbered 0, 1, ... over its shards in name order.
 
     Opening costs one manifest; shards are mapped when first touched and their record batches are kept as views. The
-    shards of a remote artefact are fetched whole, and the last few are kept: to read its rows in random order, copy it
-    first (``corpora.storage.mirror``).
+    shards of a remote artefact are fetched whole, and the last few are kept, or as many as ``keep`` names: to read its
+    rows in random order, copy it first (``corpora.storage.mirror``).
     """
 
-    def __init__(self, folder: str, format: str, verify: bool = False) -> None:
+    def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:
         """
         Args:
             verify: compare each shard with its checksum when it is first touched.
+            cache: where the shards of a remote artefact are fetched to; None for files that nobody else sees.
 
         Raises:
             FarspanError: no finished artefact of this format.
@@ -195,18 +200,53 @@ class ShardedRows:
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
         local = files.is_local(folder)
+        self.cache = None if local else cache
         self.cached_batches = _CACHED_BATCHES if local else 0  # a batch would keep its shard's copy
-        self.shard = lru_cache(maxsize=None if local else _FETCHED_SHARDS)(self._open)
-        self.batch = lru_cache(maxsize=self.cached_batches)(self._batch)
+        self._fetched = FetchedShards(self._open)
+        self.shard = lru_cache(maxsize=None)(self._open) if local else self._fetched
+        self.batch = self.kept_by_batch(self._batch)
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": self.folder, "format": self.manifest.format, "verify": self.verify}
+        return {"folder": self.folder, "format": self.manifest.format, "verify": self.verify, "cache": self.cache}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
+
+    def kept_by_batch(self, make: Callable[[int, int], Made]) -> Callable[[int, int], Made]:
+        """``make`` of shard and record batch in it, with its results kept as long as the shard is."""
+        if files.is_local(self.folder):
+            return lru_cache(maxsize=self.cached_batches)(make)
+
+        def kept(shard: int, batch: int) -> Made:
+            known = self._fetched.made(shard)
+            key = (make, batch)
+            if key not in known:
+                known[key] = make(shard, batch)
+            return known[key]
+
+        return kept
+
+    def keep(self, shards: Set[int]) -> None:
+        """Of a remote artefact, forget all shards but these; of others, only the few read last stay from now on."""
+        self._fetched.keep(shards)
+
+    def fetch(self, shard: int) -> bool:
+        """Fetch a shard of a remote artefact into the cache and map it; False if the cache has no room at present.
+
+        Raises:
+            FarspanError: it is damaged or missing.
+        """
+        info = self.manifest.shards[shard]
+        if shard in self._fetched:
+            return True
+        assert self.cache is not None
+        buffer = self.cache.map(self.path(shard), info, patience=0)
+        if buffer is not None:
+            self._fetched.add(shard, self._checked(shard, buffer, pa.ipc.open_file(buffer)))
+        return buffer is not None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All record batches, in the order of the rows."""
@@ -229,6 +269,8 @@ class ShardedRows:
         own = load_tokenizer_of(self.folder) if has_tokenizer else None
         if own and (wrong := tokenizer_fault(self.manifest, own)):
             raise FarspanError(f"{self.folder}: its tokenizer is not that of its manifest: {wrong}; {_COPY_AGAIN}")
+        if self.cache:
+            return  # fetching compares sizes and checksums; a request for each shard would take minutes
         for shard, info in enumerate(self.manifest.shards):
             try:
                 size = files.size(self.path(shard))
@@ -267,6 +309,10 @@ class ShardedRows:
         inside = rows - self.starts[shards]
         return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
 
+    def shards_of(self, rows: np.ndarray) -> list[int]:
+        """The shards that hold any of the given ``(n,)`` rows, ascending."""
+        return np.unique(np.searchsorted(self.starts, rows, side="right") - 1).tolist()
+
     def gather(self, rows: np.ndarray, view: Callable[[int, int], Gatherable[Block]]) -> Block:
         """Copy the given ``(n,)`` rows into one block, in the given order; at least one.
 
@@ -285,7 +331,13 @@ class ShardedRows:
         return IndexError(f"rows {rows.min()}..{rows.max()} of {self.folder}, which has {len(self)}")
 
     def _open(self, shard: int) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-        buffer, reader = map_shard(self.path(shard))
+        if self.cache:
+            found = self.cache.map(self.path(shard), self.manifest.shards[shard])
+            assert found is not None
+            return self._checked(shard, found, pa.ipc.open_file(found))
+        return self._checked(shard, *map_shard(self.path(shard)))
+
+    def _checked(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
         if self.verify:
             self._check_bytes(shard, buffer)
         if self.schema is not None and not reader.schema.equals(self.schema):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from corpora.storage import files
 from corpora.storage.gather import Gatherable
 from corpora.storage.manifest import NAME, manifest_sha256
 from corpora.storage.origins import find_parent, parent_folder, resolved
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import ShardedRows
 from objectives.api.masks import MASK_SCHEMA, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, load_objective
@@ -31,18 +31,25 @@ class MaskSet(ShardedRows):
         adjusted: whether any option differs from those the masks were made with.
     """
 
-    def __init__(self, folder: str, options: Mapping[str, Any] | None = None, verify: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str,
+        options: Mapping[str, Any] | None = None,
+        verify: bool = False,
+        cache: ShardCache | None = None,
+    ) -> None:
         """
         Args:
             options: ``adjustable`` options of the objective that override those of the manifest, and so select anew
                 among the stored candidates.
             verify: compare each shard with its checksum when it is first used.
+            cache: where the shards of a remote mask set are fetched to.
 
         Raises:
             FarspanError: there is no finished mask set, its objective is not installed, or an option cannot be
                 adjusted.
         """
-        super().__init__(folder, "farspan.masks", verify)
+        super().__init__(folder, "farspan.masks", verify, cache)
         self._options = options
         self.schema = MASK_SCHEMA
         tokenizer = self.manifest.tokenizer
@@ -67,7 +74,7 @@ class MaskSet(ShardedRows):
                 )
         vocab_size = 1 + max([self.manifest.tokenizer["vocab_size"] - 1, *self.manifest.special_tokens.values()])
         self.special_tokens = SpecialTokens(self.manifest.special_tokens, vocab_size)
-        self._view = lru_cache(maxsize=self.cached_batches)(
+        self._view = self.kept_by_batch(
             lambda shard, batch: Gatherable.of(MaskBatch.from_arrow(self.batch(shard, batch)))
         )
 
@@ -92,7 +99,7 @@ class MaskSet(ShardedRows):
         return objective
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": self.folder, "options": self._options, "verify": self.verify}
+        return {"folder": self.folder, "options": self._options, "verify": self.verify, "cache": self.cache}
 
     def take(self, rows: np.ndarray) -> MaskBatch:
         """The given ``(n,)`` rows as they are stored, in the given order."""

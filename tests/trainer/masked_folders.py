@@ -32,9 +32,9 @@ def write_artefact(folder: Path, manifest: Manifest, schema, batches) -> None:
     write_manifest(str(folder), replace(manifest, shards=tuple(shards)))
 
 
-def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
-    """A corpus of two shards with 5 and 4 rows, and span masks of it."""
-    blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n], 3, seed=n) for n in range(2)]
+def make_folders(tmp_path: Path, draws: int = 1, shards: int = 2) -> tuple[str, str]:
+    """A corpus of shards with 5 and 4 rows by turns, and span masks of it."""
+    blocks = [make_sequences([40, 60, 33, 80, 50][: 5 - n % 2], 3, seed=n) for n in range(shards)]
     facts = dict.fromkeys(("sequences", "tokens", "documents", "parts", "padding"), 0)
     facts |= {"max_tokens": 80, "max_documents": 3}
     config = {"builder": "random", "sequence_length": 96, "room_per_sequence": 2, "room_per_document": 1}
@@ -63,7 +63,7 @@ def make_folders(tmp_path: Path, draws: int = 1) -> tuple[str, str]:
         special_tokens=special.ids,
         parent={"manifest_sha256": manifest_sha256(str(corpus))},
         totals={
-            "sequences": 9,
+            "sequences": sum(map(len, blocks)),
             "max_source_length": int(max(part.source_lengths.max() for part in drawn)),
             "max_target_length": int(max(part.target_lengths.max() for part in drawn)),
         },

@@ -161,6 +161,8 @@ class DataConfig:
         global_positions: reaction if the objective makes no position global though the encoder's attention can use
             such positions: ``expected`` warns, ``required`` (as in the published recipes) is an error, ``none`` accepts
             it.
+        shuffle_shards: number of shards whose sequences are shuffled together, so that a run reads one shard after the
+            other; 0 shuffles all sequences of a corpus. It decides the order of the samples.
         across_documents: let encoder positions attend to other documents of their row; if false, each document is
             encoded independently.
 
@@ -183,6 +185,7 @@ class DataConfig:
     source_multiple: int = 1
     target_multiple: int = 1
     decoder_start: str = "<eos>"
+    shuffle_shards: int = 0
     across_documents: bool = True
     global_positions: Literal["expected", "required", "none"] = "expected"
 
@@ -199,6 +202,8 @@ class DataConfig:
                 "data.mixture stands beside data.corpus, masks, objective, masks_options or pairs; name the sources in "
                 "one of the two ways"
             )
+        if self.shuffle_shards < 0:
+            raise FarspanError(f"data.shuffle_shards is {self.shuffle_shards}; it must be at least 0")
         require_names(self.mixture, "data")
         if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
             raise FarspanError(

@@ -75,6 +75,12 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
         return
     if not isinstance(source, MaskedCorpus | PairedSource):
         return
+    if isinstance(source, MaskedCorpus) and source.cached:
+        yield (
+            f"{source.described} is read from a remote store step by step; a row whose example is longer than "
+            "source_length or target_length ends the run when its turn comes"
+        )
+        return
     longest = source.longest(rows)
     if longest is None:
         yield (

@@ -128,6 +128,11 @@ def open_generator_masked(
             f"generator.mode is 'joint', which trains on one corpus with data.objective {ModelBased.name}, without "
             "masks, mixture or objective.scorer; change the data section, or set generator.mode to frozen"
         )
+    if data.shuffle_shards:
+        raise FarspanError(
+            f"data.shuffle_shards is {data.shuffle_shards}, but generator.mode is 'joint', which shuffles all rows of "
+            "its corpus; set it to 0"
+        )
     corpus = Corpus(mirrored(config.corpus), verify=verify)
     corpus.check_files()
     loaded = load_objective(objective.name, objective.preset, objective.options)

@@ -12,6 +12,7 @@ from trainer.data.config import Batch
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition
+from trainer.data.shards_ahead import ShardsAhead
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Loader:
         mixtures: training data of each stage.
         seed: seed of the order.
         rank, world_size: select this rank's micro-batches; the global batches do not depend on them.
+        ahead: fetches the shards of the coming steps from a remote store; None if all data is on local disk.
     """
 
     curriculum: Sequence[Stage]
@@ -30,6 +32,7 @@ class Loader:
     seed: int
     rank: int = 0
     world_size: int = 1
+    ahead: ShardsAhead | None = None
 
     def step(self, step: int) -> list[Batch]:
         """Make this rank's micro-batches of ``step``, counted from 0; every rank has the same number of them.
@@ -40,6 +43,8 @@ class Loader:
         Raises:
             FarspanError: data that is damaged or wider than the configured lengths.
         """
+        if self.ahead:
+            self.ahead.at(step)
         stage, mixture = self.at(step)
         samples = np.asarray(stage.samples(step), np.int64)
         rows, epochs = mixture.sequences(samples, self.seed)

@@ -11,8 +11,11 @@ from corpora.storage.mirror import mirrored
 from trainer.data.config import SourceConfig
 
 
-def on_local_disk(source: SourceConfig) -> SourceConfig:
+def on_local_disk(source: SourceConfig, cached: bool = False) -> SourceConfig:
     """The source with a local copy of each artefact that is remote (``corpora.storage.mirror``).
+
+    Args:
+        cached: leave corpora and mask sets where they are, as their shards are fetched into a cache.
 
     Raises:
         FarspanError: an artefact cannot be copied.
@@ -22,8 +25,8 @@ def on_local_disk(source: SourceConfig) -> SourceConfig:
         documents = documents_folder(source.pairs, read_manifest(source.pairs, "farspan.pairs"))
     return replace(
         source,
-        corpus=mirrored(source.corpus),
-        masks=source.masks and mirrored(source.masks),
+        corpus=source.corpus if cached else mirrored(source.corpus),
+        masks=source.masks if cached else source.masks and mirrored(source.masks),
         pairs=source.pairs and mirrored(source.pairs),
         documents=documents and mirrored(documents),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -143,6 +143,28 @@ class MaskedCorpus:
             hidden = masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
         return self._objective.render(batch, hidden, self.special, **self._rendering)
 
+    def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
+        """The artefacts and numbers of the remote shards that ``examples`` reads, each once.
+
+        Args:
+            indices, epochs: as in ``examples``.
+        """
+        if self._corpus.cache:
+            yield from ((self._corpus, shard) for shard in self._corpus.shards_of(indices))
+        if isinstance(self._masks, MaskSet) and self._masks.cache:
+            rows = indices + epochs % self._masks.draws * len(self)
+            yield from ((self._masks, shard) for shard in self._masks.shards_of(rows))
+
+    @property
+    def cached(self) -> list[ShardedRows]:
+        """The artefacts whose shards are fetched from a remote store while they are read."""
+        return [rows for rows in (self._corpus, self._masks) if isinstance(rows, ShardedRows) and rows.cache]
+
+    @property
+    def shard_rows(self) -> tuple[int, ...]:
+        """Number of rows of each shard of the corpus."""
+        return tuple(shard.rows for shard in self._corpus.manifest.shards)
+
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:
         """The same examples with the ids of another table.
 
@@ -209,7 +231,7 @@ class MaskedCorpus:
             return None
         begin, found = 0, Longest(0, 0, 0, 0)
         # A corpus of its own, which compares no checksums: it reads next to nothing of the files.
-        for block in Corpus(self._corpus.folder).batches():
+        for block in Corpus(self._corpus.folder, cache=self._corpus.cache).batches():
             batch = SequenceBatch.from_arrow(block)
             both = self._lengths(batch, begin)
             if both is None:

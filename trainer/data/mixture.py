@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import NamedTuple
@@ -13,9 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.storage.shards import ShardedRows
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
 from trainer.data.config import Source
+from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.order import Share, sample_places
 
 
@@ -27,11 +29,24 @@ class Part:
         name: name in metrics and errors.
         source: source of its examples.
         weight: proportion of the samples, relative to the weights of the other parts.
+        shuffle_shards: number of shards whose sequences are shuffled together; 0 for all of the source.
     """
 
     name: str
     source: Source
     weight: float = 1.0
+    shuffle_shards: int = 0
+
+    @property
+    def share(self) -> Share:
+        """The properties that the order depends on."""
+        if not self.shuffle_shards:
+            return Share(self.name, len(self.source), self.weight)
+        if not isinstance(self.source, MaskedCorpus):
+            raise FarspanError(
+                f"data.shuffle_shards is {self.shuffle_shards}, but source {self.name!r} is no corpus; set it to 0"
+            )
+        return Share(self.name, len(self.source), self.weight, self.source.shard_rows, self.shuffle_shards)
 
 
 class Sequences(NamedTuple):
@@ -70,11 +85,14 @@ class Mixture:
         if special is None:
             special = SpecialTokens.merge([part.source.special for part in parts], self.tokenizer_size)
         self.special = special
-        self.parts = tuple(Part(part.name, _rendering_with(special, part.source), part.weight) for part in parts)
+        self.parts = tuple(replace(part, source=_rendering_with(special, part.source)) for part in parts)
         self._render = tuple(_renderer(part.source) for part in self.parts)
-        self.shares = tuple(Share(part.name, len(part.source), part.weight) for part in self.parts)
+        self.shares = tuple(part.share for part in self.parts)
         self._starts = np.cumsum([0, *(share.size for share in self.shares)])
-        facts = [[part.name, part.weight, part.source.fingerprint] for part in self.parts]
+        facts = [
+            [part.name, part.weight, part.source.fingerprint, *([part.shuffle_shards] if part.shuffle_shards else [])]
+            for part in self.parts
+        ]
         self.fingerprint = sha256(json.dumps(facts).encode()).hexdigest()
         _check_kinds(self.parts)
 
@@ -109,6 +127,22 @@ class Mixture:
         place = np.empty(len(indices), np.int64)
         place[np.argsort(numbers, kind="stable")] = np.arange(len(indices))
         return together.take(place)
+
+    def shards(self, samples: np.ndarray, seed: int) -> list[tuple[ShardedRows, int]]:
+        """The artefacts and numbers of the remote shards that the ``(n,)`` samples are read from, each once."""
+        if not self.cached:
+            return []
+        places, found = sample_places(samples, self.shares, seed), []
+        for number in np.unique(places.sources).tolist():
+            source, own = self.parts[number].source, places.sources == number
+            if isinstance(source, MaskedCorpus):
+                found += list(source.shards(places.indices[own], places.epochs[own]))
+        return found
+
+    @property
+    def cached(self) -> list[ShardedRows]:
+        """The artefacts whose shards are fetched from a remote store while they are read."""
+        return [rows for part in self.parts if isinstance(part.source, MaskedCorpus) for rows in part.source.cached]
 
     def origins(self, indices: np.ndarray) -> list[str]:
         """Part, file and row of each of the ``(n,)`` sequences, for messages."""

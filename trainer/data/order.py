@@ -2,12 +2,17 @@
 
 A sample number determines the source and the number among the source's samples; this determines the epoch and the
 position in it; the epoch's permutation of the source then gives the sequence.
+
+A permutation is of all sequences of the source, or of a few shards at a time: the epoch's order of the shards is drawn,
+then they are taken in groups, and the sequences of a group are permuted. So a run reads each shard once an epoch, as
+with the block-wise shuffles of MosaicML's Streaming, but needs no buffer either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,11 +29,15 @@ class Share(NamedTuple):
         name: key of its permutations, so that sources of equal size differ.
         size: number of sequences, at least 1.
         weight: proportion of the samples relative to the other sources' weights, above 0.
+        shards: number of sequences of each shard, if they are permuted by groups of shards.
+        together: number of shards in a group; 0 permutes all sequences.
     """
 
     name: str
     size: int
     weight: float = 1.0
+    shards: tuple[int, ...] = ()
+    together: int = 0
 
 
 class Places(NamedTuple):
@@ -135,9 +144,34 @@ def sample_places(samples: np.ndarray, shares: Sequence[Share], seed: int) -> Pl
     indices = np.empty_like(positions)
     for source, epoch in np.unique(np.stack([sources, epochs], 1), axis=0).tolist():
         chosen = (sources == source) & (epochs == epoch)
-        key = make_key(seed, "order", {"source": shares[source].name, "epoch": epoch})
-        indices[chosen] = permute(positions[chosen], shares[source].size, key)
+        indices[chosen] = _permuted(positions[chosen], shares[source], seed, epoch)
     return Places(sources, epochs, indices)
+
+
+def _permuted(positions: np.ndarray, share: Share, seed: int, epoch: int) -> np.ndarray:
+    """Sequences at the ``(n,)`` positions of an epoch."""
+    facts: dict[str, Any] = {"source": share.name, "epoch": epoch}
+    if not share.together:
+        return permute(positions, share.size, make_key(seed, "order", facts))
+    order = _shard_order(share.shards, make_key(seed, "order of shards", facts))
+    # (shards + 1,), position at which each shard would begin if its group were not permuted
+    starts = np.cumsum([0, *(share.shards[shard] for shard in order)])
+    firsts = np.cumsum([0, *share.shards])[order]  # sequence with which each begins
+    edges = np.append(starts[: -1 : share.together], share.size)
+    groups = np.searchsorted(edges, positions, side="right") - 1
+    indices = np.empty_like(positions)
+    for group in np.unique(groups).tolist():
+        own, first = groups == group, edges[group]
+        key = make_key(seed, "order", {**facts, "group": group})
+        places = first + permute(positions[own] - first, int(edges[group + 1] - first), key)
+        shards = np.searchsorted(starts, places, side="right") - 1
+        indices[own] = firsts[shards] + places - starts[shards]
+    return indices
+
+
+@lru_cache(maxsize=16)
+def _shard_order(shards: tuple[int, ...], key: bytes) -> np.ndarray:
+    return permute(np.arange(len(shards)), len(shards), key)
 
 
 def partition(batch_size: int, micro_batch_size: int, rank: int, world_size: int) -> list[slice | None]:

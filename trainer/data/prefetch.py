@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
+from corpora.storage.shard_cache import ShardCache
 from trainer.data.config import Batch, Batches
 
 
@@ -31,19 +33,29 @@ class LoadingConfig:
             more slowly than the model trains.
         verify: when to compare shards with their checksums: all of them at the ``start``, divided among the ranks;
             ``lazily``, each when it is first read, if reading them all would take too long; or ``never``.
+        cache_gib: size in GiB of the cache on local disk that the shards of remote corpora and mask sets are fetched
+            to, ahead of the steps that read them; None copies whole artefacts before the first step.
 
     Raises:
-        FarspanError: counts below 0.
+        FarspanError: counts below 0, a size that is not above 0.
     """
 
     ahead: int = 2
     processes: int = 0
     verify: Literal["start", "lazily", "never"] = "start"
+    cache_gib: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("ahead", "processes"):
             if getattr(self, name) < 0:
                 raise FarspanError(f"loading.{name} is {getattr(self, name)}; it must be at least 0")
+        if self.cache_gib is not None and not 0 < self.cache_gib < math.inf:
+            raise FarspanError(f"loading.cache_gib is {self.cache_gib}; it must be above 0")
+
+    @property
+    def cache(self) -> ShardCache | None:
+        """The cache of remote shards; None for whole copies."""
+        return None if self.cache_gib is None else ShardCache(int(self.cache_gib * 2**30))
 
 
 @contextmanager

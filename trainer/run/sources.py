@@ -9,6 +9,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
+from corpora.storage.shard_cache import ShardCache
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import Objective, equip, load_objective, objective_factory
@@ -26,7 +27,9 @@ from trainer.data.paired import PairedSource, equipped_task
 _SAMPLE = 4  # rows of each source that are rendered when it is opened
 
 
-def open_source(data: DataConfig, *, verify: bool = False, section: str = "data") -> Mixture:
+def open_source(
+    data: DataConfig, *, verify: bool = False, section: str = "data", cache: ShardCache | None = None
+) -> Mixture:
     """Open the sources that a data section names.
 
     Args:
@@ -34,6 +37,7 @@ def open_source(data: DataConfig, *, verify: bool = False, section: str = "data"
         section: its name in the recipe, for errors.
         verify: compare each shard with its checksum when it is first read; missing and truncated shards are found in
             any case.
+        cache: for the shards of remote corpora and mask sets; None copies whole artefacts first.
 
     Raises:
         FarspanError: neither a corpus nor pairs, neither masks nor an objective, masks of another corpus or objective,
@@ -43,23 +47,23 @@ def open_source(data: DataConfig, *, verify: bool = False, section: str = "data"
     parts = []
     for config in data.sources:
         with naming_source(data, config.name, section):
-            source = _opened(config, data, verify, section)
-        parts.append(Part(config.name, source, config.weight))
+            source = _opened(config, data, verify, section, cache)
+        parts.append(Part(config.name, source, config.weight, data.shuffle_shards))
     mixture = Mixture(parts)
     check_sample(mixture, data, section)
     return mixture
 
 
-def open_stages(stages: Sequence[Stage], *, verify: bool = False) -> list[Mixture]:
+def open_stages(stages: Sequence[Stage], *, verify: bool = False, cache: ShardCache | None = None) -> list[Mixture]:
     """Open the training data of each stage, with common special tokens; stages with the same data share a mixture.
 
     Args:
-        verify: as in ``open_source``.
+        verify, cache: as in ``open_source``.
 
     Raises:
         FarspanError: as ``open_source``, or stages that do not go together.
     """
-    return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section))
+    return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section, cache=cache))
 
 
 def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
@@ -82,8 +86,8 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
     return [mixtures[datas.index(stage.data)] for stage in stages]
 
 
-def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> Source:
-    config = on_local_disk(config)
+def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
+    config = on_local_disk(config, cached=cache is not None)
     if config.pairs:
         return _paired(config, data, verify, section)
     if not config.corpus:
@@ -104,7 +108,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
             f"masks_options is {dict(config.masks_options)!r}, but masks names no mask set; give them as "
             "objective.options"
         )
-    corpus = Corpus(config.corpus, verify=verify)
+    corpus = Corpus(config.corpus, verify=verify, cache=cache)
     corpus.check_files()
     if config.masks is None:
         assert config.objective is not None
@@ -116,7 +120,7 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
             redraw=config.objective.redraw,
             segment_ids=not data.across_documents,
         )
-    masks = MaskSet(config.masks, config.masks_options, verify)
+    masks = MaskSet(config.masks, config.masks_options, verify, cache)
     masks.check_files()
     if config.objective is not None:
         if config.objective.scorer:

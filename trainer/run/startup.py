@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -14,7 +14,8 @@ from rich.progress import track
 
 from corpora.errors import FarspanError, nearest
 from corpora.schemas.pairs import PairSet
-from corpora.storage.mirror import mirrored
+from corpora.storage import files
+from corpora.storage.files import is_local
 from corpora.storage.shards import ShardedRows
 from trainer.conversion.convert import check_initial_model
 from trainer.data.config import DataConfig, SourceConfig
@@ -98,7 +99,7 @@ def check_best(best: str | None, measured: Sequence[str]) -> None:
         )
 
 
-def check_shards(sources: Sequence[SourceConfig], world: World, console: Console) -> None:
+def check_shards(sources: Sequence[SourceConfig], world: World, console: Console, cached: bool = False) -> None:
     """Compare every shard of ``sources`` with its checksum, each rank a part of them.
 
     Artefacts that are missing or have files of the wrong size are left to the code that opens them.
@@ -107,13 +108,15 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
         sources: what the recipe trains and evaluates on.
         world: all processes of the run.
         console: shows a progress bar if it is a terminal.
+        cached: leave out remote corpora and mask sets, whose shards are compared when they are fetched.
 
     Raises:
         FarspanError: a shard that is damaged; all ranks raise it.
     """
-    sources = [on_local_disk(source) for source in sources]
+    sources = [on_local_disk(source, cached) for source in sources]
     named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
     named += [(source.masks, "farspan.masks") for source in sources if source.masks]
+    named = [(folder, kind) for folder, kind in named if is_local(folder)]
     for source in sources:
         with suppress(FarspanError):
             documents = PairSet(source.pairs, source.documents).documents.folder if source.pairs else ""
@@ -178,6 +181,6 @@ def _weights(model: ModelConfig) -> set[tuple[str, tuple[int, ...]]]:
 
 def keep_tokenizer(artefact: str, directory: Path) -> None:
     """Copy the tokenizer of ``artefact`` into the run's ``directory``, so that its model can be exported with it."""
-    tokenizer = Path(mirrored(artefact)) / "tokenizer"
-    if tokenizer.is_dir():
-        shutil.copytree(tokenizer, directory / "tokenizer", dirs_exist_ok=True)
+    folder = f"{artefact.rstrip('/')}/tokenizer"
+    for path in files.walk(folder):
+        files.write_bytes(str(directory / "tokenizer" / os.path.relpath(path, folder)), files.read_bytes(path))

@@ -111,6 +111,8 @@ def _train(
             display.say(_resumed(unit, restored, directory, checkpoints.selection))
         if run.dry_run and trainer.step < unit.steps and not stopped_early(recipe, checkpoints.selection):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
+        if loader.ahead:
+            stack.enter_context(closing(loader.ahead))
         ahead = stack.enter_context(
             prefetched(loader, recipe.loading, unit.steps, reopen=reopen, pinned=world.device.type == "cuda")
         )
@@ -140,7 +142,7 @@ def _open_data(
     if source is None and recipe.loading.verify == "start":
         evaluated = recipe.held_out_data.sources if recipe.held_out_data else ()
         trained = [source for stage in recipe.curriculum for source in stage.data.sources]
-        check_shards([*trained, *evaluated], world, console)
+        check_shards([*trained, *evaluated], world, console, cached=recipe.loading.cache is not None)
     return on_every_rank(world, lambda: _opened_data(recipe, source, held_out, console))
 
 

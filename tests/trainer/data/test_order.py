@@ -103,6 +103,51 @@ def test_every_epoch_of_every_source_is_a_permutation(shares, seed):
         assert len(set(last.tolist())) == len(last)
 
 
+@given(
+    shards=st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any),
+    together=st.integers(1, 9),
+    seed=st.integers(0, 2**32),
+)
+def test_an_epoch_by_groups_of_shards_is_a_permutation_that_reads_each_shard_in_one_group(shards, together, seed):
+    size = sum(shards)
+    share = Share("one", size, 1.0, tuple(shards), together)
+    epochs = [sample_places(np.arange(epoch * size, (epoch + 1) * size), [share], seed).indices for epoch in range(2)]
+    shard_of = np.repeat(np.arange(len(shards)), shards)
+    for indices in epochs:
+        assert sorted(indices.tolist()) == list(range(size))
+        seen, position, groups = set(), 0, 0
+        while position < size:  # a group: as many shards as belong together, whole, and none seen before
+            now = set()
+            rest = shard_of[indices[position:]].tolist()
+            for count, shard in enumerate(rest):  # the shortest prefix of whole shards, all of one group
+                now.add(shard)
+                if count + 1 == sum(shards[one] for one in now):
+                    break
+            assert not now & seen
+            assert len(now) <= together
+            seen, position, groups = seen | now, position + count + 1, groups + 1
+    at_random = [7, 0, 3][: len(shards)]
+    one_by_one = [int(sample_places(np.array([n % size]), [share], seed).indices[0]) for n in at_random]
+    assert one_by_one == [int(epochs[0][n % size]) for n in at_random]
+
+
+def test_groups_of_shards_change_from_epoch_to_epoch_and_with_the_seed():
+    share = Share("one", 64, 1.0, (8,) * 8, 2)
+
+    def first_group(epoch, seed):
+        return set((sample_places(np.arange(64 * epoch, 64 * epoch + 16), [share], seed).indices // 8).tolist())
+
+    groups = [frozenset(first_group(epoch, seed)) for seed in range(4) for epoch in range(4)]
+    assert {len(group) for group in groups} == {2}
+    assert len(set(groups)) > 8
+
+
+def test_a_group_of_all_shards_is_permuted_as_a_whole():
+    share = Share("one", 400, 1.0, (100,) * 4, 4)
+    first = sample_places(np.arange(100), [share], 0).indices
+    assert np.bincount(first // 100, minlength=4).min() > 10
+
+
 def test_epochs_seeds_and_sources_of_one_size_differ():
     shares = [Share("one", 20), Share("other", 20)]
     sources, epochs, indices = sample_places(np.arange(80), shares, seed=3)

@@ -29,6 +29,7 @@ from trainer.data.config import Batch, Batches, DataConfig, Source
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
+from trainer.data.shards_ahead import ShardsAhead
 from trainer.metrics import Counts
 from trainer.model.build import build_model
 from trainer.model.config import ModelConfig
@@ -112,7 +113,7 @@ class TrainUnit(ABC):
         """
         stages = recipe.curriculum
         if source is None:
-            mixtures = open_stages(stages, verify=recipe.loading.verify == "lazily")
+            mixtures = open_stages(stages, verify=recipe.loading.verify == "lazily", cache=recipe.loading.cache)
         else:
             mixtures = [Mixture.of(source)] * len(stages)
         unit = cls(recipe.with_samples(len(mixtures[0])), mixtures)
@@ -148,7 +149,9 @@ class TrainUnit(ABC):
 
     def loader(self, rank: int, world_size: int) -> Loader:
         """The loader of one rank."""
-        return Loader(self.curriculum, self.mixtures, self.recipe.run.seed, rank, world_size)
+        seed = self.recipe.run.seed
+        ahead = ShardsAhead.of(self.curriculum, self.mixtures, seed)
+        return Loader(self.curriculum, self.mixtures, seed, rank, world_size, ahead)
 
     def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
         """Turn the loader's batches into those that ``losses`` takes.
@@ -218,7 +221,8 @@ class TrainUnit(ABC):
         if recipe.evaluation is None or data is None:
             return []
         if source is None:
-            opened = open_source(data, verify=recipe.loading.verify == "lazily", section="evaluation")
+            verify, cache = recipe.loading.verify == "lazily", recipe.loading.cache
+            opened = open_source(data, verify=verify, section="evaluation", cache=cache)
         else:
             opened = Mixture.of(source)
         self.check_examples(opened, data, "evaluation")
@@ -263,6 +267,7 @@ class TrainUnit(ABC):
                     "fingerprint": part.source.fingerprint,
                     "sequences": len(part.source),
                     "weight": part.weight,
+                    **({"shuffle_shards": part.shuffle_shards} if part.shuffle_shards else {}),
                 }
                 for number, mixture in enumerate(mixtures)
                 for part in mixture.parts

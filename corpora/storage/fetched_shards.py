@@ -1,0 +1,59 @@
+"""The shards of a remote artefact that are on local disk: those that are asked for, and the few that were read last."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Set
+from typing import Any
+
+import pyarrow as pa
+
+_LAST = 4  # shards that are kept though nobody asked for them
+
+Mapped = tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]
+
+
+class FetchedShards:
+    """The shards of a remote artefact that are on local disk, and what was made of their record batches."""
+
+    def __init__(self, open_shard: Callable[[int], Mapped]) -> None:
+        self._open, self._kept = open_shard, frozenset[int]()
+        self._shards: dict[int, tuple[Mapped, dict[Any, Any]]] = {}  # the last used one is last
+        self._lock = threading.Lock()
+
+    def __call__(self, shard: int) -> Mapped:
+        return self._entry(shard)[0]
+
+    def __contains__(self, shard: int) -> bool:
+        return shard in self._shards
+
+    def made(self, shard: int) -> dict[Any, Any]:
+        """What was made of the record batches of a shard; for more to be put into."""
+        return self._entry(shard)[1]
+
+    def add(self, shard: int, mapped: Mapped) -> None:
+        with self._lock:
+            self._shards.setdefault(shard, (mapped, {}))
+
+    def keep(self, shards: Set[int]) -> None:
+        with self._lock:
+            self._kept = frozenset(shards)
+            self._forget(others=0)
+
+    def _entry(self, shard: int) -> tuple[Mapped, dict[Any, Any]]:
+        with self._lock:
+            found = self._shards.pop(shard, None)
+            if found is not None:
+                self._shards[shard] = found
+                return found
+        mapped = self._open(shard)  # takes long: other shards can be read meanwhile
+        with self._lock:
+            found = self._shards.setdefault(shard, (mapped, {}))
+            self._forget(others=_LAST)
+            return found
+
+    def _forget(self, others: int) -> None:
+        """Forget all but the kept shards and the given number of others."""
+        found = [shard for shard in self._shards if shard not in self._kept]
+        for shard in found[: max(len(found) - others, 0)]:
+            del self._shards[shard]
