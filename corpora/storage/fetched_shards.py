@@ -8,16 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-_LAST = 4  # shards that are kept though nobody asked for them
-
 Mapped = tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]
 
 
 class FetchedShards:
     """The shards of a remote artefact that are on local disk, and what was made of their record batches."""
 
-    def __init__(self, open_shard: Callable[[int], Mapped]) -> None:
-        self._open, self._kept = open_shard, frozenset[int]()
+    def __init__(self, open_shard: Callable[[int], Mapped], last: int) -> None:
+        """
+        Args:
+            open_shard: fetches and maps one.
+            last: number of shards that are kept though nobody asked for them.
+        """
+        self._open, self._last, self._kept = open_shard, last, frozenset[int]()
         self._shards: dict[int, tuple[Mapped, dict[Any, Any]]] = {}  # the last used one is last
         self._lock = threading.Lock()
 
@@ -49,7 +52,7 @@ class FetchedShards:
         mapped = self._open(shard)  # takes long: other shards can be read meanwhile
         with self._lock:
             found = self._shards.setdefault(shard, (mapped, {}))
-            self._forget(others=_LAST)
+            self._forget(others=self._last)
             return found
 
     def _forget(self, others: int) -> None:

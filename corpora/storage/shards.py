@@ -202,7 +202,7 @@ class ShardedRows:
         local = files.is_local(folder)
         self.cache = None if local else cache
         self.cached_batches = _CACHED_BATCHES if local else 0  # a batch would keep its shard's copy
-        self._fetched = FetchedShards(self._open)
+        self._fetched = FetchedShards(self._open, last=1 if cache else 4)
         self.shard = lru_cache(maxsize=None)(self._open) if local else self._fetched
         self.batch = self.kept_by_batch(self._batch)
 

@@ -164,10 +164,18 @@ def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterat
 def _tried(source: Source) -> Iterator[Examples]:
     """A few rows from all over the source, then more."""
     for count in (4, TRIED):
-        rows = np.unique(np.linspace(0, len(source) - 1, count).astype(np.int64))
+        rows = spread_rows(source, count)
         yield source.examples(rows)
-        if len(source) <= count:
+        if len(rows) < count:
             return
+
+
+def spread_rows(source: Source, count: int) -> np.ndarray:
+    """At most ``count`` rows from all over a source; of one that is fetched shard by shard, from the first shard."""
+    size = len(source)
+    if isinstance(source, MaskedCorpus) and source.cached:
+        size = next(rows for rows in source.shard_rows if rows)
+    return np.unique(np.linspace(0, size - 1, count).astype(np.int64))
 
 
 def _asks(examples: Examples) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
@@ -18,7 +16,7 @@ from objectives.api.tools import Tools
 from trainer.data.collate import collate
 from trainer.data.config import DataConfig, ObjectiveConfig, Source, SourceConfig, naming_source
 from trainer.data.curriculum import Stage
-from trainer.data.example_checks import check_lengths
+from trainer.data.example_checks import check_lengths, spread_rows
 from trainer.data.local_disk import on_local_disk
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
@@ -203,7 +201,7 @@ def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> N
         FarspanError: rows that cannot be rendered, or are longer than ``data`` says; no ``data.decoder_start``.
     """
     for part in mixture.parts:
-        rows = np.unique(np.linspace(0, len(part.source) - 1, _SAMPLE).astype(np.int64))
+        rows = spread_rows(part.source, _SAMPLE)
         with naming_source(data, part.name, section):
             examples = part.source.examples(rows)
             if examples.labels is None:

@@ -79,7 +79,9 @@ def test_batches_are_those_of_local_data_though_the_cache_holds_a_part_of_it(fol
     assert local.ahead is None
     for step in range(STEPS):  # more than four epochs
         assert same(ours.step(step), local.step(step)), step
-        assert sum(kept for _, kept, _ in _entries(str(tmp_path / "cache" / "shards"))) <= size
+        # a file that gets its name while the folder is listed may be listed under both
+        kept = {path.removesuffix(".part"): size for _, size, path in _entries(str(tmp_path / "cache" / "shards"))}
+        assert sum(kept.values()) <= size
     ours.ahead.close()
     if masks:
         draws = {number for number in range(2 * SHARDS) if any(f"part-{number:05d}" in path for path in remote)}

@@ -1,0 +1,230 @@
+"""Ready batches a second from a corpus in a store that answers late, through a cache that is smaller than the corpus.
+
+The store is a folder of this machine in which every request waits. Each round begins with an empty cache and reads one
+epoch. For comparison: the same data on local disk, and what a global order costs there without a copy: each row of a
+batch needs the record batch that it lies in, fetched by a range request, as a row is no unit of the format and has no
+checksum of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import torch
+from fsspec.implementations.local import LocalFileSystem
+from loader import GPUS, SECONDS_A_SEQUENCE, spread
+from made_corpus import make_corpus, make_masks
+from report import arguments, machine, publish
+
+from corpora.storage import files
+from corpora.storage.manifest import read_manifest
+from corpora.storage.shard_cache import ShardCache
+from objectives.api.protocol import load_objective
+from trainer.data.loader import Loader
+from trainer.data.prefetch import LoadingConfig, prefetched
+from trainer.data.shards_ahead import ShardsAhead
+from trainer.recipe import Recipe, load_recipe
+from trainer.run.sources import open_stages
+
+HEADINGS = (
+    "data",
+    "sequences/s",
+    "lowest..highest",
+    "needed",
+    "times the need",
+    "requests a sequence",
+    "KB a sequence",
+)
+
+
+class LateFileSystem(LocalFileSystem):
+    """``late://``: local files, with a wait before each request.
+
+    Attributes:
+        wait: seconds.
+        requests, read: how many, and bytes, since they were set to 0.
+    """
+
+    protocol = "late"
+    wait, requests, read = 0.0, 0, 0
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(str(path).removeprefix("late://"))
+
+    def asked(self, size: int = 0) -> None:
+        LateFileSystem.requests += 1
+        LateFileSystem.read += size
+        time.sleep(self.wait)
+
+    def info(self, path, **options):
+        self.asked()
+        return super().info(path, **options)
+
+    def _open(self, path, mode="rb", **options):
+        return _LateFile(self, path) if mode == "rb" else super()._open(path, mode, **options)
+
+
+class _LateFile:
+    def __init__(self, system: LateFileSystem, path: str) -> None:
+        system.asked()
+        self._system, self._file, self.mode = system, open(path, "rb"), "rb"  # noqa: SIM115 (closed by close)
+        self.closed, self.size = False, os.path.getsize(path)
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._system.asked(len(data))
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class Measured:
+    rate: float
+    requests: float
+    read: float
+
+
+def main() -> None:
+    parser = arguments(__doc__.partition("\n")[0], rounds=3)
+    parser.add_argument("--recipe", default="bart_ls_large")
+    parser.add_argument("--sequences", type=int, default=4_096, help="of the corpus")
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--latency", type=float, default=20, help="of a request, in milliseconds")
+    parser.add_argument("--shuffle-shards", type=int, default=1)
+    parser.add_argument("--micro-batch", type=int, default=8)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    fsspec.register_implementation("late", LateFileSystem, clobber=True)
+    found: dict[str, list[Measured]] = {}
+    with tempfile.TemporaryDirectory(prefix="farspan-loading-") as folder:
+        data = load_recipe(options.recipe).data
+        corpus, masks = os.path.join(folder, "corpus"), os.path.join(folder, "masks")
+        make_corpus(corpus, options.sequences, data.source_length, options.shards)
+        span = {"target_length": data.target_length, "fit": "reduce"}
+        make_masks(masks, corpus, load_objective("span", "bart_ls", span))
+        largest = sum(max(shard.bytes for shard in read_manifest(name).shards) for name in (corpus, masks))
+        whole = sum(shard.bytes for name in (corpus, masks) for shard in read_manifest(name).shards)
+        size = int(1.4 * 2 * options.shuffle_shards * largest)
+        late = f"late, cache of {size / whole:.0%}"
+        for turn in range(options.rounds + 1):
+            for name, root in (("local", ""), (late, "late://")):
+                LateFileSystem.wait = 0.0
+                recipe = load_recipe(
+                    options.recipe,
+                    [
+                        f"data.corpus={root}{corpus}",
+                        f"data.masks={root}{masks}",
+                        f"data.shuffle_shards={options.shuffle_shards}",
+                        f"run.micro_batch_size={options.micro_batch}",
+                    ],
+                )
+                cache = os.path.join(folder, "cache")
+                rate = an_epoch(recipe, options, ShardCache(size, cache) if root else None)
+                if turn:  # the first one compiles
+                    found.setdefault(name, []).append(rate)
+            LateFileSystem.wait = 0.0
+            if turn:
+                measured = by_ranges(f"late://{corpus}", options.latency / 1000)
+                found.setdefault("late, global order by ranges", []).append(measured)
+    need = GPUS / SECONDS_A_SEQUENCE
+    rows = []
+    for name, measured in found.items():
+        rates = [one.rate for one in measured]
+        typical, last = statistics.median(rates), measured[-1]
+        rows.append(
+            (
+                name,
+                *spread(rates),
+                f"{need:,.0f}",
+                f"{typical / need:.1f}x",
+                f"{last.requests:.2f}",
+                f"{last.read / 1000:,.0f}",
+            )
+        )
+    publish(
+        f"Ready batches of {options.recipe} from a store with {options.latency:g} ms a request",
+        HEADINGS,
+        rows,
+        machine("numpy", "pyarrow", "numba", "torch"),
+        options.json,
+        {"options": vars(options), "need": need, "cache": size, "data": whole},
+    )
+
+
+def an_epoch(recipe: Recipe, options, cache: ShardCache | None) -> Measured:
+    """One epoch with an empty cache."""
+    if cache:
+        shutil.rmtree(str(cache.folder), ignore_errors=True)
+    (stage, *_) = recipe.curriculum
+    mixtures = open_stages([stage], cache=cache)
+    if cache:
+        for rows in mixtures[0].cached:
+            rows.keep(frozenset())
+        shutil.rmtree(str(cache.folder), ignore_errors=True)
+    loader = Loader([stage], mixtures, recipe.run.seed, ahead=ShardsAhead.of([stage], mixtures, recipe.run.seed))
+    steps = options.sequences // stage.batch_size
+    LateFileSystem.wait, LateFileSystem.requests, LateFileSystem.read = options.latency / 1000, 0, 0
+    start, count = time.perf_counter(), 0
+    with closing(loader.ahead) if loader.ahead else nullcontext():
+        with prefetched(loader, LoadingConfig(), steps) as batches:
+            for step in range(steps):
+                count += sum(len(batch.source_ids) for batch in batches.step(step))
+        seconds = time.perf_counter() - start
+    return Measured(count / seconds, LateFileSystem.requests / count, LateFileSystem.read / count)
+
+
+def by_ranges(corpus: str, wait: float, rows: int = 128, threads: int = 32) -> Measured:
+    """Random rows, each with the record batch that it lies in; the footers are read before, without a wait."""
+    manifest = read_manifest(corpus)
+    sizes = [shard.rows for shard in manifest.shards]
+    paths = [f"{corpus}/shards/{shard.name}" for shard in manifest.shards]
+    readers = [[pa.ipc.open_file(pa.PythonFile(files.open(path), "r")) for path in paths] for _ in range(threads)]
+    rng = np.random.default_rng(0)
+    places = [(int(shard), int(rng.integers(sizes[shard]))) for shard in rng.integers(0, len(sizes), rows)]
+    LateFileSystem.wait, LateFileSystem.requests, LateFileSystem.read = wait, 0, 0
+
+    def read(number: int) -> None:
+        for shard, row in places[number::threads]:
+            readers[number][shard].get_batch(row // manifest.rows_per_batch)
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(read, range(threads)))
+    seconds = time.perf_counter() - start
+    return Measured(rows / seconds, LateFileSystem.requests / rows, LateFileSystem.read / rows)
+
+
+if __name__ == "__main__":
+    main()
