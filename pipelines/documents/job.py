@@ -49,7 +49,7 @@ def plan(options: Documents) -> Job:
     output = absolute(options.output)
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)
-    held_out = HeldOut(options.held_out, options.seed)
+    HeldOut(options.held_out, options.seed)  # refuses shares that are none
     for flag, number in (("--task-bytes", options.task_bytes), ("--task-files", options.task_files)):
         if number < 1:
             raise FarspanError(f"{flag} {number}: give a positive number")
@@ -78,7 +78,7 @@ def plan(options: Documents) -> Job:
     return Job(
         output,
         head,
-        _stages(options, cut, output, reads, held_out, tokenizer.vocab_size),
+        _stages(options, cut, output, reads, tokenizer.vocab_size),
         partial(save_tokenizer, tokenizer),
         work_bytes(cut),
         options.error_budget,
@@ -101,7 +101,6 @@ def _stages(
     cut: Sequence[CutFile],
     output: str,
     reads: Mapping[str, ReadOptions],
-    held_out: HeldOut,
     vocab_size: int,
 ) -> list[Stage]:
     groups = list(grouped(cut, options.task_bytes, options.task_files))
@@ -113,7 +112,7 @@ def _stages(
         ({"shard": path, "ranges": group.payload}, group.bytes >> 10)
         for group, path in zip(groups, waiting if own_ids else shards, strict=True)
     ]
-    work = TokenizeRanges(output, options.sentences, held_out, reads, own_ids, options.compression)
+    work = TokenizeRanges(output, replace(options, inputs=()), reads, own_ids)
     stages = [sharded_stage("documents", payloads, work, "KiB")]
     if own_ids:
         stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, _repeating(reads))

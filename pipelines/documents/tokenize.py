@@ -20,6 +20,7 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.text.sentences import SentenceSplitter, load_splitter
 from pipelines.documents import unique_ids
+from pipelines.documents.options import Documents
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task
@@ -29,28 +30,34 @@ _MOST_TEXTS = 4096  # tokenised at once
 
 @dataclass(frozen=True)
 class TokenizeRanges:
-    """Read the ranges of a task, tokenise them block by block, write one shard and the task's rejects."""
+    """Read the ranges of a task, tokenise them block by block, write one shard and the task's rejects.
+
+    Attributes:
+        output: folder of the artefact.
+        options: of the job, without the inputs.
+        reads: how each source is read.
+        own_ids: True if ids may repeat; the shard then waits for those of the others.
+    """
 
     output: str
-    sentences: str
-    held_out: HeldOut
+    options: Documents
     reads: Mapping[str, ReadOptions]
     own_ids: bool
-    compression: str | None
 
     def __call__(self, task: Task, report: Report) -> Receipt:
-        tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.sentences)
+        tokenizer, splitter = artefact_tokenizer(self.output), _splitter(self.options.sentences)
+        held_out = HeldOut(self.options.held_out, self.options.seed)
         path = task.payload["shard"]
         counts: dict[str, Counter[str]] = {}
         damage: dict[str, Counter[str]] = {}
         dead = os.path.join(self.output, "rejects", f"{task.name}.arrow")
         with (
             RejectsShard(dead) as rejects,
-            DocumentsShard(path, tokenizer.vocab_size, self.compression, self.own_ids) as shard,
+            DocumentsShard(path, tokenizer.vocab_size, self.options.compression, self.own_ids) as shard,
         ):
             for block in _merged(self._blocks(task, counts, damage, rejects, report)):
                 batch = tokenize_documents(
-                    block.ids, block.texts, block.source, tokenizer, splitter, self.held_out, block.clusters
+                    block.ids, block.texts, block.source, tokenizer, splitter, held_out, block.clusters
                 )
                 tokens = Ragged.from_arrow(batch.column("tokens"))
                 special = rows_with_special_tokens(tokens, tokenizer.owned_tokens)
