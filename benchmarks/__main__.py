@@ -2,7 +2,8 @@
 
 Options go to no script; run a script by itself to change sizes, or to have datatrove beside it. Run alone are
 ``random_rows.py``, whose peers live in an environment of their own, ``train_step.py``, which needs accelerate,
-``gpu_step.py``, and ``scale.py`` and ``growth.py``, which docs/scale.md is made of and which take longer.
+``gpu_step.py``, ``engines.py``, which takes the flags of a cluster, and ``scale.py`` and ``growth.py``, which
+docs/scale.md is made of and which take longer.
 """
 
 from __future__ import annotations
