@@ -92,8 +92,11 @@ def run_elsewhere(build: Callable[[Any, SignOfLife], None], engine: Engine, job:
         KeyboardInterrupt: after the engine's job was cancelled.
         Exception: what the pipeline raised.
     """
+    from pipelines.engine.beam.loopback import serve_on_loopback
     from pipelines.engine.beam.notebook import without_interactive_labels
 
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)  # a failed task is reported once, by its own message
+    serve_on_loopback()
     options, submission = _prepare(engine, job.output)
     submission.write(job.output)  # before any worker starts
     with _quiet_beam(), own_job_servers() as servers:

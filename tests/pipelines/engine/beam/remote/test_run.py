@@ -6,8 +6,10 @@ import threading
 
 import pytest
 from apache_beam.runners.runner import PipelineRunner
+from apache_beam.runners.worker import worker_pool_main
 
 from corpora.errors import FarspanError
+from pipelines.engine.beam.loopback import LoopbackGrpc
 from pipelines.engine.beam.remote import run
 from pipelines.engine.beam.remote.run import require_shared, root_cause, workers_are_here
 from pipelines.engine.beam.remote.signs import Sign
@@ -80,6 +82,7 @@ def test_an_interrupted_job_is_cancelled(tmp_path, monkeypatch, capsys):
     assert Result.cancelled.is_set()
     assert read_submission(str(tmp_path)) is None
     assert "farspan: cancelled job farspan-" in capsys.readouterr().err
+    assert isinstance(worker_pool_main.grpc, LoopbackGrpc)  # a pool of --environment_type=LOOPBACK
 
 
 def test_a_job_whose_workers_never_start_is_cancelled(tmp_path, monkeypatch):
