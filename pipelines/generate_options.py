@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from corpora.errors import FarspanError
 from corpora.options import UNRECORDED, Flag, check_choices
 from pipelines.options import Compression, Output
+from trainer.choices import Device, Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +60,10 @@ class Generating:
         default_factory=dict
     )
     generation: Annotated[Mapping[str, Any], Flag(metavar="KEY=VALUE")] = field(default_factory=dict)
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     shard_rows: Annotated[int, Flag(metavar="N")] = 128
     batch_positions: Annotated[int, Flag(metavar="N"), UNRECORDED] = 1 << 16
-    device: Annotated[Literal["auto", "cpu", "cuda"], UNRECORDED] = "auto"
+    device: Annotated[Device, UNRECORDED] = "auto"
     threads: Annotated[int, Flag(metavar="N")] = 1
     compression: Compression = None
 

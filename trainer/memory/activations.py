@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from trainer.choices import Checkpointing, Precision
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.context import Context, Globals
@@ -26,8 +27,6 @@ from trainer.model.layers.pooled import PooledAttention
 from trainer.model.patterns.full import Full
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.wrapping import EXPENSIVE, layers_of
-
-Checkpointing = Literal["none", "selective", "layer"]
 
 
 class Numbers(NamedTuple):
@@ -39,7 +38,7 @@ class Numbers(NamedTuple):
         sharded: True with FSDP, which computes everything in ``precision``; autocast keeps norms and sums in float32.
     """
 
-    precision: Literal["bf16", "fp32"]
+    precision: Precision
     device: str
     sharded: bool = False
 

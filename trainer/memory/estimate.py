@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
-from typing import Literal
 
 import torch
 from torch import nn
 
 from corpora.errors import FarspanError
+from trainer.choices import Checkpointing, ParallelMode, Reduction
 from trainer.data.curriculum import Stage
-from trainer.memory.activations import Checkpointing, Numbers, activations
+from trainer.memory.activations import Numbers, activations
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.layers.projections import projections_in
@@ -68,8 +68,8 @@ class Setting:
 
     micro_batch_size: int | None = None
     checkpointing: Checkpointing | None = None
-    mode: Literal["ddp", "fsdp", "hybrid"] | None = None
-    reduce: Literal["step", "micro_batch"] | None = None
+    mode: ParallelMode | None = None
+    reduce: Reduction | None = None
     world_size: int = 1
     local_size: int = 8
     device: str = "cuda"

@@ -13,10 +13,10 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from trainer.choices import Precision
 
-def peak_tflops(
-    setting: float | Literal["measure"] | None, device: torch.device, precision: Literal["bf16", "fp32"]
-) -> float | None:
+
+def peak_tflops(setting: float | Literal["measure"] | None, device: torch.device, precision: Precision) -> float | None:
     """The peak of one device in 10^12 operations per second; None if not configured.
 
     Args:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import MethodType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from corpora.errors import FarspanError
+from trainer.choices import Checkpointing, ParallelMode, Precision, Reduction
 from trainer.model.build import make_model
 from trainer.model.config import ModelConfig
 from trainer.model.decoder import DecoderLayer
@@ -49,16 +50,16 @@ class ParallelConfig:
         FarspanError: a group of less than 1 process.
     """
 
-    mode: Literal["ddp", "fsdp", "hybrid"] = "ddp"
+    mode: ParallelMode = "ddp"
     shard_size: int | None = None
-    reduce: Literal["step", "micro_batch"] = "step"
+    reduce: Reduction = "step"
 
     def __post_init__(self) -> None:
         if self.shard_size is not None and self.shard_size < 1:
             raise FarspanError(f"parallel.shard_size is {self.shard_size}; it must be at least 1")
 
 
-def apply_activation_checkpointing(model: nn.Module, mode: Literal["none", "selective", "layer"]) -> None:
+def apply_activation_checkpointing(model: nn.Module, mode: Checkpointing) -> None:
     """Apply activation checkpointing: with ``layer``, only each layer's input is saved and the backward pass recomputes
     the layer; with ``selective``, the results of its matrix products and of fused attention are saved too.
 
@@ -145,9 +146,7 @@ def apply_attention(encoder: Encoder, pattern: Pattern) -> None:
         layer.attention.pattern = pattern.at(index)  # type: ignore[union-attr, assignment]
 
 
-def apply_parallel(
-    model: nn.Module, config: ParallelConfig, world: World, precision: Literal["bf16", "fp32"]
-) -> nn.Module:
+def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, precision: Precision) -> nn.Module:
     """Distribute ``model`` over all ranks; apply activation checkpointing and compilation before.
 
     Every rank must have the same weights. Gradients are the *mean* over ranks.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from corpora.errors import FarspanError
+from trainer.choices import Checkpointing, Device, Precision
 from trainer.data.config import SourceConfig, require_names
 from trainer.generation.config import GenerationConfig
 
@@ -56,10 +57,10 @@ class RunConfig:
     initial_model: str | None = None
     initial_checkpoint: str | None = None
     seed: int = 42
-    precision: Literal["bf16", "fp32"] = "fp32"
-    activation_checkpointing: Literal["none", "selective", "layer"] = "none"
+    precision: Precision = "fp32"
+    activation_checkpointing: Checkpointing = "none"
     compile: bool = False
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     non_finite: Literal["skip", "abort"] = "skip"
     max_skipped: int = 10
     dry_run: bool = True

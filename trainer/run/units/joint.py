@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from trainer.checkpoint.trained_model import vocabulary_of
+from trainer.choices import Precision
 from trainer.data.collate import collate
 from trainer.data.config import Batch, Batches, Source
 from trainer.data.curriculum import Stage
@@ -168,9 +169,7 @@ class JointBatches:
     All ranks call ``step`` together.
     """
 
-    def __init__(
-        self, loader: Loader, batches: Batches, model: JointModel, world: World, precision: Literal["bf16", "fp32"]
-    ) -> None:
+    def __init__(self, loader: Loader, batches: Batches, model: JointModel, world: World, precision: Precision) -> None:
         """
         Args:
             loader: loader over ``Candidates``.
