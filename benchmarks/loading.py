@@ -119,10 +119,11 @@ class Measured:
 def main() -> None:
     parser = arguments(__doc__.partition("\n")[0], rounds=3)
     parser.add_argument("--recipe", default="bart_ls_large")
-    parser.add_argument("--sequences", type=int, default=4_096, help="of the corpus")
+    parser.add_argument("--sequences", type=int, default=2_048, help="of the corpus")
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--latency", type=float, default=20, help="of a request, in milliseconds")
     parser.add_argument("--shuffle-shards", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=64, help="sequences of a step; a shard has more")
     parser.add_argument("--micro-batch", type=int, default=8)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -136,7 +137,7 @@ def main() -> None:
         make_masks(masks, corpus, load_objective("span", "bart_ls", span))
         largest = sum(max(shard.bytes for shard in read_manifest(name).shards) for name in (corpus, masks))
         whole = sum(shard.bytes for name in (corpus, masks) for shard in read_manifest(name).shards)
-        size = int(1.4 * 2 * options.shuffle_shards * largest)
+        size = int(1.4 * 3 * options.shuffle_shards * largest)
         late = f"late, cache of {size / whole:.0%}"
         for turn in range(options.rounds + 1):
             for name, root in (("local", ""), (late, "late://")):
@@ -148,6 +149,7 @@ def main() -> None:
                         f"data.masks={root}{masks}",
                         f"data.shuffle_shards={options.shuffle_shards}",
                         f"run.micro_batch_size={options.micro_batch}",
+                        f"run.batch_size={options.batch}",
                     ],
                 )
                 cache = os.path.join(folder, "cache")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -113,14 +114,19 @@ def _bytes(shards: Iterable[Wanted]) -> int:
 
 
 def _check_room(stage: Stage, mixture: Mixture) -> None:
-    """Check that two groups of shards of every source fit into the cache."""
+    """Check that the groups of shards that a step and the next one are read from fit into the cache."""
     if not mixture.cached:
         return
-    needed = 0
+    needed, weights = 0, sum(part.weight for part in mixture.parts)
     for part in mixture.parts:
         for rows in getattr(part.source, "cached", ()):
             sizes = sorted((shard.bytes for shard in rows.manifest.shards), reverse=True)
-            needed += sum(sizes[: 2 * part.shuffle_shards] if part.shuffle_shards else sizes)
+            if part.shuffle_shards:
+                share = part.share
+                group_rows = share.size / len(share.shards) * share.together
+                groups = 1 + math.ceil(2 * stage.batch_size * part.weight / weights / group_rows)
+                sizes = sizes[: groups * share.together]
+            needed += sum(sizes)
     size = min(rows.cache.size for rows in mixture.cached if rows.cache)
     if needed > _SHARE * size:
         shuffled = stage.data.shuffle_shards
