@@ -1,5 +1,6 @@
 """docs/formats.md: its programs, which import nothing of farspan, run on what the jobs make."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -16,7 +17,8 @@ from objectives.api.masks import MASK_SCHEMA
 from pipelines.cli import main
 from tests.tiny_encoder import make_encoder
 
-PAGE = (Path(__file__).parents[1] / "docs" / "formats.md").read_text("utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "formats.md").read_text("utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -85,6 +87,26 @@ def test_the_page_names_every_column_with_its_type(format: str, schema):
             .replace("[8]", "[d]")
         )
         assert said[field.name] == kind + ("" if field.nullable else ", not null")
+
+
+def constants(node: ast.expr) -> set[str]:
+    """The strings that an expression, or either side of a conditional one, may be."""
+    if isinstance(node, ast.IfExp):
+        return constants(node.body) | constants(node.orelse)
+    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+
+
+def test_the_page_names_every_reason_to_reject_a_record():
+    section = PAGE.split("## `rejects/`")[1].split("\n## ")[0]
+    place = {"BadRecord": 0, "reject": 1, "Reject": 2}  # of the reason among the arguments
+    found = set()
+    for path in (path for room in ("corpora", "pipelines") for path in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                at = place.get(getattr(node.func, "attr", getattr(node.func, "id", "")), len(node.args))
+                found |= constants(node.args[at]) if at < len(node.args) else set()
+    assert len(found) > 35
+    assert {reason for reason in found if f"`{reason}`" not in section} == set()
 
 
 def test_the_page_explains_every_key_of_a_manifest(artefacts: Path):
