@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.errors import FarspanError
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.storage.ragged import Ragged
@@ -112,24 +110,3 @@ def test_no_documents_give_no_rows():
     rows = concatenate(*documents([]), Packing(sequence_length=20)).sequences
     assert len(rows) == 0
     assert Packing(sequence_length=20).padding(rows) == 0
-
-
-def test_a_document_longer_than_every_sequence_is_kept_only_when_it_may_be_split():
-    assert Packing(sequence_length=20).keeps(np.array([100]))[0]
-    assert not Packing(sequence_length=20, split_documents=False).keeps(np.array([100]))[0]
-    assert Packing(sequence_length=20, split_documents=False).keeps(np.array([17]))[0]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"sequence_length": 3},
-        {"sequence_length": 0},
-        {"sequence_length": 2**32},
-        {"sequence_length": 100, "room_per_document": -1},
-        {"sequence_length": 100, "min_document_tokens": 0},
-    ],
-)
-def test_impossible_packing_is_refused_with_the_field(options):
-    with pytest.raises(FarspanError, match=r"sequence_length|room_per_document|min_document_tokens"):
-        Packing(**options)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 
 ROWS = st.lists(st.lists(st.integers(0, 60_000), max_size=6), max_size=6)
 
@@ -64,3 +64,12 @@ def test_concatenate_leaves_out_what_slices_do_not_show():
     whole = Ragged.from_rows([[1], [2, 3], [4]], np.int32)
     middle = Ragged(whole.values, whole.offsets[1:3])
     assert lists(Ragged.concatenate([middle, middle])) == [[2, 3], [2, 3]]
+
+
+def test_views_for_kernels_cannot_be_written_and_the_arrays_can():
+    numbers, flags = np.arange(3), np.zeros(2, bool)
+    views = read_only(numbers, flags)
+    assert [view.flags.writeable for view in views] == [False, False]
+    assert np.shares_memory(views[0], numbers)
+    numbers[0] = 7
+    assert views[0][0] == 7

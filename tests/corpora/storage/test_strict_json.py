@@ -1,0 +1,110 @@
+"""JSON that is read into dataclasses by the types of their fields, or refused with the place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
+
+
+@dataclass(frozen=True)
+class Part:
+    name: Annotated[str, re.compile(r"[a-z]+")]
+    size: Natural
+
+
+class Facts(TypedDict, total=False):
+    count: Positive
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A field of each kind."""
+
+    parts: tuple[Part, ...]
+    facts: Facts
+    shares: Mapping[str, float]
+    parent: str | None
+    sound: bool
+    anything: Any
+
+
+PART = {"name": "a", "size": 3}
+WHOLE = {"parts": [PART], "facts": {}, "shares": {"x": 0.5}, "parent": None, "sound": True, "anything": [1, None]}
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(json_values)
+def test_sound_json_is_read_as_by_the_library(value):
+    try:
+        data = json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return
+    assert parse_json(data) == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"\xff", b"NaN", b"[Infinity]", b"-Infinity", b"1e999", b'"\\ud83d"', b'{"\\uDC00": 1}',
+        b"[" * 200_000,
+    ],
+)  # fmt: skip
+def test_other_data_is_refused(data):
+    with pytest.raises(StructureError, match=r"^not JSON: "):
+        parse_json(data)
+    assert parse_json(b'"\\ud83d\\ude00"') == "\U0001f600"
+
+
+def test_values_become_dataclasses_tuples_and_mappings():
+    read = decode(Whole, WHOLE)
+    assert read == Whole((Part("a", 3),), {}, {"x": 0.5}, None, True, [1, None])
+    more = decode(Whole, {**WHOLE, "facts": {"count": 2, "other": "x"}, "parent": "p", "shares": {"x": 1}})
+    assert (more.facts, more.parent, more.shares) == ({"count": 2, "other": "x"}, "p", {"x": 1})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parts": {}}, "parts is {}; a list is needed"),
+        ({"parts": [PART, 3]}, r"parts\[1\] is 3; a table is needed"),
+        ({"parts": [{"name": "a"}]}, r"parts\[0\] lacks size"),
+        ({"parts": [{**PART, "more": 1}]}, r'parts\[0\] has an unknown key "more"'),
+        ({"parts": [{**PART, "name": "A"}]}, r'parts\[0\]\.name is "A"; text of the form \[a-z\]\+ is needed'),
+        ({"parts": [{**PART, "size": -1}]}, r"parts\[0\]\.size is -1; a whole number from 0 to"),
+        ({"parts": [{**PART, "size": 1.0}]}, r"parts\[0\]\.size is 1\.0; a whole number is needed"),
+        ({"parts": [{**PART, "size": True}]}, r"parts\[0\]\.size is true; a whole number is needed"),
+        ({"facts": {"count": 0}}, r"facts\.count is 0; a whole number from 1"),
+        ({"shares": {"x": "1"}}, r'shares\.x is "1"; a number is needed'),
+        ({"parent": 3}, "parent is 3; text is needed"),
+        ({"parent": "a\0"}, "text without zero bytes is needed"),
+        ({"sound": 1}, "sound is 1; true or false is needed"),
+        ({"sound": None}, "sound is null; true or false is needed"),
+        ({"anything": "x" * 100, "parts": "x" * 100}, r'parts is "x+\.\.\.; a list is needed'),
+    ],
+)
+def test_the_first_value_that_does_not_fit_is_named(changes, message):
+    with pytest.raises(StructureError, match=message):
+        decode(Whole, {**WHOLE, **changes})
+
+
+def test_a_value_by_itself_has_the_name_it_is_given():
+    with pytest.raises(StructureError, match=r"^it is 3; text is needed"):
+        decode(str, 3)
+    with pytest.raises(StructureError, match=r'^sha256 is "AB"; text of the form'):
+        decode(Sha256, "AB", "sha256")
+    with pytest.raises(StructureError, match=r"^lacks parts, facts, shares, parent, sound, anything"):
+        decode(Whole, {})
