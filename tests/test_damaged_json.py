@@ -45,7 +45,7 @@ from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import read_model_folder, write_model_folder
 from trainer.conversion.options import Conversion
 
-FAST, SLOW = 25, 1000  # changes of each file
+FAST, SLOW = 12, 1000  # changes of each file
 
 
 def _open_documents(folder: str) -> None:

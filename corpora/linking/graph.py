@@ -8,7 +8,7 @@ import numba
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,14 @@ class Graph:
     neighbours: Ragged
     similarities: np.ndarray
     near_duplicates: np.ndarray
+
+    def __post_init__(self) -> None:
+        values, similarities, near_duplicates = read_only(
+            self.neighbours.values, self.similarities, self.near_duplicates
+        )
+        object.__setattr__(self, "neighbours", Ragged(values, self.neighbours.offsets))
+        object.__setattr__(self, "similarities", similarities)
+        object.__setattr__(self, "near_duplicates", near_duplicates)
 
     def check(self) -> None:
         """Check that the columns fit each other.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 
 
 class Limits(NamedTuple):
@@ -70,6 +70,7 @@ def document_groups(
         seeds: documents, in the order of trial.
         candidates: ``(n,)`` bool, documents that may be added to a seed.
     """
+    (similarities,) = read_only(similarities)
     documents, chosen, ends, refused = _grow(
         neighbours.values, neighbours.offsets, similarities, families, sizes, seeds, candidates, limits
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 
 
 def document_path(
@@ -39,7 +39,8 @@ def document_path(
         The documents in the order of the path, int64, and the similarity of each to the one before it, float32, NaN if
         there is no link between them.
     """
-    values, offsets = neighbours.values, neighbours.offsets
+    offsets = neighbours.offsets
+    values, similarities = read_only(neighbours.values, similarities)
     links = _links(values, offsets, similarities, families, kept, min_similarity)
     forward = values, offsets, similarities, links
     sources, begins, degrees = _sources(values, offsets, links)

@@ -11,6 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 
+def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Views of arrays for a compiled kernel, so that memory maps and arrays of numpy share one compiled version."""
+    views = tuple(array.view() for array in arrays)
+    for view in views:
+        view.flags.writeable = False
+    return views
+
+
 @dataclass(frozen=True, slots=True)
 class Ragged:
     """Row i is ``values[offsets[i]:offsets[i + 1]]``.

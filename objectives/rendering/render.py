@@ -20,7 +20,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import MaskBatch
 from objectives.api.special_tokens import PAD, SpecialTokens
@@ -114,7 +114,7 @@ def render_masked(
     """
     rows = _rows(batch, masks)
     counts = _measured(batch, rows)
-    (markers,) = _read_only(np.full(counts[1].max(initial=0), _id(special, "mask", mask), np.int32))
+    (markers,) = read_only(np.full(counts[1].max(initial=0), _id(special, "mask", mask), np.int32))
     lengths = _lengths(batch, counts, layout, sentinels=False)
     source, target, segments = _filled(rows, _frame(special, layout), markers, False, lengths, segment_ids)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], segment_ids=segments)
@@ -150,9 +150,9 @@ def render_labels(
     lengths = (_with_layout(batch, layout, batch.tokens.lengths), np.zeros(len(batch), np.int32))
     frame = _frame(special, layout)
     unasked = tuple(NONE if token == NONE else IGNORED for token in frame)
-    plain = rows._replace(tokens=_read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
+    plain = rows._replace(tokens=read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
     source, target, segments = _filled(plain, frame, special.sentinels, False, lengths, segment_ids)
-    plain = plain._replace(tokens=_read_only(asked, offsets))
+    plain = plain._replace(tokens=read_only(asked, offsets))
     labels, _, _ = _filled(plain, unasked, special.sentinels, False, lengths, False)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], labels, segments)
 
@@ -179,14 +179,7 @@ def columns(*lists: Ragged) -> _Arrays:
     compact = [column.compact() for column in lists]
     if any(not np.array_equal(column.offsets, compact[0].offsets) for column in compact[1:]):
         raise FarspanError("list columns of spans have rows of different lengths; the mask set is damaged")
-    return _read_only(*(column.values for column in compact), compact[0].offsets)
-
-
-def _read_only(*arrays: np.ndarray) -> _Arrays:
-    views = tuple(array.view() for array in arrays)
-    for view in views:
-        view.flags.writeable = False
-    return views
+    return read_only(*(column.values for column in compact), compact[0].offsets)
 
 
 def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
@@ -206,7 +199,7 @@ def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
 
 def _nothing(rows: int, *kinds: type) -> _Arrays:
     """Columns of empty rows."""
-    return _read_only(*(np.empty(0, kind) for kind in kinds), np.zeros(rows + 1, np.int64))
+    return read_only(*(np.empty(0, kind) for kind in kinds), np.zeros(rows + 1, np.int64))
 
 
 def _measured(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:

@@ -130,9 +130,8 @@ def cluster_scores(words: Words, documents: Ragged) -> Ragged:
     """
     measure = _measure(words, 1, "orig", "float64")
     documents = documents.compact()
-    scores = score_clusters(
-        number_ngrams(words, 1), number_ngrams(words, 2), documents.values, documents.offsets, measure
-    )
+    starts = documents.values.astype(np.int64)  # one compiled version for all types of integers
+    scores = score_clusters(number_ngrams(words, 1), number_ngrams(words, 2), starts, documents.offsets, measure)
     return Ragged(scores, words.sentences)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairBatch
-from corpora.storage.ragged import Ragged
+from corpora.storage.ragged import Ragged, read_only
 from objectives.api.examples import Examples
 from objectives.api.options import check, check_choice, check_flag, check_whole, normalize, options_of
 from objectives.api.special_tokens import (
@@ -228,7 +228,7 @@ class TextToText:
             queries = (queries[0], queries[1], np.zeros(len(batch), np.int64))
         documents = (tokens.offsets[about.values], tokens.lengths[about.values], shown.kept, about.offsets)
         fill_sources(
-            _read_only(tokens.values),
+            read_only(tokens.values)[0],
             documents,
             shown.streams,
             queries,
@@ -332,10 +332,3 @@ class TextToText:
 def _ids(rows: Ragged) -> np.ndarray:
     """Tokens of short texts, int32."""
     return rows.values.astype(np.int32)
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view for a kernel, so that arrays from memory maps and from numpy use the same compiled one."""
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -44,7 +44,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(values=st.lists(JSON, max_size=6), step=st.integers(1, 9), indent=st.sampled_from([None, 1]))
 def test_every_element_is_found_however_the_stream_falls_into_chunks(values, step, indent):
     data = json.dumps(values, indent=indent, ensure_ascii=False).encode()

@@ -24,7 +24,7 @@ from tests.corpora.readers import InMemory, read_all, reasons
 LINES = ReadOptions(format="lines")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     data=st.lists(st.sampled_from([b"", b"a", b"bc\r", b"\xc3\xa9\xc3\xa9", b" ", b"0123456789" * 3, b"\xff"])).map(
         b"\n".join

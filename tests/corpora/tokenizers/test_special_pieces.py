@@ -22,7 +22,7 @@ from tests.corpora.tokenizers.conftest import sample_texts
 NAMES = ["<pad>", "</s>", "<unk>", "<s>", "<mask>", "[MASK]", "<extra_id_0>", "<|endoftext|>"]
 LETTERS = sorted(set("".join(NAMES) + "abc x0A41"))
 WORDS = ["ab", "<e", "x_", "/s", "mask", "[M", "ASK]", "end", "of", "text|>"]
-some = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+some = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 # names, whole, doubled, cut, spelt in other widths or cases, between letters of the vocabulary
 parts = st.one_of(

@@ -165,6 +165,7 @@ def tiled(column: Ragged, rows: int) -> Ragged:
 
 
 @pytest.mark.parametrize(("name", "preset"), OURS)
+@some
 @given(batch=sequence_batches(min_rows=1), seed=st.integers(0, 2**32), target_length=st.sampled_from([None, 12, 64]))
 def test_no_draw_is_longer_than_an_objective_says(name, preset, batch, seed, target_length):
     objective = made(name, preset)

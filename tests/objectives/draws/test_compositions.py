@@ -18,6 +18,7 @@ from tests.factories import make_sequences
 from tests.objectives.handmade import real_rows
 
 KEY = make_key(0, "test")
+ROWS = 10_000
 
 
 def equal_rows(rows: int, tokens: int) -> SequenceBatch:
@@ -46,7 +47,7 @@ def compositions(items: int, parts: int) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (12, 6, 3), (9, 2, 2), (10, 8, 1)])
 def test_places_are_uniform_over_all_pairs_of_compositions(tokens, noise, spans):
-    rows = 40_000
+    rows = 20_000
     masks = Span(density=noise / tokens, mean_span_lengths=noise / spans).mask(equal_rows(rows, tokens), KEY)
     starts = masks.span_starts.values.reshape(rows, spans)
     sizes = masks.span_lengths.values.reshape(rows, spans)
@@ -94,7 +95,7 @@ def check_frequencies(seen: Counter, weights: Counter) -> None:
 @pytest.mark.parametrize(("tokens", "noise", "spans"), [(10, 4, 2), (9, 2, 2), (10, 8, 1), (2, 1, 1), (6, 3, 3)])
 def test_rolled_rows_are_t5s_turned_by_any_offset(tokens, noise, spans):
     objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="rolled")
-    masks = objective.mask(equal_rows(20_000, tokens), KEY)
+    masks = objective.mask(equal_rows(ROWS, tokens), KEY)
     weights: Counter = Counter()
     for pattern in t5_patterns(tokens, noise, spans):
         for offset in range(tokens):
@@ -121,7 +122,7 @@ def test_rolled_rows_hide_every_place_alike():
 )
 def test_free_rows_are_uniform_over_all_placements(tokens, noise, spans):
     objective = Span(density=noise / tokens, mean_span_lengths=noise / spans, placement="free")
-    masks = objective.mask(equal_rows(20_000, tokens), KEY)
+    masks = objective.mask(equal_rows(ROWS, tokens), KEY)
     rows = [tuple(bool(number >> place & 1) for place in range(tokens)) for number in range(1 << tokens)]
     # Placements of so many spans with a visible token between any two: rows with so many hidden tokens and runs.
     runs = {row: sum(row[place] and not (place and row[place - 1]) for place in range(tokens)) for row in rows}

@@ -7,6 +7,7 @@ from objectives.draws.tokens import choose_tokens, draw_ids
 
 SIZES = np.array([0, 1, 7, 8, 511, 512, 513, 3000])
 KEYS = np.random.default_rng(0).integers(0, 2**64, (len(SIZES), 2), np.uint64)
+KEYS.flags.writeable = False  # as keys of ids are: the kernels are compiled for those
 
 
 @pytest.mark.parametrize("bounds", [[2**31], [0, 2**30, 2**30, 3 * 2**30], [2**32], [5, 6]])

@@ -33,7 +33,7 @@ def expected(data, separator):
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     draw=st.integers(0, 1 << 32).map(random.Random),
     target=st.integers(1, 200),
