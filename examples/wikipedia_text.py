@@ -36,7 +36,7 @@ def described_pages() -> Iterator[Record]:
 
 
 def articles() -> Iterator[Record]:
-    """Title and text of the whole articles; pages that only point elsewhere are left out."""
+    """Title and text of the whole articles, without redirects; the text of a page that is no article is empty."""
     from gensim.corpora.wikicorpus import extract_pages, filter_wiki
 
     with bz2.open(data_file("gensim", ARTICLES)) as dump:

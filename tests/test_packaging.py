@@ -75,7 +75,7 @@ def test_requirements_are_what_the_rooms_import():
 
 
 def test_from_extra_names_the_extra_of_what_it_imports():
-    """Whatever ``with from_extra(...)`` imports stands in the extra that its message names."""
+    """Every import inside ``with from_extra(...)`` stands in the extra that its message names."""
     named = []
     for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
         text = path.read_text("utf-8")

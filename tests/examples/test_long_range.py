@@ -46,7 +46,7 @@ def accuracies(pattern, steps, seed=0):
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["full", "block + pooling"])
 def test_patterns_that_reach_the_symbol_learn_it(pattern):
-    """When is a matter of the seed and of the last bits of sums; that it happens is not."""
+    """The step at which they do depends on the seed and on the last bits of sums; that they do does not."""
     assert any(accuracy > 0.9 for accuracy in accuracies(pattern, 800))
 
 

@@ -72,7 +72,7 @@ def test_real_rows_are_those_of_the_plain_way(target_length, sentinels):
 
 
 def compare(batch, aggregation, target_length, sentinels):
-    """How many spans were cut: else the budgets would never have met the middle of one."""
+    """The number of spans that were cut; without any, no budget would have ended in the middle of one."""
     scorer = RandomScorer()
     options = {"density": 0.1, "candidate_density": 0.4, "mean_span_lengths": [2, 5]}
     objective = model_based(

@@ -23,6 +23,6 @@ documents = st.lists(sentences, min_size=0, max_size=5)
 
 
 def starts_of(documents: list[list[str]]) -> Ragged:
-    """Where the sentences of each document begin, put one behind the other."""
+    """Starts of the sentences of each document, put one behind the other."""
     ends = [np.cumsum([0, *map(len, sentences)]) for sentences in documents]
     return Ragged.from_rows([row[:-1] for row in ends], np.int64)

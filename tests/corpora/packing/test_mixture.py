@@ -134,7 +134,7 @@ def test_what_is_wrong_at_every_size_is_refused_before_sizes_are_known(available
 
 
 def refusal(function, *arguments):
-    """What is said against the arguments; empty where they are taken."""
+    """The refusal of the arguments; empty if they are taken."""
     try:
         function(*arguments)
     except FarspanError as error:

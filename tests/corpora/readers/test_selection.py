@@ -1,4 +1,4 @@
-"""Which reader a file gets, and files that cannot be read at all."""
+"""The choice of a file's reader, and files that cannot be read at all."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class TestCompression:
 
     @staticmethod
     def known(name, packed):
-        """What another decompressor gets out of a cut file."""
+        """The bytes that another decompressor gets out of a cut file."""
         out = b""
         while packed:
             new = {

@@ -1,4 +1,4 @@
-"""Whatever a processor's matrix product says within its bound, the same rows are the best."""
+"""The best rows do not depend on the rounding of a processor's matrix product, within its bound."""
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ from corpora.storage.shards import read_shard
 
 @pytest.fixture
 def scratch(tmp_path, monkeypatch):
-    """Where temporary files go."""
+    """The folder that temporary files go to."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

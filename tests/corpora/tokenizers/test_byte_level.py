@@ -1,4 +1,4 @@
-"""When tiktoken may stand in for Hugging Face, and that it then agrees."""
+"""The merges for which tiktoken may stand in for Hugging Face, and equal ids there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where spans of span corruption lie: exact distributions of every placement, and numpy's own draws."""
+"""Places of the spans of span corruption: exact distributions of every placement, and numpy's own draws."""
 
 from collections import Counter
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""What a layout adds to a source, and the corpora it refuses."""
+"""Tokens that a layout adds to a source, and corpora that it refuses."""
 
 import itertools
 import re

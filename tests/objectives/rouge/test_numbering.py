@@ -34,7 +34,7 @@ def key(word: bytes) -> int:
 
 @given(words, texts, st.sampled_from(["hashed", "all equal", "exact"]))
 def test_words_are_numbered_by_first_occurrence(stopwords, texts, keys):
-    """However many words share a key: letters decide where keys are not exact."""
+    """Letters decide where keys are not exact, however many words share one."""
     flat = [*stopwords, *(word for text in texts for word in text)]
     ends = np.cumsum([0, *map(len, flat)])
     edges = np.cumsum([len(stopwords), *map(len, texts)])

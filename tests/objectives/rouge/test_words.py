@@ -61,7 +61,7 @@ def test_stems_are_those_of_the_reference():
 
 
 def test_two_characters_beyond_ascii_have_ascii_letters_in_lower_case():
-    """What ``_encode`` builds on, for this Python's Unicode."""
+    """The facts of this Python's Unicode that ``_encode`` builds on."""
     others = [chr(code) for code in range(128, 0x110000) if not 0xD800 <= code < 0xE000]
     assert [c for c in others if not set(c.lower()).isdisjoint("abcdefghijklmnopqrstuvwxyz0123456789")] == [
         "İ",

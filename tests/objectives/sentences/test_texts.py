@@ -1,4 +1,4 @@
-"""Where sentences end in their texts, and how many words they have."""
+"""Ends of sentences in their texts, and numbers of their words."""
 
 import numpy as np
 from hypothesis import given

@@ -14,7 +14,7 @@ from pipelines.cli import main
 from pipelines.commands import build_parser
 from trainer.recipe import load_recipe
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "finetuning.md").read_text("utf-8")
 TUTORIAL, REST = PAGE.split("\n## At full size\n")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WORDS = "the quick brown fox jumps over lazy dogs while seven wizards observe strange lights".split()
 
 

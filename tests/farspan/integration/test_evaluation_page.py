@@ -16,7 +16,7 @@ from objectives.metrics.names import SCROLLS, known_metrics
 from pipelines.cli import main
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "evaluation.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 

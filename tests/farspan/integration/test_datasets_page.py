@@ -13,7 +13,7 @@ from pipelines.cli import run
 from pipelines.commands import build_parser
 from tests.artefacts import all_rows, small_tokenizer
 
-PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text("utf-8")
 RECORDS, COMMANDS = (re.findall(rf"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("json", "sh"))
 
 
