@@ -31,7 +31,7 @@ class FetchedShards:
         return shard in self._shards
 
     def made(self, shard: int) -> dict[Any, Any]:
-        """What was made of the record batches of a shard; for more to be put into."""
+        """The results that were made of the record batches of a shard; callers add to them."""
         return self._entry(shard)[1]
 
     def add(self, shard: int, mapped: Mapped) -> None:

@@ -57,6 +57,7 @@ def begin(job: Job) -> set[str] | None:
     job.tokenizer(os.path.join(job.output, "tokenizer"))
 
     done = {os.path.basename(path).removesuffix(".json") for path in ending(work, ".json")}
+    done.discard("job")  # the description itself
     left = sum(name not in done for name in tasks)
     if 0 < left < len(tasks):
         print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)

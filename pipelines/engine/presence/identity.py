@@ -50,7 +50,7 @@ class Identity:
         """The inverse of ``name``; None for another text."""
         parts = name.split("~")
         with suppress(ValueError):
-            if len(parts) == 7:
+            if len(parts) == 7 and "." not in parts[-1]:  # with a suffix, it says more of a process
                 kind, host, pid, started, machine, lease, nonce = parts
                 return cls(kind, host, int(pid), int(started), machine, float(lease), nonce)
         return None
