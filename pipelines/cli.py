@@ -14,7 +14,6 @@ from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
 from pipelines.engine.options import EMBEDDED
-from pipelines.engine.presence.lock import locked
 from trainer.parallel.reports import is_reporter, raised_alike
 
 
@@ -49,8 +48,12 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
     with raised_alike():
         options = command.made(typed)  # what they refuse is said before Beam is imported
         _check(command, typed, rest)
-    # before the job is planned, which may take minutes
-    with locked(typed.output) if command.job else contextlib.nullcontext():
+    if not command.job:
+        command.execute(typed, options)
+        return
+    from pipelines.engine.presence.lock import locked  # brings file systems, which no help needs
+
+    with locked(typed.output):  # before the job is planned, which may take minutes
         command.execute(typed, options)
 
 

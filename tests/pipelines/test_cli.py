@@ -63,11 +63,14 @@ def test_the_version_is_printed(run):
     assert run("--version")[:2] == (0, f"farspan {farspan_version()}\n")
 
 
-@pytest.mark.parametrize("command", [("--help",), ("corpus", "linked", "--help"), ("mask", "--help")])
+@pytest.mark.parametrize(
+    "command",
+    [("--help",), ("corpus", "linked", "--help"), ("mask", "--help"), ("train", "--help"), ("evaluate", "--help")],
+)
 def test_help_imports_nothing_heavy(command):
-    heavy = ("numpy", "pyarrow", "numba", "torch", "apache_beam", "faiss", "transformers")
+    heavy = ("numpy", "pyarrow", "fsspec", "numba", "torch", "apache_beam", "faiss", "transformers")
     code = (
-        "import sys\nfrom pipelines.commands import build_parser\ntry: build_parser().parse_args(sys.argv[1:])\n"
+        "import sys\nfrom pipelines.cli import main\ntry: main(sys.argv[1:])\n"
         f"except SystemExit: sys.exit(', '.join(set({heavy}) & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
