@@ -169,7 +169,15 @@ class Recipe:
         if evaluation is None:
             return None
         none = replace(
-            data, corpus="", masks=None, masks_options={}, objective=None, pairs="", documents=None, mixture=()
+            data,
+            corpus="",
+            masks=None,
+            masks_options={},
+            objective=None,
+            pairs="",
+            documents=None,
+            examples=None,
+            mixture=(),
         )
         if evaluation.mixture:
             return self._scored(replace(none, task=None, mixture=evaluation.mixture))
@@ -180,7 +188,9 @@ class Recipe:
             )
         if evaluation.pairs:
             return replace(none, pairs=evaluation.pairs, documents=evaluation.documents, split=evaluation.split)
-        mixture = tuple(replace(source, split=evaluation.split) for source in data.mixture if source.pairs)
+        mixture = tuple(
+            replace(source, split=evaluation.split, examples=None) for source in data.mixture if source.pairs
+        )
         return replace(none, pairs=data.pairs, documents=data.documents, split=evaluation.split, mixture=mixture)
 
     def _scored(self, data: DataConfig) -> DataConfig:
@@ -272,7 +282,19 @@ def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
     return parse(Recipe, values, " over ".join(read))
 
 
-_SOURCES = ("corpus", "masks", "objective", "masks_options", "pairs", "documents", "split", "task", "mixture")
+_SOURCES = (
+    "corpus",
+    "masks",
+    "objective",
+    "masks_options",
+    "pairs",
+    "documents",
+    "split",
+    "task",
+    "examples",
+    "examples_seed",
+    "mixture",
+)
 
 
 def _completed(stage: Any, data: dict[str, Any]) -> Any:

@@ -141,6 +141,9 @@ def test_primera(name, batch, warm_up, steps, smoothing):
     assert (recipe.run.batch_size, recipe.schedule.warmup_steps, recipe.run.steps) == (batch, warm_up, steps)
     assert (recipe.optimizer.name, recipe.optimizer.learning_rate) == ("adam", 3e-5)
     assert recipe.loss == LossConfig(label_smoothing=smoothing)
+    few = {"primera_multi_news_10": 10, "primera_multi_news_100": 100}.get(name)
+    assert recipe.data.examples == few
+    assert recipe.held_out_data.examples is None, "validation is on all of its pairs"
 
 
 @pytest.mark.parametrize("name", TUNING)

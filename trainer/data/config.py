@@ -94,11 +94,12 @@ class SourceConfig:
 
     Attributes:
         name: name in metrics, unique within the mixture.
-        corpus, masks, objective, masks_options, pairs, documents, split, task: as in the data section.
+        corpus, masks, objective, masks_options, pairs, documents, split, task, examples, examples_seed: as in the data
+            section.
         weight: proportion of the samples, relative to the weights of the other sources.
 
     Raises:
-        FarspanError: a weight that is not above 0, keys of a corpus beside those of pairs.
+        FarspanError: a weight that is not above 0, no examples, keys of a corpus beside those of pairs.
     """
 
     name: str
@@ -110,11 +111,15 @@ class SourceConfig:
     documents: str | None = None
     split: str = "train"
     task: TaskConfig | None = None
+    examples: int | None = None
+    examples_seed: int = 0
     weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:
             raise FarspanError(f"source {self.name!r}: weight is {self.weight}; it must be above 0")
+        if self.examples is not None and self.examples < 1:
+            raise FarspanError(f"source {self.name!r}: examples is {self.examples}; it must be at least 1")
         if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
             raise FarspanError(
                 f"source {self.name!r}: pairs stands beside corpus, masks, objective or masks_options; pretraining "
@@ -153,6 +158,9 @@ class DataConfig:
         documents: folder of their documents; None for the place that is recorded with the pairs.
         split: split of the pairs that is trained on.
         task: task that renders the pairs.
+        examples: number of pairs to train on, drawn from those of the split that have targets; None for all of them.
+            With one seed, a smaller number is a part of a larger one.
+        examples_seed: seed of this draw.
         mixture: several sources by weight, instead of all of the above.
         source_length, target_length: greatest width of a batch; a longer example is an error, never truncated.
         source_multiple, target_multiple: widths are rounded up to a multiple of these. With the length itself, all
@@ -168,7 +176,7 @@ class DataConfig:
 
     Raises:
         FarspanError: lengths that are no multiples of their multiple, a mixture beside a corpus, two sources of one
-            name.
+            name, no examples.
     """
 
     corpus: str = ""
@@ -179,6 +187,8 @@ class DataConfig:
     documents: str | None = None
     split: str = "train"
     task: TaskConfig | None = None
+    examples: int | None = None
+    examples_seed: int = 0
     mixture: tuple[SourceConfig, ...] = ()
     source_length: int
     target_length: int = 1024
@@ -205,6 +215,10 @@ class DataConfig:
         if self.shuffle_shards < 0:
             raise FarspanError(f"data.shuffle_shards is {self.shuffle_shards}; it must be at least 0")
         require_names(self.mixture, "data")
+        if self.examples is not None and (self.mixture or self.examples < 1):
+            cure = "set it in each of its sources" if self.mixture else "it must be at least 1"
+            beside = " with data.mixture" if self.mixture else ""
+            raise FarspanError(f"data.examples is {self.examples}{beside}; {cure}")
         if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
             raise FarspanError(
                 "data.pairs stands beside data.corpus, masks, objective or masks_options; pretraining takes a corpus, "
@@ -226,6 +240,8 @@ class DataConfig:
             documents=self.documents,
             split=self.split,
             task=self.task,
+            examples=self.examples,
+            examples_seed=self.examples_seed,
         )
         return (single,)
 

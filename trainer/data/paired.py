@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError
+from corpora.keyed import id_keys, make_key
 from corpora.schemas.pairs import PairSet
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import ShardedRows
@@ -64,11 +66,38 @@ class Cuts:
         return f"of {self.samples:,} samples, " + ", ".join(parts) + " are cut"
 
 
+class FewExamples(NamedTuple):
+    """A draw of few pairs, as for PRIMERA's runs with 10 and 100 examples.
+
+    Attributes:
+        number: of pairs to draw.
+        seed: of the draw.
+    """
+
+    number: int
+    seed: int
+
+    def drawn(self, pairs: PairSet, rows: np.ndarray, split: str) -> np.ndarray:
+        """The drawn pairs among ``(n,)`` int64 ``rows``, ascending; keyed by their ids, not by their places.
+
+        Raises:
+            FarspanError: fewer rows than are to be drawn.
+        """
+        if self.number > len(rows):
+            raise FarspanError(
+                f"{pairs.folder}: examples is {self.number:,}, but split {split!r} has {len(rows):,} pairs with "
+                "targets; set fewer"
+            )
+        names = pairs.table(rows).column("pair_id").to_pylist()
+        order = np.argsort(id_keys(make_key(self.seed, "examples"), names)[:, 0], kind="stable")
+        return np.sort(rows[order[: self.number]])
+
+
 class PairedSource:
     """Renders (pair, target) when a batch is made.
 
     Sample n is a target of a pair of the split, in stored order: with ``task.samples = "each"`` one sample for each
-    target, else one for each pair. Pairs without targets are left out.
+    target, else one for each pair. Pairs without targets are left out, and all that are not among ``examples``.
 
     Attributes:
         fingerprint: sha256 of everything that determines the examples.
@@ -77,15 +106,24 @@ class PairedSource:
         task: the task.
     """
 
-    def __init__(self, pairs: PairSet, split: str, task: Task, special: SpecialTokens, seed: int = 0) -> None:
+    def __init__(
+        self,
+        pairs: PairSet,
+        split: str,
+        task: Task,
+        special: SpecialTokens,
+        seed: int = 0,
+        few: FewExamples | None = None,
+    ) -> None:
         """
         Args:
             seed: seed of targets that the task samples.
+            few: the pairs to draw; None for all.
 
         Raises:
-            FarspanError: no pair of the split has a target.
+            FarspanError: no pair of the split has a target, or fewer pairs than are to be drawn.
         """
-        self._pairs, self._split, self._seed = pairs, split, seed
+        self._pairs, self._split, self._seed, self._few = pairs, split, seed, few
         self.task, self.special = task, special
         self.tokenizer_fingerprint: str = pairs.manifest.tokenizer["fingerprint"]
         self.tokenizer_size: int = pairs.manifest.tokenizer["vocab_size"]
@@ -96,23 +134,24 @@ class PairedSource:
                 f"{pairs.folder}: none of the {len(rows):,} pairs in split {split!r} has a target; give a split with "
                 "targets"
             )
-        self._rows = rows[counts > 0]
-        counts = counts[counts > 0]
+        self._rows = rows[counts > 0] if few is None else few.drawn(pairs, rows[counts > 0], split)
+        counts = pairs.target_counts[self._rows]
         # (m + 1,) int64, the number of each pair's first sample
         self._starts = np.cumsum(np.append(0, counts if task.samples == "each" else np.ones_like(counts)))
         identity = [split, task.name, dict(task.options), dict(special.ids), dict(getattr(task, "tools", {}))]
         data = [_checksums(pairs), _checksums(pairs.documents), self.tokenizer_fingerprint]
-        drawn = seed if task.samples == "sampled" else None
-        self.fingerprint = sha256(json.dumps([*data, *identity, drawn]).encode()).hexdigest()
+        drawn = [seed if task.samples == "sampled" else None, *(few or ())]
+        self.fingerprint = sha256(json.dumps([*data, *identity, *drawn]).encode()).hexdigest()
 
     @classmethod
-    def of(cls, pairs: PairSet, split: str, task: Task, seed: int = 0) -> PairedSource:
+    def of(cls, pairs: PairSet, split: str, task: Task, seed: int = 0, few: FewExamples | None = None) -> PairedSource:
         """The pairs of ``split``, rendered by ``task``, which must have its tools.
 
         Raises:
-            FarspanError: a task that cannot work on these pairs, no such split, or one without targets.
+            FarspanError: a task that cannot work on these pairs, no such split, one without targets, or one with fewer
+                pairs than are to be drawn.
         """
-        return cls(pairs, split, task, task.validate(PairFacts.of(pairs.manifest)), seed)
+        return cls(pairs, split, task, task.validate(PairFacts.of(pairs.manifest)), seed, few)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -146,12 +185,13 @@ class PairedSource:
                 f"{self._pairs.folder}: task {self.task.name} needs special tokens {', '.join(lacking)}, which the "
                 "model does not know; use the task of its training"
             )
-        return type(self)(self._pairs, self._split, self.task, special, self._seed)
+        return type(self)(self._pairs, self._split, self.task, special, self._seed, self._few)
 
     @property
     def described(self) -> str:
         """A name of the source, for messages."""
-        return f"task {self.task.name} on split {self._split} of {self._pairs.folder}"
+        of = f"{self._few.number} pairs of " if self._few else ""
+        return f"task {self.task.name} on {of}split {self._split} of {self._pairs.folder}"
 
     def origin(self, index: int) -> str:
         """The shard, the row in it, the id and the target of sample ``index``."""

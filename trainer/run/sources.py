@@ -20,7 +20,7 @@ from trainer.data.example_checks import check_lengths, spread_rows
 from trainer.data.local_disk import on_local_disk
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture, Part, one_vocabulary
-from trainer.data.paired import PairedSource, equipped_task
+from trainer.data.paired import FewExamples, PairedSource, equipped_task
 
 _SAMPLE = 4  # rows of each source that are rendered when it is opened
 
@@ -88,6 +88,8 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     config = on_local_disk(config, cached=cache is not None)
     if config.pairs:
         return _paired(config, data, verify, section)
+    if config.examples is not None:
+        raise FarspanError(f"examples is {config.examples}, which draws pairs, but pairs is not set; leave it out")
     if not config.corpus:
         kind, what = ("corpus", "a corpus") if config.task is None else ("pairs", "the pairs of its task")
         how = "" if data.mixture else f": --set {section}.{kind}=FOLDER"
@@ -143,7 +145,8 @@ def _paired(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
     pairs = PairSet(config.pairs, config.documents, verify)
     pairs.check_files()
     pairs.documents.check_files()
-    source = PairedSource.of(pairs, config.split, equipped_task(config.task, pairs.folder), config.task.seed)
+    few = None if config.examples is None else FewExamples(config.examples, config.examples_seed)
+    source = PairedSource.of(pairs, config.split, equipped_task(config.task, pairs.folder), config.task.seed, few)
     for _ in check_lengths(source, data, section):
         pass  # warnings are for the start of a run
     return source

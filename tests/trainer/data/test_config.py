@@ -29,6 +29,17 @@ def test_a_mixture_stands_alone(beside):
         DataConfig(source_length=16, mixture=TWO, **beside)
 
 
+def test_few_examples_are_of_one_source():
+    with pytest.raises(FarspanError, match=r"data\.examples is 0; it must be at least 1"):
+        DataConfig(source_length=16, pairs="p", examples=0)
+    with pytest.raises(FarspanError, match=r"data\.examples is 5 with data\.mixture; set it in each of its sources"):
+        DataConfig(source_length=16, mixture=TWO, examples=5)
+    with pytest.raises(FarspanError, match="source 'a': examples is 0; it must be at least 1"):
+        SourceConfig(name="a", pairs="p", examples=0)
+    (source,) = DataConfig(source_length=16, pairs="p", examples=5, examples_seed=3).sources
+    assert (source.examples, source.examples_seed) == (5, 3)
+
+
 def test_sources_have_names_of_their_own():
     with pytest.raises(FarspanError, match=r"names of the sources are 'web', 'books', 'web'; give each"):
         DataConfig(source_length=16, mixture=(*TWO, TWO[0]))

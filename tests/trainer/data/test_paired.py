@@ -14,7 +14,7 @@ from objectives.api.tools import Tools
 from objectives.tasks.protocol import load_task
 from tests.artefacts import make_documents, make_pairs, small_tokenizer
 from trainer.data.mixture import Mixture, Part
-from trainer.data.paired import Cuts, PairedSource
+from trainer.data.paired import Cuts, FewExamples, PairedSource
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,25 @@ def test_sampled_targets_differ_between_epochs_and_seeds_and_nothing_else(pairs)
     assert targets_of(source) == drawn[0]
     assert targets_of(source_of(pairs, targets="sampled"), epochs[3]) == drawn[3]
     assert targets_of(source_of(pairs, seed=1, targets="sampled"), epochs[3]) != drawn[3]
+
+
+def test_few_examples_are_drawn_by_seed_and_id(pairs):
+    def ids_of(few):
+        source = PairedSource.of(pairs, "train", load_task("text_to_text", None, {}), few=few)
+        return source, [*dict.fromkeys(key.tobytes() for key in source.examples(np.arange(len(source))).sequence_ids)]
+
+    every = [pair_key(row["pair_id"]) for row in rows_of(pairs)]
+    source, drawn = ids_of(FewExamples(5, 1))
+    assert len(drawn) == 5
+    assert drawn == [key for key in every if key in drawn], "in stored order"
+    assert set(ids_of(FewExamples(3, 1))[1]) < set(drawn), "a smaller number is a part of a larger one"
+    assert set(ids_of(FewExamples(5, 2))[1]) != set(drawn)
+    again = source.with_special(source.special)
+    assert (len(again), again.fingerprint) == (len(source), source.fingerprint)
+    prints = {ids_of(few)[0].fingerprint for few in (None, FewExamples(5, 1), FewExamples(5, 2), FewExamples(3, 1))}
+    assert len(prints) == 4
+    with pytest.raises(FarspanError, match=rf"examples is 99, but split 'train' has {len(every)} pairs with targets"):
+        ids_of(FewExamples(99, 0))
 
 
 def test_the_fingerprint_covers_split_options_seed_and_data(pairs, tmp_path):

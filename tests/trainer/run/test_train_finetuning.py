@@ -127,6 +127,8 @@ def test_cut_samples_are_told_at_the_start(tmp_path, folders):
         ({"task": TASK}, r"data: pairs is not set; name the folder of the pairs of its task: --set data.pairs=FOLDER"),
         ({"pairs": "PAIRS"}, r"data: task is not set; name one, or a preset of text_to_text"),
         ({"pairs": "PAIRS", "task": TASK, "split": "dev"}, r"data: .*no pair is in split 'dev'; its splits: train"),
+        ({"pairs": "PAIRS", "task": TASK, "examples": 999}, r"data: .*examples is 999, but split 'train' has"),
+        ({"corpus": "CORPUS", "examples": 9}, r"data: examples is 9, which draws pairs, but pairs is not set"),
         ({"corpus": "CORPUS", "task": TASK}, r"data: a task renders pairs, but .* is given as a corpus"),
         ({"pairs": "CORPUS", "task": TASK}, r"data: .*farspan.corpus"),
         ({"pairs": "PAIRS", "task": TaskConfig(preset="bart_lss")}, r"no preset 'bart_lss' \(did you mean 'bart_ls'"),
