@@ -141,7 +141,10 @@ def _paired(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
             'task is not set; name one, or a preset of text_to_text: task = { preset = "bart_ls" } (docs/tasks.md)'
         )
     if not data.across_documents:
-        raise FarspanError("across_documents is false, but tasks do not say which document a position belongs to")
+        raise FarspanError(
+            "across_documents is false, but tasks do not say which document a position belongs to, as the question "
+            "belongs to all; leave it out"
+        )
     pairs = PairSet(config.pairs, config.documents, verify)
     pairs.check_files()
     pairs.documents.check_files()
