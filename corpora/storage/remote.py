@@ -7,6 +7,7 @@ import io
 import os
 import re
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from fsspec import AbstractFileSystem
 from pyarrow import fs
 
 from corpora.errors import FarspanError
-from corpora.storage import s3
+from corpora.storage import credentials, s3
 from corpora.storage.exclusive import create_new, modified
 from corpora.storage.temporary import temporary_name
 
@@ -48,6 +49,8 @@ def _connected(root: str) -> tuple[fs.FileSystem, str]:
     """The file system of ``scheme://authority``, and the path inside it of that root."""
     scheme = root.partition("://")[0]
     if scheme in _NATIVE:
+        if scheme.startswith("abfs"):
+            credentials.require_azure(root)
         limit = "?retry_limit_seconds=60" if scheme in ("gs", "gcs") else ""  # else a quarter of an hour
         return fs.FileSystem.from_uri(f"{root}/{limit}")
     try:
@@ -322,6 +325,7 @@ def _explained(path: str) -> Iterator[None]:
 
 
 def _refusal(path: str, reason: str) -> FarspanError:
-    reason = " ".join(reason.split()).rstrip(".")
-    cure = s3.cure(reason) if path.startswith("s3://") else None
+    reason = " ".join(reason.partition("dlopen(")[0].split()).rstrip(".")  # where Java was looked for: pages
+    reason = textwrap.shorten(reason, 500, placeholder=" ...")
+    cure = s3.cure(reason) if path.startswith("s3://") else credentials.cure(path, reason)
     return FarspanError(f"{path}: {reason}; {cure or 'finished work is kept: try again'}")
