@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
+from corpora.flags import make
 from corpora.printing import printable
 from pipelines.commands import build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
-from pipelines.engine.options import EMBEDDED
+from pipelines.engine.cooperative.interrupts import Terminated
+from pipelines.engine.options import EMBEDDED, Engine
 from trainer.parallel.reports import is_reporter, raised_alike
 
 
@@ -33,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if is_reporter(error):
             print(f"farspan: {printable(str(error))}", file=sys.stderr)
         leave(1)
+    except Terminated:
+        print("farspan: ended by SIGTERM; finished work is kept, the same command goes on", file=sys.stderr)
+        leave(128 + signal.SIGTERM)
     except KeyboardInterrupt:
         print("farspan: interrupted; finished work is kept, the same command resumes it", file=sys.stderr)
         leave(130)
@@ -48,17 +54,21 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
     with raised_alike():
         options = command.made(typed)  # what they refuse is said before Beam is imported
         _check(command, typed, rest)
-    if not command.job:
+    if not command.job or typed.engine == "cooperative":
         command.execute(typed, options)
         return
     from pipelines.engine.presence.lock import locked  # brings file systems, which no help needs
 
-    with locked(typed.output):  # before the job is planned, which may take minutes
+    with locked(typed.output, typed.lease):  # before the job is planned, which may take minutes
         command.execute(typed, options)
 
 
 def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
-    if command.takes_beam_flags:
+    if command.job:
+        make(Engine, typed)
+    if command.job and typed.engine == "cooperative":
+        refuse_rest(typed, use_store_flags(rest))
+    elif command.takes_beam_flags:
         from pipelines.engine.beam.flags import check_flags
 
         check_flags(rest, typed.parser.flags(), getattr(typed, "runner", EMBEDDED))

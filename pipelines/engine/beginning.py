@@ -12,9 +12,10 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import NAME, json_bytes, read_manifest
+from corpora.storage.temporary import is_temporary
 from pipelines.engine.finalize import read_start
 from pipelines.engine.job import Job
-from pipelines.engine.paths import WORK, shows_presence
+from pipelines.engine.paths import WORK, remove_empty_folders, shows_presence
 
 
 def check_output(output: str) -> None:
@@ -23,10 +24,14 @@ def check_output(output: str) -> None:
     Raises:
         FarspanError: it holds something else.
     """
-    held = (NAME, os.path.join(WORK, "job.json"))
-    if any(files.exists(os.path.join(output, name)) for name in held):
+
+    def held() -> bool:
+        places = (NAME, os.path.join(WORK, "job.json"))
+        return any(files.exists(os.path.join(output, place)) for place in places)
+
+    if held() or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
         return
-    if not all(shows_presence(output, path) for path in files.walk(output)):
+    if not held():  # nor begun by another process meanwhile
         raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
 
 
@@ -44,6 +49,7 @@ def begin(job: Job) -> set[str] | None:
         finished = read_manifest(job.output)
         _refuse_changes(job.output, finished.job, job.head.job)
         files.delete(files.walk(work))
+        remove_empty_folders(job.output)
         return None
     opened = os.path.join(work, "job.json")
     tasks = [task.name for stage in job.stages for task in stage.tasks]

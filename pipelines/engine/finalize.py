@@ -46,10 +46,11 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
             than the budget allows.
     """
     with locked(output):
-        return _finalize_locked(output, error_budget)
+        return fold_receipts(output, error_budget)
 
 
-def _finalize_locked(output: str, error_budget: float) -> Manifest:
+def fold_receipts(output: str, error_budget: float) -> Manifest:
+    """As ``finalize``, where nobody else works in the folder."""
     work = os.path.join(output, WORK)
     opened = os.path.join(work, "job.json")
     if files.exists(os.path.join(output, NAME)):

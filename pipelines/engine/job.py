@@ -78,7 +78,11 @@ def run_job(job: Job, engine: Engine) -> Manifest:
     if not 0 <= job.error_budget <= 1:
         raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
     try:
-        with locked(job.output):
+        if engine.engine == "cooperative":
+            from pipelines.engine.cooperative import run as cooperative
+
+            return cooperative.run_stages(job, engine)
+        with locked(job.output, engine.lease):
             from pipelines.engine.beam.pipeline import run_stages
 
             return run_stages(job, engine)

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
 from corpora.options import NO_FLAG
+from pipelines.engine.presence.lease import LEASE
 
 EMBEDDED = "embedded"
+EngineName = Literal["beam", "cooperative"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """The runner of a pipeline, and its workers.
+    """The engine that runs a job, its runner and its workers.
 
     Attributes:
-        runner: ``embedded``, or any Beam runner, e.g. PortableRunner, FlinkRunner.
+        engine: ``beam``, or ``cooperative``: any number of processes, started by anything with the same command, share
+            the job through files in ``--output``.
+        runner: of Beam: ``embedded``, or any other, e.g. PortableRunner, FlinkRunner.
         workers: processes of the embedded runner; 0 chooses by the size of the job.
         shared_folders: local paths are on a file system that workers on other machines share, such as NFS.
         worker_timeout: seconds without a sign of life of workers on other machines, after which the job is cancelled
             (default: 60 for the first sign, later 300 on engines that restart workers).
+        lease: seconds without a sign of life, after which a process on another machine counts as dead.
+        grace: seconds that SIGTERM leaves a process of the cooperative engine to finish its task.
         beam_flags: Beam's own flags, unchanged.
     """
 
+    engine: EngineName = "beam"
     runner: str = EMBEDDED
     workers: int = 0
     shared_folders: bool = False
     worker_timeout: int = 0
+    lease: int = LEASE
+    grace: int = 20
     beam_flags: Annotated[tuple[str, ...], NO_FLAG] = ()
 
     def __post_init__(self) -> None:
@@ -36,6 +45,16 @@ class Engine:
             raise FarspanError(f"--workers {self.workers}: give 0 (by the size of the job) or a positive number")
         if self.worker_timeout < 0:
             raise FarspanError(f"--worker-timeout {self.worker_timeout}: give a positive number of seconds")
+        for name, value, least in (("lease", self.lease, 1), ("grace", self.grace, 0)):
+            if value < least:
+                raise FarspanError(f"--{name} {value}: give a number of seconds from {least}")
+        if self.engine == "cooperative" and self.runner != EMBEDDED:
+            raise FarspanError(f"--engine cooperative: has no --runner {self.runner}; leave out one of the two")
+        if self.engine == "cooperative" and self.workers > 1:
+            raise FarspanError(
+                f"--workers {self.workers}: a process of --engine cooperative does one task at a time; start the same "
+                f"command {self.workers} times, as `srun --ntasks={self.workers}` does"
+            )
 
     def worker_count(self, tasks: int, work_bytes: int) -> int:
         """Number of processes to start: one for a job that ends before a second one is up."""

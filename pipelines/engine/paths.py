@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from corpora.storage import files
 
@@ -27,10 +28,17 @@ def shows_presence(output: str, path: str) -> bool:
 
 
 def remove_empty_folders(output: str) -> None:
-    """Remove ``_work/`` and the folders in it as far as they are empty; an object store has none."""
-    if files.is_local(output):
-        for top, _, _ in os.walk(os.path.join(output, WORK), topdown=False):
-            try:
-                os.rmdir(top)
-            except OSError:
-                continue  # not empty, or removed by another process
+    """Remove ``_work/`` and the folders in it as far as they are empty, unless a process is there.
+
+    An object store has no folders.
+    """
+    if not files.is_local(output):
+        return
+    try:
+        with suppress(FileNotFoundError):
+            os.rmdir(processes_folder(output))
+    except OSError:
+        return  # not empty: a process is there
+    for top, _, _ in os.walk(os.path.join(output, WORK), topdown=False):
+        with suppress(OSError):  # not empty, or removed by another process
+            os.rmdir(top)

@@ -48,6 +48,11 @@ class RunTask:
         return task.name
 
 
+def without_prefix(error: FarspanError) -> str:
+    """What ``RunTask`` says of a failed task, for the user."""
+    return str(error).removeprefix(_TOLD)
+
+
 class _DoneElsewhere(Exception):
     """Another attempt at the task has written the receipt."""
 

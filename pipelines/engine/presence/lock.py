@@ -6,6 +6,7 @@ stores, it is a claim with a lease: a process that gives no sign of life for as 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import sys
@@ -26,6 +27,7 @@ from pipelines.engine.presence.lease import LEASE
 from pipelines.engine.presence.member import Member
 
 _LOCK = "lock"
+_NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of file systems that leave it to the lease
 _LOOKS = 1.0  # seconds between two looks at a process that may be dead
 _held: set[tuple[int, str]] = set()  # (thread, folder) of the locks of this process
 
@@ -187,4 +189,9 @@ def _open_locked(folder: str, how: int) -> int:
             raise FarspanError(f"{folder}: another farspan job works here; wait, or give another --output") from error
         except FileNotFoundError:
             pass  # removed by the process that held it, after it was opened here
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(handle)
+                raise
+            return handle
         os.close(handle)

@@ -46,11 +46,10 @@ class Member:
         self._thread = threading.Thread(target=self._beat, name="farspan-sign-of-life", daemon=True)
 
     def __enter__(self) -> Member:
-        if files.is_local(self._folder):
-            for folder in (self._folder, claims_folder(self._output)):
-                os.makedirs(folder, exist_ok=True)
         files.write_bytes(self._path(""), self.identity.name.encode())
         self._renewed = self._clock()
+        if files.is_local(self._folder):
+            os.makedirs(claims_folder(self._output), exist_ok=True)
         try:
             self.look()
         except BaseException:

@@ -1,0 +1,53 @@
+"""The order in which a process tries to claim tasks, and the pace at which it looks for what others have done."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipelines.engine.job import Task
+
+_LISTED = 1000  # names that an object store lists with one request
+_SHORTEST, _LONGEST = 0.05, 5.0  # seconds between two looks while nothing changes
+
+
+def order_of(tasks: Iterable[Task], process: str) -> list[Task]:
+    """Largest tasks first; those that differ by less than a half are in an order of the process's own.
+
+    In one order for all, every process would try to claim what the others have just claimed.
+    """
+
+    def rank(task: Task) -> tuple[int, bytes]:
+        size = round(2 * math.log2(task.units)) if task.units > 0 else -1
+        return -size, hashlib.blake2b(f"{process} {task.name}".encode(), digest_size=8).digest()
+
+    return sorted(tasks, key=rank)
+
+
+def listing_cost(files: int) -> int:
+    """Requests that it takes to list a folder of so many files."""
+    return 1 + files // _LISTED
+
+
+@dataclass
+class Pace:
+    """Time between two looks: longer the longer nothing changes, and so that an object store is not flooded.
+
+    Attributes:
+        rate: requests a second that looking may take.
+    """
+
+    rate: float
+    pause: float = _SHORTEST
+
+    def after(self, requests: int, changed: bool) -> float:
+        """Seconds to wait after a look.
+
+        Args:
+            requests: that it took.
+            changed: True if it saw something new.
+        """
+        self.pause = _SHORTEST if changed else min(2 * self.pause, _LONGEST)
+        return min(max(self.pause, requests / self.rate), 3 * _LONGEST)

@@ -1,0 +1,103 @@
+"""Small jobs for processes that share them, and the processes: forked from a server that never imports Beam."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.storage.files import write_bytes
+from corpora.storage.manifest import Manifest, Receipt, ShardInfo
+from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.options import Engine
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.pipelines.engine.cooperative.jobs", "pipelines.cli"])
+TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
+
+
+def cooperative(lease: int = 4, grace: int = 1) -> Engine:
+    return Engine(engine="cooperative", lease=lease, grace=grace)
+
+
+def shared_job(output: str, sizes: Mapping[str, int], trouble: Mapping[str, Any] | None = None) -> Job:
+    """A job whose first stage writes a file a task, and whose second one reads all of them and writes shards.
+
+    Args:
+        sizes: task of the first stage -> size.
+        trouble: task -> what it does before its work; see ``_first``.
+    """
+    names = [*sizes]
+    first = [Task(name, {"output": output, **(trouble or {}).get(name, {})}, size) for name, size in sizes.items()]
+    second = [Task(f"join-{index}", {"output": output, "read": names, "shard": index}, 1) for index in range(3)]
+    stages = [Stage("write", first, _first, "bytes"), Stage("join", second, _second, "tasks")]
+    head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
+    return Job(output, head, stages, lambda folder: None, 0)
+
+
+def _first(task: Task, report: Any) -> Receipt:
+    """Sleep, fail, or die, as the payload says; note the attempt; write a file."""
+    payload, output = task.payload, task.payload["output"]
+    if "log" in payload:
+        Path(payload["log"], f"{task.name}-{os.getpid()}-{time.time_ns()}").touch()
+    time.sleep(payload.get("sleep", 0))
+    if payload.get("fail"):
+        raise FarspanError(payload["fail"])
+    if payload.get("die") and (payload["die"] == "always" or not os.path.exists(payload["die"])):
+        if payload["die"] != "always":
+            Path(payload["die"]).touch()
+        with files.create(f"{output}/shards/left-behind"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    write_bytes(f"{output}/_work/{task.name}.bin", task.name.encode())
+    report(1)
+    return Receipt(task.name, totals={"documents": 1, "tokens": 2})
+
+
+def _second(task: Task, report: Any) -> Receipt:
+    import hashlib
+
+    output, index = task.payload["output"], task.payload["shard"]
+    data = b"".join(files.read_bytes(f"{output}/_work/{name}.bin") for name in task.payload["read"])
+    name = f"part-{index:05d}-of-00003.arrow"
+    write_bytes(f"{output}/shards/{name}", data)
+    return Receipt(task.name, (ShardInfo(name, 0, 0, len(data), hashlib.sha256(data).hexdigest()),))
+
+
+def launch(errors: Path, *arguments: Any, engine: Engine | None = None) -> BaseProcess:
+    """Start a process that takes part in ``shared_job(*arguments)``, with its errors in a file."""
+    process = _FORKS.Process(target=_run, args=(str(errors), arguments, engine or cooperative()))
+    process.start()
+    return process
+
+
+def _run(errors: str, arguments: tuple, engine: Engine) -> None:
+    from pipelines.engine.cooperative.interrupts import Terminated
+
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    sys.stderr = open(2, "w", buffering=1)
+    try:
+        run_job(shared_job(*arguments), engine)
+    except FarspanError as error:
+        print(f"farspan: {error}", file=sys.stderr)
+        os._exit(1)
+    except Terminated:
+        os._exit(143)
+    except KeyboardInterrupt:
+        os._exit(130)
+    os._exit(7 if "apache_beam" in sys.modules else 0)
+
+
+def end_of(*processes: BaseProcess) -> list[int | None]:
+    """Exit codes, once all have ended."""
+    for process in processes:
+        process.join(60)
+        assert process.exitcode is not None
+    return [process.exitcode for process in processes]

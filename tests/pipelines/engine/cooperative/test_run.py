@@ -1,0 +1,231 @@
+"""Processes that share a job: equal results, deaths, failures, signals, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.storage.files import read_bytes
+from pipelines.engine.job import run_job
+from pipelines.engine.options import Engine
+from pipelines.engine.presence.lock import locked
+from tests.pipelines.engine.cooperative.jobs import cooperative, end_of, launch, shared_job
+
+SIZES = {f"write-{index:02d}": 1 + index % 7 for index in range(24)}
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {path.removeprefix(folder): read_bytes(path) for path in files.walk(folder)}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict[str, bytes]:
+    """What one process makes of the job."""
+    folder = str(tmp_path_factory.mktemp("one") / "out")
+    run_job(shared_job(folder, SIZES), cooperative())
+    return contents(folder)
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    """A folder with a file for each attempt at a task."""
+    (tmp_path / "log").mkdir()
+    return tmp_path / "log"
+
+
+def attempts(log: Path) -> Counter[str]:
+    return Counter("-".join(path.name.split("-")[:2]) for path in log.iterdir())
+
+
+def check_folder(folder: str, expected: dict[str, bytes]) -> None:
+    """The artefact is that of one process, and nothing else is left, no empty folder either."""
+    assert contents(folder) == expected
+    if files.is_local(folder):
+        assert sorted(os.listdir(folder)) == ["manifest.json", "shards"]
+
+
+def wait_for(seen, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("place", ["disk", "memory"])
+@pytest.mark.parametrize("count", [2, 3])
+def test_any_number_of_processes_makes_the_same_and_each_task_is_done_once(tmp_path, log, expected, place, count):
+    fsspec.filesystem("memory").store.clear()
+    folder = str(tmp_path / "out") if place == "disk" else "memory://bucket/out"
+    trouble = {name: {"log": str(log)} for name in SIZES}
+    with ThreadPoolExecutor(count) as pool:
+        manifests = [pool.submit(run_job, shared_job(folder, SIZES, trouble), cooperative()) for _ in range(count)]
+    assert {manifest.result().to_json() for manifest in manifests} == {expected["/manifest.json"]}
+    assert attempts(log) == dict.fromkeys(SIZES, 1)
+    check_folder(folder, expected)
+
+
+def test_the_embedded_runner_makes_the_same(tmp_path, expected):
+    run_job(shared_job(str(tmp_path / "out"), SIZES), Engine(workers=1))
+    assert contents(str(tmp_path / "out")) == expected
+
+
+def test_a_late_process_does_nothing(tmp_path, log, expected, capsys):
+    folder = str(tmp_path / "out")
+    run_job(shared_job(folder, SIZES, {name: {"log": str(log)} for name in SIZES}), cooperative())
+    before = {path: os.stat(path).st_mtime_ns for path in files.walk(folder)}
+    run_job(shared_job(folder, SIZES), cooperative())
+    assert {path: os.stat(path).st_mtime_ns for path in files.walk(folder)} == before
+    assert sum(attempts(log).values()) == len(SIZES)
+
+
+def test_a_killed_processs_task_passes_on_and_its_leftover_goes(tmp_path, log, expected):
+    folder = str(tmp_path / "out")
+    trouble = {name: {"log": str(log), "sleep": 0.02} for name in SIZES}
+    trouble["write-05"]["die"] = str(tmp_path / "died")
+    processes = [launch(tmp_path / "errors", folder, SIZES, trouble) for _ in range(3)]
+    assert sorted(end_of(*processes)) == [-signal.SIGKILL, 0, 0], (tmp_path / "errors").read_text()
+    assert attempts(log) == {**dict.fromkeys(SIZES, 1), "write-05": 2}
+    check_folder(folder, expected)
+
+
+def test_a_task_that_kills_every_process_ends_the_job(tmp_path, log):
+    folder = str(tmp_path / "out")
+    trouble = {"write-05": {"log": str(log), "die": "always"}, "write-06": {"sleep": 0.5}}
+    processes = [launch(tmp_path / "errors", folder, SIZES, trouble) for _ in range(5)]
+    assert Counter(end_of(*processes)) == {-signal.SIGKILL: 4, 1: 1}
+    assert attempts(log) == {"write-05": 4}
+    told = (tmp_path / "errors").read_text()
+    assert "farspan: task write-05 failed: 4 processes ended in the middle of it, at last process " in told
+    (last,) = end_of(launch(tmp_path / "errors", folder, SIZES, {"write-05": {"log": str(log)}}))
+    assert last == 0  # the next start tries again
+    assert attempts(log) == {"write-05": 5}
+
+
+def test_a_failing_task_stops_all_processes_with_its_message(tmp_path, log, expected):
+    folder = str(tmp_path / "out")
+    trouble = {name: {"log": str(log), "sleep": 0.05} for name in SIZES}
+    trouble["write-05"]["fail"] = "row 3: not a number; mend it"
+    processes = [launch(tmp_path / "errors", folder, SIZES, trouble, engine=cooperative(lease=1)) for _ in range(3)]
+    assert end_of(*processes) == [1, 1, 1]
+    lines = (tmp_path / "errors").read_text().splitlines()
+    message = [line for line in lines if line.startswith("farspan: ")]
+    assert message == ["farspan: task write-05 failed: row 3: not a number; mend it"] * 3
+    assert attempts(log)["write-05"] <= 3
+    del trouble["write-05"]["fail"]
+    assert end_of(launch(tmp_path / "errors", folder, SIZES, trouble)) == [0]
+    check_folder(folder, expected)
+
+
+@pytest.mark.parametrize(
+    ("sleep", "number", "code", "again"),
+    [(0.4, signal.SIGTERM, 143, 0), (30, signal.SIGTERM, 143, 1), (30, signal.SIGINT, 130, 1)],
+)
+def test_a_signal_ends_a_process_after_its_task_or_gives_the_task_back(
+    tmp_path, log, expected, sleep, number, code, again
+):
+    """``grace`` is a second; a task of 30 s is given back, and done anew by the same command at once."""
+    folder = str(tmp_path / "out")
+    sizes = {**SIZES, "write-05": 100}  # the first one
+    trouble = {"write-05": {"log": str(log), "sleep": sleep}}
+    process = launch(tmp_path / "errors", folder, sizes, trouble, engine=cooperative(lease=300))
+    wait_for(lambda: attempts(log))
+    os.kill(process.pid, number)
+    assert end_of(process) == [code]
+    work = Path(folder, "_work")
+    assert (work / "write-05.json").exists() == (not again)
+    assert not [path for path in files.walk(folder) if ".tmp-" in path]
+    start = time.monotonic()
+    trouble["write-05"]["sleep"] = 0
+    assert end_of(launch(tmp_path / "errors", folder, sizes, trouble, engine=cooperative(lease=300))) == [0]
+    assert time.monotonic() - start < 60  # not the lease
+    assert attempts(log) == {"write-05": 1 + again}
+    check_folder(folder, expected)
+
+
+def test_a_process_that_waits_ends_at_once_when_told(tmp_path, log):
+    folder = str(tmp_path / "out")
+    trouble = {"slow-0": {"log": str(log), "sleep": 300}}
+    slow = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
+    wait_for(lambda: attempts(log))
+    idle = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
+    wait_for(lambda: any(path.endswith(".idle") for path in files.walk(folder)))
+    os.kill(idle.pid, signal.SIGTERM)
+    assert end_of(idle) == [143]
+    assert slow.is_alive()
+    slow.kill()
+    end_of(slow)
+
+
+def test_a_first_owner_that_wakes_up_damages_nothing(tmp_path, log, expected):
+    """A process is paused for longer than its lease; its task passes on, and it goes on before the job is finished."""
+    folder = str(tmp_path / "out")
+    sizes = {**SIZES, "write-05": 100}
+    trouble = {"write-05": {"log": str(log), "sleep": 1.0}}
+    paused = launch(tmp_path / "errors", folder, sizes, trouble, engine=cooperative(lease=1))
+    wait_for(lambda: attempts(log))
+    os.kill(paused.pid, signal.SIGSTOP)
+    other = launch(tmp_path / "errors", folder, sizes, trouble, engine=cooperative(lease=1))
+    wait_for(lambda: attempts(log)["write-05"] == 2)
+    os.kill(paused.pid, signal.SIGCONT)
+    assert end_of(paused, other) == [0, 0], (tmp_path / "errors").read_text()
+    check_folder(folder, expected)
+
+
+def test_a_process_that_works_alone_and_those_that_share_refuse_one_another(tmp_path, log):
+    folder, trouble = str(tmp_path / "out"), {"slow-0": {"log": str(log), "sleep": 300}}
+    with locked(folder):
+        sharing = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
+        assert end_of(sharing) == [1]
+    assert "another farspan job works here" in (tmp_path / "errors").read_text()
+    sharing = launch(tmp_path / "errors", folder, {"slow-0": 1}, trouble)
+    wait_for(lambda: attempts(log))
+    with pytest.raises(FarspanError, match="another farspan job works here"), locked(folder):
+        pass
+    sharing.kill()
+    end_of(sharing)
+    with locked(folder):
+        pass
+
+
+def test_another_jobs_processes_are_refused_and_stop_nobody(tmp_path, log, expected):
+    folder = str(tmp_path / "out")
+    trouble = {"write-05": {"log": str(log), "sleep": 1}}
+    process = launch(tmp_path / "errors", folder, SIZES, trouble)
+    wait_for(lambda: attempts(log))
+    other = shared_job(folder, SIZES)
+    other.head.config["split"] = "held-out"
+    with pytest.raises(FarspanError, match="holds a job with another configuration"):
+        run_job(other, cooperative())
+    assert end_of(process) == [0]
+    check_folder(folder, expected)
+
+
+def test_a_folder_deleted_under_the_processes_stays_deleted(tmp_path, log):
+    folder = tmp_path / "out"
+    trouble = {"write-05": {"log": str(log), "sleep": 1}}
+    process = launch(tmp_path / "errors", str(folder), SIZES, trouble, engine=cooperative(lease=1))
+    wait_for(lambda: attempts(log))
+    folder.rename(tmp_path / "gone")
+    assert end_of(process) == [1]
+    assert (
+        "was deleted while the job ran; run the same command again to begin anew" in (tmp_path / "errors").read_text()
+    )
+    assert not folder.exists()
+
+
+def test_options_that_it_has_not_are_refused():
+    with pytest.raises(FarspanError, match="--engine cooperative: has no --runner FlinkRunner"):
+        Engine(engine="cooperative", runner="FlinkRunner")
+    with pytest.raises(FarspanError, match="start the same command 3 times"):
+        Engine(engine="cooperative", workers=3)
+    with pytest.raises(FarspanError, match="--lease 0: give a number of seconds from 1"):
+        Engine(lease=0)
