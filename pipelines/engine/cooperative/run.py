@@ -16,6 +16,7 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.exclusive import Unsupported
 from corpora.storage.manifest import NAME, Manifest, read_manifest
+from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beginning import begin, require_begun
 from pipelines.engine.cooperative.interrupts import Interrupts
 from pipelines.engine.cooperative.order import Pace
@@ -61,6 +62,7 @@ def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
     try:
         with member:
             refuse_drivers(member, job.output)
+            _refuse_submitted(job.output)
             part.take()
     except Unsupported as error:
         raise FarspanError(f"{error}; use --engine beam there") from error
@@ -70,6 +72,19 @@ def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
             member.leave()
         else:
             member.disappear()
+
+
+def _refuse_submitted(output: str) -> None:
+    """Refuse a job that another engine has, whose workers may be at work.
+
+    Raises:
+        FarspanError: with the way to end it.
+    """
+    if submitted := read_submission(output):
+        raise FarspanError(
+            f"{output}: this job was handed to {submitted.runner} as {submitted.name}; run its command with "
+            "--engine beam, which attaches to it or ends it"
+        )
 
 
 class _Part:
