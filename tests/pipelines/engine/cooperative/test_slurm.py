@@ -1,0 +1,171 @@
+"""A job shared by the elements of a Slurm array: one is killed, one reaches its time limit and is requeued.
+
+The cluster is a real one on this machine, of Debian's packages (``../shared/engines/slurm-cluster``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from corpora.storage.manifest import read_manifest
+from pipelines.inspect.verify import verify
+from tests.artefacts import small_tokenizer
+
+pytestmark = pytest.mark.slurm
+ROOT = Path(__file__).parents[4]
+ENGINES = Path(os.environ.get("FARSPAN_ENGINES", ROOT.parent / "shared" / "engines"))
+FILES = 24
+WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
+SLOWLY = """
+import sys, time
+from pipelines.documents import tokenize
+do = tokenize.TokenizeRanges.__call__
+def slowly(self, task, report):
+    time.sleep({pause})
+    return do(self, task, report)
+tokenize.TokenizeRanges.__call__ = slowly
+from pipelines.cli import main; main()
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[dict[str, str]]:
+    """The environment of a cluster with two nodes."""
+    script = ENGINES / "slurm-cluster"
+    if not script.exists():
+        pytest.skip(f"no {script}")
+    if os.getuid() or not shutil.which("apt-get"):
+        pytest.skip("Slurm's daemons want root, and their packages Debian")
+    folder = Path(tempfile.gettempdir(), "farspan-slurm")  # keeps the packages from one call to the next
+    for name in ("state", "spool-n1", "spool-n2"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    started = subprocess.run([script, "start", folder], capture_output=True, text=True, timeout=300)
+    if started.returncode:
+        pytest.skip(f"{script} start: {started.stderr.strip()[-200:]}")
+    told = dict(word.split("=", 1) for word in shlex.split(started.stdout.splitlines()[-1])[1:])
+    yield {**os.environ, **told, "PATH": told["PATH"].replace("$PATH", os.environ["PATH"])}
+    subprocess.run([script, "stop", folder], check=True)
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory) -> Path:
+    """Raw text and a tokenizer."""
+    folder, draw = tmp_path_factory.mktemp("raw"), random.Random(0)
+    small_tokenizer().save(str(folder / "tokenizer"))
+    (folder / "texts").mkdir()
+    for number in range(FILES):
+        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(20)]
+        (folder / "texts" / f"{number:02d}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def command(raw: Path, output: Path, pause: float, *flags: str) -> list[str]:
+    """``farspan documents`` whose tasks take ``pause`` seconds longer."""
+    program = [sys.executable, "-c", SLOWLY.format(pause=pause)]
+    job = ["documents", "--input", f"a={raw}/texts/*.jsonl", "--tokenizer", str(raw / "tokenizer")]
+    return [*program, *job, "--task-bytes", "1000", "--output", str(output), *flags]
+
+
+def array_script() -> str:
+    """The script of docs/engines.md, without the lines of its header."""
+    text = (ROOT / "docs" / "engines.md").read_text("utf-8")
+    (script,) = re.findall(r"```bash\n(#!/bin/bash\n#SBATCH.*?)```", text, re.DOTALL)
+    return script
+
+
+def submit(slurm: dict[str, str], folder: Path, words: list[str], *flags: str) -> str:
+    """Submit the script of docs/engines.md with another command and other resources; the job's id."""
+    script = re.sub(
+        r"^farspan .*?&$", lambda _: shlex.join(words) + " &", array_script(), flags=re.DOTALL | re.MULTILINE
+    )
+    (folder / "job.sh").write_text(script)
+    resources = ["--cpus-per-task=1", "--mem=0", f"--chdir={ROOT}", f"--output={folder}/log-%a.txt"]
+    asked = ["sbatch", "--parsable", *resources, *flags, str(folder / "job.sh")]
+    return subprocess.run(asked, env=slurm, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def wait_for(seen, seconds: float = 240) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def receipts(output: Path) -> int:
+    return len([*output.glob("_work/*.json")]) - 1
+
+
+def launchers(output: Path) -> list[int]:
+    """Process ids of the processes of a job, in the order of their starts."""
+    named = f"\0{output}\0".encode()
+    found = [int(process.name) for process in Path("/proc").iterdir() if process.name.isdigit()
+             and named in _arguments(process) and b"\0-c\0" in _arguments(process)]  # fmt: skip
+    return sorted(found)
+
+
+def _arguments(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def check(output: Path, raw: Path, tmp_path: Path) -> None:
+    """The artefact is the embedded runner's, sound, and nothing else is in its folder."""
+    subprocess.run(command(raw, tmp_path / "expected", 0, "--workers=1"), cwd=ROOT, check=True, capture_output=True)
+    contents = [
+        {path.relative_to(top): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+        for top in (output, tmp_path / "expected")
+    ]
+    assert contents[0] == contents[1]
+    assert verify(str(output)) == []
+    assert read_manifest(str(output)).totals["documents"] == 20 * FILES
+
+
+def test_an_array_of_which_one_element_is_killed(slurm, raw, tmp_path):
+    """The third element starts when another one has ended, as there are two nodes."""
+    output = tmp_path / "documents"
+    submit(slurm, tmp_path, command(raw, output, 0.5, "--engine=cooperative", "--lease=8"), "--array=0-2")
+    wait_for(lambda: receipts(output) > 4 and len(launchers(output)) == 2)
+    os.kill(launchers(output)[0], 9)
+    wait_for(lambda: (output / "manifest.json").exists() and not launchers(output))
+    check(output, raw, tmp_path)
+
+
+def test_a_time_limit_requeues_an_element_which_goes_on(slurm, raw, tmp_path):
+    output = tmp_path / "documents"
+    words = command(raw, output, 1.5, "--engine=cooperative", "--grace=5")
+    job = submit(slurm, tmp_path, words, "--array=0", "--time=1", "--signal=B:TERM@45")
+    log = tmp_path / "log-0.txt"
+    wait_for(lambda: log.exists() and "farspan: ended by SIGTERM" in log.read_text())
+    assert 0 < receipts(output) < FILES
+    done = {path: path.stat().st_mtime_ns for path in output.glob("_work/documents-*.json")}
+    wait_for(lambda: "Restarts=1" in shown(slurm, job))
+    update = [
+        "scontrol",
+        "update",
+        f"JobId={job}_0",
+        "StartTime=now",
+        "TimeLimit=10",
+    ]  # else it starts after two minutes
+    subprocess.run(update, env=slurm, check=True)
+    wait_for(lambda: (output / "manifest.json").exists() and not launchers(output))
+    assert f"resuming: {len(done)}" in log.read_text() or len(done) == 0
+    check(output, raw, tmp_path)
+
+
+def shown(slurm: dict[str, str], job: str) -> str:
+    return subprocess.run(["scontrol", "show", "job", job], env=slurm, capture_output=True, text=True).stdout
