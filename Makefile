@@ -11,12 +11,13 @@ TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: help demo test test-other-processor lint bench clean clean-kernels
+.PHONY: help demo test test-other-processor test-slurm lint bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
 	@echo "make test   the tests"
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
+	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
 	@echo "make lint   formatting, lint and types"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
 	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
@@ -29,6 +30,9 @@ test: $(VENV)/installed-dev
 
 test-other-processor: $(VENV)/installed-dev
 	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto --dist worksteal
+
+test-slurm: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n0 -m slurm tests/pipelines/engine/cooperative/test_slurm.py
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .
