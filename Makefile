@@ -32,7 +32,7 @@ test-other-processor: $(VENV)/installed-dev
 	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto --dist worksteal
 
 test-slurm: $(VENV)/installed-dev
-	$(VENV)/bin/python -m pytest -q -n0 -m slurm tests/pipelines/engine/cooperative/test_slurm.py
+	$(VENV)/bin/python -m pytest -q -n0 -m slurm tests/pipelines/engine/cooperative/test_run_slurm.py
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .

@@ -1,4 +1,4 @@
-"""What the clients of other stores than S3 need to be given, and the advice when they lack it."""
+"""Credentials that the clients of other stores than S3 need, and the advice when they lack them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,32 @@
+"""Places inside an unfinished job's output, and the removal of those that are empty."""
+
+from __future__ import annotations
+
+from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders, shows_presence
+
+
+def test_signs_of_presence_are_told_from_the_job(tmp_path):
+    output = str(tmp_path)
+    assert shows_presence(output, f"{processes_folder(output)}/driver~a")
+    assert shows_presence(output, f"{claims_folder(output)}/task-1")
+    assert not shows_presence(output, f"{output}/_work/job.json")
+    assert not shows_presence(output, f"{processes_folder(output)}.txt")
+
+
+def test_empty_folders_go_unless_a_process_is_there(tmp_path):
+    output = str(tmp_path)
+    for folder in (processes_folder(output), claims_folder(output)):
+        (tmp_path / folder).mkdir(parents=True)
+    sign = tmp_path / processes_folder(output) / "driver~a"
+    sign.touch()
+    remove_empty_folders(output)
+    assert (tmp_path / claims_folder(output)).is_dir()
+    sign.unlink()
+    kept = tmp_path / "_work" / "job.json"
+    kept.touch()
+    remove_empty_folders(output)
+    assert list((tmp_path / "_work").iterdir()) == [kept]
+    kept.unlink()
+    remove_empty_folders(output)
+    assert list(tmp_path.iterdir()) == []
+    remove_empty_folders("memory://bucket/none")
