@@ -1,0 +1,91 @@
+"""The command with `--engine cooperative`: without Beam, on an object store, and refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from corpora.storage import files
+from corpora.storage.files import read_bytes
+from pipelines.engine.job import run_job
+from tests.artefacts import small_tokenizer
+from tests.pipelines.engine.cooperative.jobs import cooperative, shared_job
+
+WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
+WITHOUT_BEAM = """
+import json, sys
+sys.modules["apache_beam"] = None
+from pipelines.cli import main
+for command in json.loads(sys.argv[1]):
+    main([*command, "--engine", "cooperative"])
+"""
+
+
+def chain(root: Path, output: Path) -> list[list[str]]:
+    """Raw text to documents, documents to a corpus (two stages and more), the corpus to masks."""
+    documents, corpus, masks = (str(output / kind) for kind in ("documents", "corpus", "masks"))
+    return [
+        ["documents", "--input", f"a={root}/raw/*.jsonl", "--tokenizer", str(root / "tokenizer"), "--held-out", "0.1",
+         "--task-bytes", "4000", "--error-budget", "0.05", "--output", documents],
+        ["corpus", "random", "--documents", documents, "--sequence-length", "256", "--shards", "4", "--output", corpus],
+        ["mask", "span", "--preset", "t5", "--corpus", corpus, "--output", masks],
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    folder, draw = tmp_path_factory.mktemp("shared"), random.Random(0)
+    small_tokenizer().save(str(folder / "tokenizer"))
+    (folder / "raw").mkdir()
+    for name in "abc":
+        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(60)]
+        (folder / "raw" / f"{name}.jsonl").write_text("\n".join([*lines, "no record"]))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_three_jobs_have_the_bytes_of_the_embedded_runner_and_never_import_beam(root, tmp_path, run):
+    """Dead letters and manifests too."""
+    commands = json.dumps(chain(root, tmp_path / "shared"))
+    done = subprocess.run([sys.executable, "-c", WITHOUT_BEAM, commands], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for command in chain(root, tmp_path / "embedded"):
+        assert run(*command, "--workers=1")[0] == 0
+    assert contents(tmp_path / "shared") == contents(tmp_path / "embedded")
+    assert any("rejects" in name for name in contents(tmp_path / "shared"))
+
+
+def test_two_processes_share_a_job_on_an_object_store(bucket, store, tmp_path):
+    sizes = {f"write-{index:02d}": 1 for index in range(12)}
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(run_job, shared_job(f"{bucket}/out", sizes), cooperative(lease=30)) for _ in range(2)]
+    assert len({job.result().to_json() for job in jobs}) == 1
+    run_job(shared_job(str(tmp_path / "out"), sizes), cooperative())
+    here, there = str(tmp_path / "out"), f"{bucket}/out"
+    assert {path.removeprefix(here): read_bytes(path) for path in files.walk(here)} == {
+        path.removeprefix(there): read_bytes(path) for path in files.walk(there)
+    }
+    claims = [path for method, path, *_ in store.requests if method == "PUT" and "/claims/0/" in path]
+    assert len(sizes) <= len(claims) <= 2 * len(sizes)
+
+
+def test_flags_of_beam_and_misspelt_ones_are_refused(run, tmp_path):
+    command = ["corpus", "random", "--documents", tmp_path / "documents", "--sequence-length", "64", "--output",
+               tmp_path / "corpus", "--engine", "cooperative"]  # fmt: skip
+    for flags, told in (
+        (["--direct_num_workers=2"], "--direct_num_workers=2: unknown argument"),
+        (["--leese=3"], "did you mean '--lease'"),
+        (["--runner=FlinkRunner"], "--engine cooperative: has no --runner FlinkRunner"),
+    ):
+        status, _, errors = run(*command, *flags)
+        assert (status, told in errors) == (1, True), errors
+    assert not (tmp_path / "corpus").exists()
