@@ -218,13 +218,23 @@ def _engine_error(error: BaseException, submission: Submission, output: str, ser
     if isinstance(error, grpc.RpcError) and hasattr(error, "details"):  # the record stays: the job may still run
         return EngineStopped(f"the job service of {submission} is gone ({error.details()}); {REPEAT}")
     forget(output)
-    return RuntimeError(root_cause(str(error)))
+    said = _last_error(submission) if submission.flink else ""  # Beam's message has the innermost cause alone
+    return RuntimeError(said or root_cause(str(error)))
 
 
 def root_cause(trace: str) -> str:
-    """The innermost cause of a Java stack trace, with a Python traceback in it if there is one; other text as it is."""
-    causes = re.split(r"^Caused by: ", trace, flags=re.MULTILINE)
-    cause = causes[-1] if len(causes) > 1 else trace
+    """The innermost cause of a Java stack trace, with a Python traceback in it if there is one; other text as it is.
+
+    An outer cause that repeats the words of the inner one says more, e.g. which program cannot be run.
+    """
+    causes = [_without_frames(cause) for cause in re.split(r"^Caused by: ", trace, flags=re.MULTILINE)]
+    found = causes.pop()
+    while len(causes) > 1 and (said := found.partition(": ")[2]) and said in causes[-1]:
+        found = causes.pop()
+    return found
+
+
+def _without_frames(cause: str) -> str:
     lines = [line for line in cause.splitlines() if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)]
     return "\n".join(lines).strip()
 

@@ -29,6 +29,8 @@ Caused by: java.lang.Exception: Job execution failed
 Caused by: java.io.IOException: Cannot run program "/no/worker": error=2, No such file or directory
 \tat java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)
 \t... 9 more
+Caused by: java.io.IOException: error=2, No such file or directory
+\tat java.base/java.lang.ProcessImpl.forkAndExec(Native Method)
 """
 
 
@@ -123,6 +125,7 @@ def test_the_innermost_cause_is_shown(tmp_path):
     )
     assert read_submission(str(tmp_path)) is None
     assert root_cause("no trace\n") == "no trace"
+    assert root_cause("a: b\n\tat x.Y(Y.java:1)\nCaused by: c: d\nCaused by: e: f\n") == "e: f"
 
 
 @pytest.mark.parametrize(
