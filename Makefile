@@ -11,13 +11,14 @@ TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: help demo test test-other-processor test-slurm lint bench clean clean-kernels
+.PHONY: help demo test test-other-processor test-slurm test-flink lint bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
 	@echo "make test   the tests"
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
+	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
 	@echo "make lint   formatting, lint and types"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
 	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
@@ -33,6 +34,9 @@ test-other-processor: $(VENV)/installed-dev
 
 test-slurm: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m slurm tests/pipelines/engine/cooperative/test_run_slurm.py
+
+test-flink: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n0 -m flink tests/flink
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .

@@ -1,0 +1,233 @@
+"""Jobs on a real Flink cluster of two TaskManagers: the embedded engine's bytes, and ends of every kind.
+
+Run by ``pytest -m flink``; skipped, with the reason, where Java, Flink or Beam's job server is missing.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from corpora.storage import files
+from pipelines.engine.beam.remote.submission import read_submission
+from pipelines.inspect.verify import verify
+from tests.artefacts import small_tokenizer
+from tests.flink.cluster import Cluster
+from tests.tiny_encoder import make_encoder
+
+pytestmark = pytest.mark.flink
+WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink light! It is wide; isn't it?".split()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Raw text, a tokenizer and an encoder."""
+    folder = tmp_path_factory.mktemp("inputs")
+    small_tokenizer().save(str(folder / "tokenizer"))
+    make_encoder(str(folder / "encoder"))
+    (folder / "raw").mkdir()
+    draw = random.Random(0)
+    for name in "abc":
+        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(120)]
+        (folder / "raw" / f"{name}.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+def documents(inputs: Path, output: object, task_bytes: int = 4000) -> list[str]:
+    return ["documents", "--input", f"{inputs}/raw", "--tokenizer", f"{inputs}/tokenizer", "--held-out", "0.1",
+            "--task-bytes", str(task_bytes), "--output", str(output)]  # fmt: skip
+
+
+def chain(inputs: Path, root: Path) -> list[list[str]]:
+    """Text to documents, to a random and a linked corpus, to masks."""
+    made, packed = f"--documents={root}/documents", "--sequence-length=256"
+    return [
+        documents(inputs, root / "documents", 16000),
+        ["corpus", "random", made, packed, "--shards=3", f"--output={root}/random"],
+        ["corpus", "linked", made, packed, "--shards=2", f"--encoder={inputs}/encoder", f"--output={root}/linked"],
+        ["mask", "span", "--preset=t5", f"--corpus={root}/random", f"--output={root}/masks"],
+    ]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", "-m", "pipelines", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def farspan(*arguments: str) -> tuple[int, str]:
+    process = start(*arguments)
+    _, errors = process.communicate(timeout=400)
+    return process.returncode, errors
+
+
+def receipts(output: Path) -> set[str]:
+    return {path.stem for path in (output / "_work").glob("documents-*.json")}
+
+
+def wait_for(condition, process: subprocess.Popen[str] | None = None) -> None:
+    last = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < last
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+def differences(found: Path, expected: Path) -> list[str]:
+    """Files whose bytes differ, or that only one folder has; ``.origins.json`` says where the parents were."""
+    names = {str(path.relative_to(root)) for root in (found, expected) for path in root.rglob("*") if path.is_file()}
+    names = {name for name in names if not os.path.basename(name).startswith(".")}
+    return sorted(
+        name
+        for name in names
+        if not ((found / name).exists() and (expected / name).exists())
+        or not filecmp.cmp(found / name, expected / name, shallow=False)
+    )
+
+
+def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path):
+    for command in chain(inputs, tmp_path / "embedded"):
+        assert farspan(*command, "--workers=1")[0] == 0
+    for command in chain(inputs, tmp_path / "flink"):
+        status, errors = farspan(*command, *cluster.flags())
+        assert status == 0, errors
+    assert differences(tmp_path / "flink", tmp_path / "embedded") == []
+    for kind in ("documents", "random", "linked", "masks"):
+        assert verify(str(tmp_path / "flink" / kind)) == []
+
+
+def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_path):
+    """Ctrl-C cancels, a start after ``kill -9`` of the driver attaches, and Flink outlives a TaskManager.
+
+    No finished task repeats. Tasks begin as a gate lets them, so that each end comes while the others wait.
+    """
+    output, begun, gate = tmp_path / "documents", tmp_path / "begun", tmp_path / "gate"
+    begun.touch()
+    command = [*documents(inputs, output), *cluster.flags(GATE=gate, BEGUN=begun)]
+
+    def let(number: int, process: subprocess.Popen[str]) -> None:
+        """Open the gate for tasks up to a number, and wait for their receipts."""
+        (tmp_path / "new").write_text(str(number))
+        (tmp_path / "new").rename(gate)
+        wait_for(lambda: len(receipts(output)) >= number, process)
+
+    gate.write_text("0")
+    process = start(*command)
+    let(2, process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "farspan: cancelled job farspan-documents-" in errors
+    assert errors.splitlines()[-1] == "farspan: interrupted; finished work is kept, the same command resumes it"
+    assert cluster.states()[-1] == "CANCELED"
+    assert read_submission(str(output)) is None
+
+    process = start(*command)
+    let(5, process)
+    process.kill()
+    process.communicate()
+    assert cluster.states()[-1] == "RUNNING"
+    submission, jobs = read_submission(str(output)), len(cluster.states())
+
+    process = start(*command)
+    assert "attached to job " + submission.name in process.stderr.readline()
+    let(7, process)
+    kept = receipts(output)
+    cluster.kill_task_manager(1)
+    cluster.start_task_manager(1)
+    gate.write_text("1000")
+    assert process.wait(timeout=300) == 0, process.stderr.read()
+    assert len(cluster.states()) == jobs  # nothing was submitted again
+
+    assert verify(str(output)) == []
+    assert not (output / "_work").exists()
+    times = Counter(begun.read_text().split())
+    assert {times[task] for task in kept} == {1}  # no task with a receipt repeats
+    assert sum(times.values()) <= len(times) + 2  # Flink's restart stops what two workers have in hand
+    assert farspan(*documents(inputs, tmp_path / "embedded"))[0] == 0
+    assert differences(output, tmp_path / "embedded") == []
+
+
+def test_a_failing_task_ends_the_job_with_its_own_message(cluster, inputs, tmp_path):
+    flags = cluster.flags(FAIL="documents-00003")
+    status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
+    assert status == 1
+    assert "farspan: task documents-00003 failed: the disk of dreams is full\n" in errors
+    assert "Traceback" not in errors
+    assert "Caused by" not in errors
+    wait_for(lambda: cluster.states()[-1] == "CANCELED")
+
+
+def test_a_worker_that_cannot_start_ends_the_job_with_the_reason(cluster, inputs, tmp_path):
+    flags = [*cluster.flags(), '--environment_config={"command": "/no/worker"}', "--worker-timeout=30"]
+    begun = time.monotonic()
+    status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
+    assert status == 1
+    assert 'Cannot run program "/no/worker"' in errors
+    assert time.monotonic() - begun < 90
+    wait_for(lambda: cluster.states()[-1] in ("CANCELED", "FAILED"))
+
+
+def test_a_pool_serves_both_task_managers(cluster, inputs, tmp_path):
+    """Both call their first worker 1-1; the options of the command reach the workers all the same."""
+    command = [sys.executable, "-P", "-m", "pipelines.harness", "--worker_pool", "--service_port=0"]
+    pool = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
+    try:
+        address = pool.stdout.readline().strip().rpartition("=")[2]
+        flags = [*cluster.flags(), "--environment_type=EXTERNAL", f"--environment_config={address}"]
+        status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
+        assert status == 0, errors
+    finally:
+        pool.terminate()
+        pool.wait()
+    assert verify(str(tmp_path / "documents")) == []
+
+
+def test_a_job_server_that_does_not_start_is_quoted(cluster, inputs, tmp_path):
+    broken = tmp_path / "broken.jar"
+    broken.write_bytes(b"no jar")
+    flags = [*cluster.flags(), f"--flink_job_server_jar={broken}"]
+    status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
+    assert status == 1
+    assert "Beam's job server ended at once, with status 1; it said:" in errors
+    assert f"Error: Invalid or corrupt jarfile {broken}" in errors
+
+
+def test_no_process_is_left(cluster):
+    """Workers and job servers end with those that started them."""
+    wait_for(lambda: not [line for line in _processes() if "tests.flink.worker" in line or "job-server" in line])
+
+
+def _processes() -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return found
+
+
+def test_files_are_listed_as_on_disk(tmp_path):
+    """The oracle of this file sees a difference."""
+    for name, content in (("one", b"a"), ("two", b"b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(content)
+    (tmp_path / "two" / "y").touch()
+    assert differences(tmp_path / "one", tmp_path / "two") == ["x", "y"]
+    assert files.walk(str(tmp_path / "one")) == [str(tmp_path / "one" / "x")]
