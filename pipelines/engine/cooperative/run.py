@@ -61,6 +61,7 @@ def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
     part = _Part(job, member, interrupts)
     try:
         with member:
+            member.require_exclusive()
             refuse_drivers(member, job.output)
             _refuse_submitted(job.output)
             part.take()

@@ -11,6 +11,7 @@ from types import TracebackType
 
 from corpora.errors import FarspanError
 from corpora.storage import files
+from corpora.storage.exclusive import Unsupported
 from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders
 from pipelines.engine.presence.identity import Identity
 from pipelines.engine.presence.lease import Watch, beat_of
@@ -64,6 +65,15 @@ class Member:
     ) -> None:
         self._stop.set()
         self._thread.join()
+
+    def require_exclusive(self) -> None:
+        """Check that the store creates a file once; stores with S3's protocol may pass over the condition.
+
+        Raises:
+            Unsupported: it does not.
+        """
+        if files.create_new(self._path(""), self.identity.name.encode()):
+            raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
 
     def leave(self) -> None:
         """Say for good that this process does nothing more here, so that nobody waits for its lease to end."""

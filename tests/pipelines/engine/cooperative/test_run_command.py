@@ -9,8 +9,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import fsspec
 import pytest
 
+from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes
 from pipelines.engine.job import run_job
@@ -89,3 +91,11 @@ def test_flags_of_beam_and_misspelt_ones_are_refused(run, tmp_path):
         status, _, errors = run(*command, *flags)
         assert (status, told in errors) == (1, True), errors
     assert not (tmp_path / "corpus").exists()
+
+
+def test_a_store_that_ignores_conditions_is_refused(tmp_path, monkeypatch):
+    fsspec.filesystem("memory").store.clear()
+    monkeypatch.setattr("corpora.storage.remote.create_new", lambda *_: True)
+    with pytest.raises(FarspanError, match=r"ignores If-None-Match\); use --engine beam there"):
+        run_job(shared_job("memory://bucket/out", {"write-00": 1}), cooperative())
+    assert files.walk("memory://bucket/out") == []
