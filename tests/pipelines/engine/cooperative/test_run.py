@@ -97,6 +97,7 @@ def test_a_killed_processs_task_passes_on_and_its_leftover_goes(tmp_path, log, e
     check_folder(folder, expected)
 
 
+@pytest.mark.slow
 def test_a_task_that_kills_every_process_ends_the_job(tmp_path, log):
     folder = str(tmp_path / "out")
     trouble = {"write-05": {"log": str(log), "die": "always"}, "write-06": {"sleep": 0.5}}
@@ -127,7 +128,11 @@ def test_a_failing_task_stops_all_processes_with_its_message(tmp_path, log, expe
 
 @pytest.mark.parametrize(
     ("sleep", "number", "code", "again"),
-    [(0.4, signal.SIGTERM, 143, 0), (30, signal.SIGTERM, 143, 1), (30, signal.SIGINT, 130, 1)],
+    [
+        (0.4, signal.SIGTERM, 143, 0),
+        (30, signal.SIGTERM, 143, 1),
+        pytest.param(30, signal.SIGINT, 130, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_ends_a_process_after_its_task_or_gives_the_task_back(
     tmp_path, log, expected, sleep, number, code, again
@@ -151,6 +156,7 @@ def test_a_signal_ends_a_process_after_its_task_or_gives_the_task_back(
     check_folder(folder, expected)
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_ends_at_once_when_told(tmp_path, log):
     folder = str(tmp_path / "out")
     trouble = {"slow-0": {"log": str(log), "sleep": 300}}
@@ -165,6 +171,7 @@ def test_a_process_that_waits_ends_at_once_when_told(tmp_path, log):
     end_of(slow)
 
 
+@pytest.mark.slow
 def test_a_first_owner_that_wakes_up_damages_nothing(tmp_path, log, expected):
     """A process is paused for longer than its lease; its task passes on, and it goes on before the job is finished."""
     folder = str(tmp_path / "out")
@@ -196,6 +203,7 @@ def test_a_process_that_works_alone_and_those_that_share_refuse_one_another(tmp_
         pass
 
 
+@pytest.mark.slow
 def test_another_jobs_processes_are_refused_and_stop_nobody(tmp_path, log, expected):
     folder = str(tmp_path / "out")
     trouble = {"write-05": {"log": str(log), "sleep": 1}}
@@ -209,6 +217,7 @@ def test_another_jobs_processes_are_refused_and_stop_nobody(tmp_path, log, expec
     check_folder(folder, expected)
 
 
+@pytest.mark.slow
 def test_a_folder_deleted_under_the_processes_stays_deleted(tmp_path, log):
     folder = tmp_path / "out"
     trouble = {"write-05": {"log": str(log), "sleep": 1}}

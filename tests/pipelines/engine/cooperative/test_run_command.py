@@ -66,6 +66,7 @@ def test_three_jobs_have_the_bytes_of_the_embedded_runner_and_never_import_beam(
     assert any("rejects" in name for name in contents(tmp_path / "shared"))
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_job_on_an_object_store(bucket, store, tmp_path):
     sizes = {f"write-{index:02d}": 1 for index in range(12)}
     with ThreadPoolExecutor(2) as pool:
