@@ -98,7 +98,7 @@ def disturb(folder: Path, output: Path, engine: str, draw: random.Random, most: 
             victim.send_signal(signal.SIGKILL)
             victim.wait()
             killed += 1
-            say(f"{engine}: killed process {victim.pid} at {len(seen)} of {FILES} receipts")
+            say(f"{engine}: killed process {victim.pid} at {len(seen)} receipts")
         if not (output / "manifest.json").exists():
             living = [process for process in processes if process.poll() is None]
             processes += [start(folder, output, flags, 0.3) for _ in range(count - len(living))]

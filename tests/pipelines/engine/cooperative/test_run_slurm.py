@@ -147,12 +147,12 @@ def test_an_array_of_which_one_element_is_killed(slurm, raw, tmp_path):
 
 def test_a_time_limit_requeues_an_element_which_goes_on(slurm, raw, tmp_path):
     output = tmp_path / "documents"
-    words = command(raw, output, 1.5, "--engine=cooperative", "--grace=5")
+    words = command(raw, output, 0.5, "--engine=cooperative", "--grace=5")
     job = submit(slurm, tmp_path, words, "--array=0", "--time=1", "--signal=B:TERM@45")
     log = tmp_path / "log-0.txt"
     wait_for(lambda: log.exists() and "farspan: ended by SIGTERM" in log.read_text())
     done = receipts(output)
-    assert done < FILES
+    assert not (output / "manifest.json").exists()
     wait_for(lambda: "Restarts=1" in shown(slurm, job))
     update = [
         "scontrol",
@@ -163,7 +163,7 @@ def test_a_time_limit_requeues_an_element_which_goes_on(slurm, raw, tmp_path):
     ]  # else it starts after two minutes
     subprocess.run(update, env=slurm, check=True)
     wait_for(lambda: (output / "manifest.json").exists() and not launchers(output))
-    assert f"resuming: {done} of {FILES} tasks are done" in log.read_text() or not done  # as on a busy machine
+    assert f"resuming: {done} of " in log.read_text() or not done  # as on a busy machine
     check(output, raw, tmp_path)
 
 
