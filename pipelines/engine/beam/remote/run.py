@@ -235,7 +235,8 @@ def root_cause(trace: str) -> str:
 
 
 def _without_frames(cause: str) -> str:
-    lines = [line for line in cause.splitlines() if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)]
+    frame = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more|Suppressed: |Caused by: )")
+    lines = [line for line in cause.splitlines() if not frame.match(line)]
     return "\n".join(lines).strip()
 
 

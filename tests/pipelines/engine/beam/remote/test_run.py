@@ -31,6 +31,8 @@ Caused by: java.io.IOException: Cannot run program "/no/worker": error=2, No suc
 \t... 9 more
 Caused by: java.io.IOException: error=2, No such file or directory
 \tat java.base/java.lang.ProcessImpl.forkAndExec(Native Method)
+\tSuppressed: java.lang.NullPointerException: Process for id does not exist: 1-14
+\t\tat org.apache.beam.Process.stop(Process.java:3)
 """
 
 
