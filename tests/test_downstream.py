@@ -81,9 +81,9 @@ def test_from_files_to_a_submission(raw, tmp_path):
     settings = {**SMALL, "data.pairs": tmp_path / "pairs", "run.directory": tmp_path / "run", "run.steps": 3}
     farspan.train("tiny_finetune", {**settings, "data.task": TASK, "run.dry_run": False, **QUICKLY})
     for split in ("validation", "test"):
-        limits = {"generation.max_tokens": 8}
+        limits = {"max_tokens": 8}
         where = {"pairs": str(tmp_path / "pairs"), "output": str(tmp_path / split), "split": split}
-        farspan.generate(str(tmp_path / "run"), **where, set=limits, device="cpu")
+        farspan.generate(str(tmp_path / "run"), **where, generation=limits, device="cpu")
     table = farspan.evaluate([str(tmp_path / "validation")], "scrolls:qasper")
     farspan.submit([str(tmp_path / "test")], str(tmp_path / "scrolls.csv"), partial=True)
     check(tmp_path, table)
@@ -129,7 +129,7 @@ def everything(folder: Path, raw: Path, kill: bool) -> dict[str, object]:
         output = folder / split
         words = command("generate", trained, "--pairs", pairs, "--split", split, "--output", output, "--device", "cpu")
         both(
-            [*words, "--shard-rows", "2", "--set", "generation.min_tokens=3"],
+            [*words, "--shard-rows", "2", "--generation", "min_tokens=3"],
             lambda output=output: any(output.glob("shards/*")),
         )
     table, begun = folder / "table.json", time.monotonic() + 0.5
