@@ -13,6 +13,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
 from corpora.storage.ragged import Ragged
+from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import ShardedRows
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
@@ -36,8 +37,10 @@ def documents_schema(vocab_size: int) -> pa.Schema:
 class DocumentSet(ShardedRows):
     """Documents 0 .. len-1 of a ``farspan.documents`` folder."""
 
-    def __init__(self, folder: str, format: str = "farspan.documents", verify: bool = False) -> None:
-        super().__init__(folder, format, verify)
+    def __init__(
+        self, folder: str, format: str = "farspan.documents", verify: bool = False, cache: ShardCache | None = None
+    ) -> None:
+        super().__init__(folder, format, verify, cache)
         self.schema = documents_schema(self.manifest.tokenizer["vocab_size"])
 
     def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
