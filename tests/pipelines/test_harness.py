@@ -81,6 +81,7 @@ def test_packages_are_not_installed(ran, tmp_path):
     assert "requirements.txt" in sign.failed
 
 
-def test_without_an_engine_it_says_what_it_is_for():
+def test_without_an_engine_it_says_what_it_is_for(monkeypatch):
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # as the program sets it; it would stay for the tests after this one
     with pytest.raises(SystemExit, match="give --worker_pool; --id and --provision_endpoint are given by an engine"):
         harness.main([])

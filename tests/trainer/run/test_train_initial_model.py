@@ -94,7 +94,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
         ("farspan", "model.heads.count: there 4, in the recipe 2"),
         ("huggingface", "model.width: there 32, in the recipe 16"),
         ("run", "model.width: there 8, in the recipe 16"),
-        ("none", "model holds no model; give a model folder of farspan"),
+        ("none", "model: does not exist; give a model folder of farspan"),
     ],
 )
 def test_the_initial_model_is_checked_before_any_data_is_opened(tmp_path, kind, said):
