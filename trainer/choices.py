@@ -10,4 +10,4 @@ Checkpointing = Literal["none", "selective", "layer"]
 """Activations that are computed again in the backward pass."""
 ParallelMode = Literal["ddp", "fsdp", "hybrid"]
 Reduction = Literal["step", "micro_batch"]
-"""How often gradients are reduced."""
+"""Modes of reducing gradients over the ranks."""

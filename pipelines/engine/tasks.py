@@ -49,7 +49,7 @@ class RunTask:
 
 
 def without_prefix(error: FarspanError) -> str:
-    """What ``RunTask`` says of a failed task, for the user."""
+    """The message of ``RunTask`` about a failed task, for the user."""
     return str(error).removeprefix(_TOLD)
 
 

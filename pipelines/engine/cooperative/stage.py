@@ -178,7 +178,7 @@ class SharedStage:
         return self._owners[name]
 
     def _deaths(self, name: str, generation: int, owner: str | None) -> str:
-        """What is said of a task that kills its processes. Its claims go, so that the next start may try again."""
+        """The error for a task that kills its processes. Its claims go, so that the next start may try again."""
         for number in range(1, generation + 1):
             self._claims.give_back(name, number)
         last = Identity.parse(owner or "") or "an unknown one"

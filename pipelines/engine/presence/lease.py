@@ -23,7 +23,7 @@ def beat_of(lease: float) -> float:
 
 @dataclass
 class Watch:
-    """What one process has seen of the signs of life of others.
+    """Signs of life of other processes, as one process has seen them.
 
     Attributes:
         seen: name -> (time of the file by the store's clock, own time at which it was first seen so).

@@ -127,7 +127,7 @@ class Member:
         return [other for other in self.others(kind) if other.name + IDLE not in self._names]
 
     def failure(self) -> str | None:
-        """What another process told when it failed, since this one is here."""
+        """The message of another process that failed after this one came."""
         for name in sorted(self._names - (self._old_failures or set())):
             if name.endswith(FAILED) and name != self.identity.name + FAILED:
                 with suppress(FileNotFoundError):

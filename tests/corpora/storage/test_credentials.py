@@ -13,7 +13,7 @@ from corpora.storage import credentials, files, remote
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What Arrow is asked for; every request is refused with ``answer[0]``."""
+    """The requests of Arrow; each is refused with ``answer[0]``."""
     remote._connected.cache_clear()
     credentials.require_azure.cache_clear()
     uris, answer = [], ["no answer"]

@@ -127,7 +127,7 @@ class LeadIn:
         return Ragged.from_rows(rows, np.int32)
 
     def _whole(self, tokens: np.ndarray) -> int:
-        """How many of a document's first tokens are whole words; all where its first word is longer."""
+        """Number of a document's first tokens that are whole words; all where its first word is longer."""
         if self._tools is None:
             raise FarspanError("lead_in: option whole_words needs a tokenizer; give with_tools(Tools(tokenizer))")
         text, starts = self._tools.tokenizer.decode_with_offsets(tokens)

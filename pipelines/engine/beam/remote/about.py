@@ -1,4 +1,4 @@
-"""What a driver tells its workers among Beam's options: the job's folder, and the versions that they must share."""
+"""The driver's message to its workers, as an option of Beam: the job's folder, and the versions to share."""
 
 from __future__ import annotations
 

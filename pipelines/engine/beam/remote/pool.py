@@ -91,7 +91,7 @@ def _start(request: Any) -> tuple[subprocess.Popen[bytes], int]:
 
 
 def _reason(worker: subprocess.Popen[bytes], said: int) -> str:
-    """Why a worker cannot start; empty when it runs, or takes longer to say so."""
+    """The reason for which a worker cannot start; empty if it runs, or has not said so yet."""
     try:
         ready, _, _ = select.select([said], [], [], START_SECONDS)
         text = os.read(said, 1 << 16).decode(errors="replace") if ready else ""

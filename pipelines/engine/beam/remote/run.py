@@ -147,7 +147,7 @@ def _prepare(engine: Engine, output: str) -> tuple[PipelineOptions, Submission]:
 
 
 def _silence(engine: Engine, result: Any) -> Silence:
-    """How long workers may be silent; Beam's own job service gives a dead worker's task to no other."""
+    """Seconds that workers may be silent; Beam's own job service gives a dead worker's task to no other."""
     begin = CLOUD_BEGIN_SECONDS if "Dataflow" in engine.runner else BEGIN_SECONDS
     later = RESTART_SECONDS
     if service := getattr(result, "_job_service", None):

@@ -24,7 +24,7 @@ BEAT_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Sign:
-    """What a worker says of itself.
+    """A worker's report on itself.
 
     Attributes:
         worker: ``host:pid``.

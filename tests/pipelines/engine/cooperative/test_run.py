@@ -29,7 +29,7 @@ def contents(folder: str) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory) -> dict[str, bytes]:
-    """What one process makes of the job."""
+    """The output of the job in one process."""
     folder = str(tmp_path_factory.mktemp("one") / "out")
     run_job(shared_job(folder, SIZES), cooperative())
     return contents(folder)

@@ -1,4 +1,4 @@
-"""What travels from the driver to its workers among Beam's options."""
+"""The driver's message to its workers, among Beam's options."""
 
 from __future__ import annotations
 
