@@ -97,6 +97,9 @@ IN_DECODER = 'options={LENGTHS, query="decoder"}'
 class Scale:
     """Size of the experiment; by default an estimated three hours of two cores.
 
+    These sizes are too small for an answer: after 50 updates, the models tried on wiki-what (the four attentions, and
+    pooling after long pretraining) gave every question the same word.
+
     Attributes:
         length: source positions of the long models.
         sections: lead sections in the pretraining corpora.
