@@ -76,7 +76,8 @@ class ShardCache:
             try:
                 if not os.path.exists(cached) and self._reserve(part, info.bytes):
                     _fetch(path, part, info)
-                    os.replace(cached + _PART, cached)
+                    with self._still():
+                        os.replace(cached + _PART, cached)
                     return True
             except BaseException as error:
                 os.remove(cached + _PART)
@@ -93,10 +94,20 @@ class ShardCache:
         os.makedirs(folder, exist_ok=True)
         return folder
 
+    @contextmanager
+    def _still(self) -> Iterator[None]:
+        """While nobody gives a file its size or its name: a scan may miss a file that is renamed meanwhile."""
+        handle = os.open(os.path.join(self._made(), ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
     def _reserve(self, part: int, needed: int) -> bool:
         """Give the file that is to be fetched its size, after removing others as far as necessary; False: no room."""
         os.ftruncate(part, 0)
-        with _locked(os.path.join(self._made(), ".lock"), keep=True):
+        with self._still():
             entries = sorted(_entries(self._made()))
             excess = sum(size for _, size, _ in entries) + needed - self.size
             for _, size, path in entries:
@@ -154,19 +165,15 @@ def _removed(path: str) -> bool:
 
 
 @contextmanager
-def _locked(path: str, keep: bool = False) -> Iterator[int]:
-    """Open and lock the file at ``path``, which is made if necessary.
-
-    Args:
-        keep: nobody removes or renames it.
-    """
+def _locked(path: str) -> Iterator[int]:
+    """Open and lock the file at ``path``, which is made if necessary."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             # Never wait for a lock on a file that has meanwhile got its own name: whoever maps it keeps it locked.
-            while not (got := _try_lock(handle)) and (keep or _is_at(handle, path)):
+            while not (got := _try_lock(handle)) and _is_at(handle, path):
                 time.sleep(_POLL)
-            if got and (keep or _is_at(handle, path)):
+            if got and _is_at(handle, path):
                 yield handle
                 return
         finally:

@@ -13,7 +13,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.shard_cache import ShardCache, _entries, _locked
+from corpora.storage.shard_cache import ShardCache, _entries
 from tests.object_store import upload
 from tests.trainer.masked_folders import SPAN, make_folders
 from tests.trainer.toy import toy_recipe
@@ -59,9 +59,8 @@ def open_loader(corpus, masks, cache=None, shuffle_shards=2, rank=0, world_size=
 
 
 def cache_bytes(cache: str) -> int:
-    """Bytes of a cache that nobody evicts from or reserves room in meanwhile."""
-    with _locked(f"{cache}/.lock", keep=True):  # a file that gets its name meanwhile may be listed under both
-        return sum({path.removesuffix(".part"): size for _, size, path in _entries(cache)}.values())
+    with ShardCache(0, cache)._still():
+        return sum(size for _, size, _ in _entries(cache))
 
 
 def same(ours, theirs) -> bool:
