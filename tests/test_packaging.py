@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("corpora", "objectives", "trainer", "pipelines", "farspan")
-OF_JOBS = ("pipelines", "linked", "spacy", "figures")  # extras that the rooms import from
+OF_JOBS = ("pipelines", "linked", "spacy", "figures", "datasets")  # extras that the rooms import from
 NOTEBOOK = {"IPython"}  # imported only where it runs
 CONFIG = ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", "utf-8")

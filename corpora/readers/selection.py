@@ -12,7 +12,7 @@ from importlib import import_module
 import pyarrow as pa
 
 from corpora.errors import FarspanError
-from corpora.readers import isolation
+from corpora.readers import isolation, load_dataset
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.formats import FORMATS
 from corpora.readers.reader import Reader
@@ -23,12 +23,15 @@ from corpora.storage.files import Files
 from corpora.storage.local_disk import DanglingLink
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
+_LOAD_DATASET = "load-dataset"  # in place of a format, for inputs that are no files
 _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
 
 
 @cache
 def reader(format: str) -> Reader:
-    """The reader of one of ``FORMATS`` or of a data set of tasks; its module is imported on first use."""
+    """The reader of one of ``FORMATS``, of a data set of tasks or of ``hf:`` names; imported on first use."""
+    if format == _LOAD_DATASET:
+        return load_dataset.READER
     if format not in FORMATS:
         return task_reader(format)
     found: Reader = import_module(f"corpora.readers.formats.{format.replace('-', '_')}").READER
@@ -63,12 +66,21 @@ def gives_ids(options: ReadOptions) -> bool:
     return options.format is not None and reader(options.format).own_ids
 
 
+def size_of(path: str, files: Files) -> int:
+    """Bytes of a file, or of a data set of ``load_dataset``."""
+    return load_dataset.size(path) if load_dataset.is_data_set(path) else files.size(path)
+
+
 def format_of(path: str, options: ReadOptions) -> str:
     """The format to read ``path`` in.
 
     Raises:
         FarspanError: no format is given and the suffix is unknown, or files of this format cannot be compressed.
     """
+    if load_dataset.is_data_set(path):
+        if options.format:
+            raise FarspanError(f"{path}: its own description gives the format; leave --format {options.format} out")
+        return _LOAD_DATASET
     name = posixpath.basename(path)
     if kind := compression(path):
         name = name.rpartition(".")[0]
@@ -99,7 +111,7 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
     if target_bytes < 1:
         raise FarspanError(f"ranges of {target_bytes} bytes: give a positive number")
     try:
-        size = files.size(path)
+        size = size_of(path, files)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not isinstance(error, DanglingLink):
             raise FarspanError(f"{path}: vanished since it was found ({error}); run the command again") from error
@@ -120,7 +132,7 @@ def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> li
 
 def _is_native(path: str, format: str) -> bool:
     """True if native code reads the file, which damaged or malicious input can crash."""
-    return reader(format).native or path.lower().endswith(native_suffixes())
+    return reader(format).native or (format != _LOAD_DATASET and path.lower().endswith(native_suffixes()))
 
 
 @contextmanager
@@ -182,7 +194,7 @@ def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordB
 def _check_unchanged(piece: Range, files: Files, block: BlockBuilder) -> None:
     cure = "put it back as it was, or give --output a new folder"
     try:
-        size = files.size(piece.path)
+        size = size_of(piece.path, files)
     except OSError as error:
         if piece.size is not None:
             raise FarspanError(f"{piece.path}: vanished while the job ran ({error}); {cure}") from error

@@ -12,8 +12,9 @@ from corpora.errors import FarspanError
 from corpora.options import utf8
 from corpora.readers import ReadOptions
 from corpora.readers.huggingface import data_files
+from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.records import PAIRS_OF
-from corpora.readers.selection import check_fields, holds_records
+from corpora.readers.selection import check_fields, holds_records, size_of
 from corpora.storage import files
 from corpora.storage.file_search import FoundFiles, files_below, files_matching
 from pipelines.engine.artefacts import absolute
@@ -41,14 +42,19 @@ class Input:
     def parse(cls, text: str, read: ReadOptions = ReadOptions()) -> Input:  # noqa: B008 (frozen)
         """Find the files of ``[NAME=]PATTERN``, where PATTERN is a file, a folder or a glob on any file system.
 
+        A PATTERN that begins with ``hf:`` names a data set; see ``corpora.readers.load_dataset``.
+
         Raises:
-            FarspanError: nothing matches, or a saved dataset is incomplete.
+            FarspanError: nothing matches, a saved dataset is incomplete, or ``datasets`` cannot open a data set.
         """
         name, given, pattern = text.partition("=")
         if not given or "/" in name or os.path.exists(text):
             name, pattern = "", text
         if ":" in name:
             raise FarspanError(f"--input {text}: a source's name stands before the ':' of ids; leave ':' out of it")
+        if is_data_set(pattern):
+            split = find_split(pattern)
+            return cls(name or split.source, split.root, (split.path,), read)
         pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
         root, found = _search(pattern)
         there = data_files([path for path in found.paths if not _hidden(path[len(root) :])])
@@ -132,6 +138,12 @@ def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
     return reads
 
 
+def revisions_of(inputs: tuple[Input, ...]) -> dict[str, str]:
+    """Data set of the hub -> the commit that is read."""
+    splits = [parse_path(path) for item in inputs for path in item.paths if is_data_set(path)]
+    return {split.name: split.revision for split in sorted(splits) if split.revision}
+
+
 def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
     names: dict[tuple[str, str], str] = {}
     for source, name, path in every_file(inputs):
@@ -162,7 +174,7 @@ def check_first(item: Input) -> None:
     """Check the fields of an input's first readable file."""
     for path in item.paths:
         try:
-            files.size(path)
+            size_of(path, files)
         except OSError:
             continue  # rejected by its task
         check_fields(path, files, item.read)

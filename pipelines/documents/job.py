@@ -20,7 +20,15 @@ from corpora.storage.manifest import Manifest
 from corpora.text.sentences import load_splitter
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.documents import unique_ids
-from pipelines.documents.inputs import Input, check_first, outside, read_options, refuse_equal_ids, repeated_links
+from pipelines.documents.inputs import (
+    Input,
+    check_first,
+    outside,
+    read_options,
+    refuse_equal_ids,
+    repeated_links,
+    revisions_of,
+)
 from pipelines.documents.options import Documents, RawText
 from pipelines.documents.ranges import CutFile, cut_files, grouped, listed, work_bytes
 from pipelines.documents.shard import DocumentsShard
@@ -63,6 +71,8 @@ def plan(options: Documents) -> Job:
     }
     if repeating := _repeating(reads):
         config["repeats"] = sorted(repeating)
+    if revisions := revisions_of(options.inputs):
+        config["revisions"] = revisions
     head = Manifest(
         format="farspan.documents",
         config=config,

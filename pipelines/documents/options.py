@@ -21,8 +21,8 @@ class RawText:
     """Raw files to read.
 
     Attributes:
-        input: file, folder or quoted glob, local or on a file system of Arrow or fsspec; NAME is the source in ids;
-            repeatable.
+        input: file, folder or quoted glob, local or on a file system of Arrow or fsspec, or hf:DATASET:CONFIG:SPLIT for
+            what load_dataset opens; NAME is the source in ids; repeatable.
         read: how records are read.
     """
 

@@ -10,7 +10,9 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
-from pipelines.documents.inputs import Input
+from pipelines.documents.inputs import Input, revisions_of
+from tests.artefacts import all_rows
+from tests.pipelines.documents.jobs import build, rejects
 
 
 def test_an_input_is_named_and_rooted(raw):
@@ -94,3 +96,25 @@ def test_a_folder_without_files_of_the_data_set_is_refused_with_one_of_its_files
         FarspanError, match=r"--format gov-report reads none of its 1 files, such as .*GAO-1\.json; give"
     ):
         Input.parse(f"gov={tmp_path}/gao", ReadOptions(format=format))
+
+
+def test_a_data_set_of_datasets_is_an_input(tmp_path, tokenizer):
+    (tmp_path / "en").mkdir()
+    for shard in range(2):
+        (tmp_path / "en" / f"train-{shard}.jsonl").write_text(f'{{"text": "One {shard}."}}\n{{"text": ""}}\n')
+    item = Input.parse(f"books=hf:{tmp_path}/en")
+    assert (item.source, [item.relative(path) for path in item.paths]) == ("books", ["default/train"])
+    manifest = build(f"books=hf:{tmp_path}/en", tmp_path / "docs", tokenizer, error_budget=1, task_bytes=1)
+    size = 2 * (tmp_path / "en" / "train-0.jsonl").stat().st_size
+    assert manifest.inputs == ({"path": "books:default/train", "bytes": size},)
+    assert len(manifest.shards) == 2
+    ids = [row["document_id"] for row in all_rows(tmp_path / "docs")]
+    assert ids == ["books:default/train:0.0", "books:default/train:1.0"]
+    assert len(rejects(tmp_path / "docs")) == 2
+
+
+def test_commits_of_the_hub_are_recorded():
+    path = f"hf:allenai/c4@{'a' * 40}:en/train"
+    item = Input("c4", path.removesuffix("en/train"), (path, "/data/a.jsonl"))
+    assert revisions_of((item,)) == {"allenai/c4": "a" * 40}
+    assert item.relative(path) == "en/train"
