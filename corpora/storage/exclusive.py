@@ -16,6 +16,7 @@ from corpora.errors import FarspanError
 from corpora.storage.temporary import temporary_name
 
 _PACKAGES = {"gcs": "gcsfs", "abfs": "adlfs"}  # Arrow's name of a file system -> fsspec's package
+_WHOLE = {"gcs", "gs", "abfs", "az", "memory"}  # fsspec's names of stores where a file appears with its last byte
 
 
 class Unsupported(FarspanError):
@@ -42,6 +43,14 @@ def create_new(system: fs.FileSystem, root: str, key: str, data: bytes) -> bool:
     except (TypeError, NotImplementedError, ValueError) as error:
         raise Unsupported(f"{root}: its file system cannot create a file exclusively ({error})") from error
     return True
+
+
+def publishes_whole(system: fs.FileSystem) -> bool:
+    """True if a file of ``create_new`` appears with its last byte, however large it is."""
+    if isinstance(system, fs.PyFileSystem):
+        names = system.handler.fs.protocol
+        return not _WHOLE.isdisjoint((names,) if isinstance(names, str) else names)
+    return system.type_name in _PACKAGES
 
 
 def modified(system: fs.FileSystem, info: fs.FileInfo) -> float:

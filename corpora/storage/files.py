@@ -10,13 +10,22 @@ import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
 from corpora.storage.local_disk import LocalDisk
 from corpora.storage.temporary import is_temporary
 
 _DISK = LocalDisk()
-_before_publishing: ContextVar[Callable[[], None]] = ContextVar("before publishing", default=lambda: None)
+
+
+@dataclass(frozen=True)
+class _Publishing:
+    check: Callable[[], None] = lambda: None
+    taken: Callable[[], None] | None = None
+
+
+_publishing: ContextVar[_Publishing] = ContextVar("publishing", default=_Publishing())  # noqa: B039 (frozen)
 
 
 class Files(Protocol):
@@ -28,7 +37,7 @@ class Files(Protocol):
 
 
 class _FileSystem(Files, Protocol):
-    def create(self, path: str) -> AbstractContextManager[BinaryIO]: ...
+    def create(self, path: str, taken: Callable[[], None] | None = None) -> AbstractContextManager[BinaryIO]: ...
 
     def exists(self, path: str) -> bool: ...
 
@@ -68,19 +77,26 @@ def open(path: str) -> BinaryIO:
 @contextmanager
 def create(path: str) -> Iterator[BinaryIO]:
     """Write a whole file: it appears under ``path`` when the body ends well, and not at all when it raises."""
-    with _system(path).create(path) as file:
+    publishing = _publishing.get()
+    with _system(path).create(path, publishing.taken) as file:
         yield file
-        _before_publishing.get()()
+        publishing.check()
 
 
 @contextmanager
-def checked_before_publishing(check: Callable[[], None]) -> Iterator[None]:
-    """Call ``check`` in this thread whenever a file is about to appear; if it raises, the file does not."""
-    token = _before_publishing.set(check)
+def published(check: Callable[[], None], taken: Callable[[], None] | None = None) -> Iterator[None]:
+    """Rules for the files that appear meanwhile, written by this thread.
+
+    Args:
+        check: called when a file is about to appear; if it raises, the file does not.
+        taken: called when another file, with other bytes, has the name; if it raises, that one stays. Stores that
+            cannot create a file exclusively never call it, and replace the other file, as all do without it.
+    """
+    token = _publishing.set(_Publishing(check, taken))
     try:
         yield
     finally:
-        _before_publishing.reset(token)
+        _publishing.reset(token)
 
 
 def exists(path: str) -> bool:

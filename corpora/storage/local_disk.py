@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import filecmp
 import glob
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
 from corpora.storage.temporary import temporary_name
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of file systems without hard links
 
 
 class DanglingLink(FileNotFoundError):
@@ -28,8 +31,8 @@ class LocalDisk:
         return open(path, "rb", opener=_open_regular)
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        """Temporary name, fsync, rename."""
+    def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
+        """Temporary name, fsync, rename; with ``taken``, a link in place of the rename, which replaces nothing."""
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         temporary = temporary_name(path)
         try:
@@ -37,7 +40,9 @@ class LocalDisk:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            if taken is None or not _is_linked(temporary, path, taken):
+                os.replace(temporary, path)
+            self.delete([temporary])
         except OSError as error:
             self.delete([temporary])
             if error.errno and error.filename in (None, temporary):  # the error of a full disk names no file
@@ -100,6 +105,21 @@ class LocalDisk:
             with suppress(FileNotFoundError):
                 found[name] = os.stat(os.path.join(folder, name)).st_mtime
         return found
+
+
+def _is_linked(temporary: str, path: str, taken: Callable[[], None]) -> bool:
+    """Give a file the name ``path`` as well, unless an equal one has it; False: it is to replace another one."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        if not filecmp.cmp(temporary, path, shallow=False):
+            taken()
+            return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
 
 
 def require_regular(path: str) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from corpora.errors import FarspanError
 from corpora.storage import credentials, s3
-from corpora.storage.exclusive import create_new, modified
+from corpora.storage.exclusive import Unsupported, create_new, modified, publishes_whole
 from corpora.storage.temporary import temporary_name
 
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file comes whole, with one request
@@ -89,14 +89,17 @@ class RemoteStore:
         return io.BytesIO(file.readall()) if file.size <= BUFFER else io.BufferedReader(file, BUFFER)
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
+    def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
         # Arrow's streams publish what they hold whenever they are closed or forgotten, also by a body that raises. So
         # the body writes to local disk, and the whole file goes up in a thread, which no interrupt reaches.
         with tempfile.NamedTemporaryFile(prefix="farspan-upload-") as file:
             yield cast(BinaryIO, file)
             file.flush()
-            with _explained(path), ThreadPoolExecutor(1) as pool:
-                pool.submit(self._publish, file.name, self._key(path)).result()
+            if taken is not None and not self._upload(file.name, path, replace=False):
+                taken()
+                self._upload(file.name, path)
+            elif taken is None:
+                self._upload(file.name, path)
 
     def exists(self, path: str) -> bool:
         with suppress(FileNotFoundError):
@@ -181,19 +184,40 @@ class RemoteStore:
             return []
         return [info for info in found if info.type == fs.FileType.File]
 
-    def _publish(self, local: str, key: str) -> None:
+    def _upload(self, local: str, path: str, replace: bool = True) -> bool:
+        with _explained(path), ThreadPoolExecutor(1) as pool:
+            return pool.submit(self._publish, local, self._key(path), replace).result()
+
+    def _publish(self, local: str, key: str, replace: bool) -> bool:
+        """Send a file; False if another one, with other bytes, has the name and is not to be replaced."""
+        if not replace and (published := self._publish_new(local, key)) is not None:
+            return published
         if self._system.type_name in _ATOMIC:
             self._send(local, key)
-            return
+            return True
         temporary = temporary_name(key)
         try:
             self._system.create_dir(key.rpartition("/")[0], recursive=True)
             self._send(local, temporary)
-            self._move_over(local, temporary, key)
+            return self._move_over(local, temporary, key, replace)
         except BaseException:
             with suppress(Exception):
                 self._delete_one(temporary)
             raise
+
+    def _publish_new(self, local: str, key: str) -> bool | None:
+        """As ``_publish``, where the store creates a whole file exclusively; None elsewhere."""
+        try:
+            if self._on_s3:
+                made = s3.upload_new(self._base, key.removeprefix(f"{self._base}/"), local)
+            elif publishes_whole(self._system):
+                with open(local, "rb") as file:
+                    made = create_new(self._system, self._root, key, file.read())
+            else:
+                return None
+        except Unsupported:
+            return None
+        return made or self._equal(local, key)
 
     def _send(self, local: str, key: str) -> None:
         data = memoryview(pa.memory_map(local).read_buffer())
@@ -202,20 +226,22 @@ class RemoteStore:
                 stream.write(data[start : start + _UPLOAD])
                 stream.flush()  # else Arrow would hold all of a large file in memory until it is sent
 
-    def _move_over(self, local: str, source: str, target: str) -> None:
+    def _move_over(self, local: str, source: str, target: str, replace: bool) -> bool:
         """Move, also on stores that never move onto a file (HDFS): an equal file is kept, another one replaced.
 
         Args:
             local: file with the contents of ``source``.
+            replace: False to return False in place of replacing another file on such a store.
         """
         try:
             self._move(source, target)
         except OSError:
             if self._system.get_file_info(target).type != fs.FileType.File:
                 raise
-            if self._equal(local, target):
+            equal = self._equal(local, target)
+            if equal or not replace:
                 self._delete_one(source)
-                return
+                return equal
             aside = temporary_name(target)
             self._move(target, aside)
             try:
@@ -224,6 +250,7 @@ class RemoteStore:
                 self._move(aside, target)
                 raise
             self._delete_one(aside)
+        return True
 
     def _equal(self, local: str, key: str) -> bool:
         with open(local, "rb") as ours, self._system.open_input_file(key) as theirs:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from pyarrow import fs
 
 from corpora.errors import from_extra
+from corpora.storage.exclusive import Unsupported
 
 REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
 _CURES = {  # by what Arrow and boto3 call the error
@@ -40,6 +42,8 @@ SETTINGS = (
 _ATTEMPTS = 3  # of each request
 _CONFLICTS = 5  # after which a conditional request is given up
 _GONE = ("NoSuchKey", "NotFound", "404")
+PART = 32 << 20  # bytes of a request that sends a part of a file, unless there would be more than _PARTS
+_PARTS, _SENDERS = 10_000, 4
 _settings: tuple[tuple[str, Any], ...] = ()
 
 
@@ -121,13 +125,64 @@ def renew(bucket: str, key: str, data: bytes) -> bool:
     return _put_if(bucket, key, data, IfMatch=tag)
 
 
+def upload_new(bucket: str, key: str, local: str) -> bool:
+    """Create an object from a local file unless it exists; True for exactly one of several processes.
+
+    Raises:
+        Unsupported: the store refuses the condition.
+    """
+    from botocore.exceptions import ClientError
+
+    try:
+        if os.path.getsize(local) <= PART:
+            with open(local, "rb") as file:
+                return _put_if(bucket, key, file.read(), IfNoneMatch="*")
+        return _upload_parts(bucket, key, local)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in ("NotImplemented", "501"):
+            raise Unsupported(f"s3://{bucket}: the store refuses If-None-Match") from error
+        raise
+
+
+def _upload_parts(bucket: str, key: str, local: str) -> bool:
+    s3, size = _boto3_client(_settings), os.path.getsize(local)
+    part = max(PART, -(-size // _PARTS))
+    place = {"Bucket": bucket, "Key": key, "UploadId": s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]}
+
+    def send(number: int) -> dict[str, Any]:
+        with open(local, "rb") as file:
+            file.seek((number - 1) * part)
+            answer = s3.upload_part(**place, PartNumber=number, Body=file.read(part))
+        sums = {name: value for name, value in answer.items() if name.startswith("Checksum") and name != "ChecksumType"}
+        return {"PartNumber": number, "ETag": answer["ETag"], **sums}
+
+    try:
+        with ThreadPoolExecutor(_SENDERS) as pool:
+            parts = list(pool.map(send, range(1, -(-size // part) + 1)))
+        done = _on_condition(
+            lambda: s3.complete_multipart_upload(**place, MultipartUpload={"Parts": parts}, IfNoneMatch="*")
+        )
+    except BaseException:
+        s3.abort_multipart_upload(**place)
+        raise
+    if not done:
+        s3.abort_multipart_upload(**place)
+    return done
+
+
 def _put_if(bucket: str, key: str, data: bytes, **condition: str) -> bool:
     """Put an object on a condition; False where it does not hold."""
+    put = _boto3_client(_settings).put_object
+    return _on_condition(lambda: put(Bucket=bucket, Key=key, Body=data, **condition))
+
+
+def _on_condition(request: Callable[[], object]) -> bool:
+    """Make a conditional request; False where the condition does not hold."""
     from botocore.exceptions import ClientError
 
     for attempt in count():
         try:
-            _boto3_client(_settings).put_object(Bucket=bucket, Key=key, Body=data, **condition)
+            request()
             return True
         except ClientError as error:
             code = error.response["Error"]["Code"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,21 +23,29 @@ from pipelines.engine.paths import WORK
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
+_PATIENCE = 20.0  # seconds that an attempt waits for the receipt of another one, whose file has its name
+_LOOK = 0.5  # seconds between two looks for it
 
 
 @dataclass(frozen=True)
 class RunTask:
-    """Does one task and writes its receipt, unless the receipt exists."""
+    """Does one task and writes its receipt, unless the receipt exists.
+
+    Attributes:
+        looked: True if the caller has just seen that there is no receipt.
+    """
 
     stage: str
     work: Callable[[Task, Report], Receipt]
     output: str
     reporter: Callable[[str, str, int], None]
+    looked: bool = False
 
     def __call__(self, task: Task) -> str:
         place = os.path.join(self.output, WORK, task.name)
         try:
-            perform(task, self.work, self.output, lambda done: self.reporter(self.stage, task.name, done))
+            report = partial(self.reporter, self.stage, task.name)
+            perform(task, self.work, self.output, report, looked=self.looked)
         except Exception as error:
             text = _told(error, self.output)
             with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
@@ -57,33 +67,78 @@ class _DoneElsewhere(Exception):
     """Another attempt at the task has written the receipt."""
 
 
-def perform(task: Task, work: Callable[[Task, Report], Receipt], output: str, report: Report) -> None:
+def perform(
+    task: Task,
+    work: Callable[[Task, Report], Receipt],
+    output: str,
+    report: Report,
+    *,
+    looked: bool = False,
+    patience: float = _PATIENCE,
+) -> None:
     """Do a task and write its receipt, unless another attempt at it has written one, before or meanwhile.
 
-    Attempts may overlap: runners repeat tasks whose worker is silent but alive. Before any file of this attempt appears
-    under its name, the receipt is looked for again. So the files that a receipt describes stay, also in stages whose
-    results differ in their last bits from machine to machine.
+    Attempts may overlap: runners repeat tasks whose worker is silent but alive, and the results of some stages differ
+    in their last bits from machine to machine. Before a file appears under its name, the receipt is looked for again.
+    Then the file is created and not replaced, where the store can do that: of two attempts that differ, the first one's
+    file stays, and the other attempt waits for the receipt. A file that has none after that time is replaced.
+
+    Args:
+        looked: the caller has just seen that there is no receipt.
+        patience: seconds to wait for another attempt's receipt.
 
     Raises:
         FarspanError: the folder was deleted or finished meanwhile.
     """
-    receipt = os.path.join(output, WORK, f"{task.name}.json")
-
-    def require_open() -> None:
-        if files.exists(receipt):
-            raise _DoneElsewhere
-        require_begun(output)
-
+    attempt = _Attempt(output, os.path.join(output, WORK, f"{task.name}.json"), patience)
     try:
-        require_open()
-        with files.checked_before_publishing(require_open):
-            write_bytes(receipt, work(task, report).to_json())
+        if not looked:
+            attempt.require_open()
+        with files.published(attempt.require_open, attempt.give_way):
+            made = work(task, report)
+        with attempt.publishing_receipt():
+            write_bytes(attempt.receipt, made.to_json())
     except _DoneElsewhere:
         return
     except Exception:
-        if not files.exists(receipt):
+        if not files.exists(attempt.receipt):
             raise
         # The task is done; this attempt may have missed files that the end of the job removed.
+
+
+@dataclass
+class _Attempt:
+    """An attempt at a task beside others.
+
+    Attributes:
+        replaced: it has replaced a file of another attempt, which was silent for too long.
+    """
+
+    output: str
+    receipt: str
+    patience: float
+    replaced: bool = False
+
+    def require_open(self) -> None:
+        if files.exists(self.receipt):
+            raise _DoneElsewhere
+        require_begun(self.output)
+
+    def give_way(self) -> None:
+        """Let another attempt, whose file has the name of this one's, write its receipt."""
+        last = time.monotonic() + self.patience
+        while not files.exists(self.receipt):
+            if self.replaced or time.monotonic() >= last:
+                self.replaced = True
+                return
+            time.sleep(_LOOK)
+        raise _DoneElsewhere
+
+    def publishing_receipt(self) -> AbstractContextManager[None]:
+        """The receipt of an attempt that was taken for dead describes a file that is no more, and is replaced."""
+        if self.replaced:
+            return files.published(partial(require_begun, self.output))
+        return files.published(self.require_open, self.give_way)
 
 
 def _told(error: Exception, output: str) -> str:

@@ -134,7 +134,7 @@ class _Part:
         for task in stage.tasks:
             if task.name in done:
                 seen(task)
-        run = partial(self._run, RunTask(stage.name, stage.work, self._job.output, reporter))
+        run = partial(self._run, RunTask(stage.name, stage.work, self._job.output, reporter, looked=True))
         tasks = [task for task in stage.tasks if task.name not in done]
         SharedStage(self._job.output, number, tasks, self._member, self._interrupts, run, seen).finish()
 

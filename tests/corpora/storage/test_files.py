@@ -40,7 +40,7 @@ def test_a_check_before_publishing_keeps_a_file_back(tmp_path):
         calls.append(files.exists(path))
         raise RuntimeError("lost the lock")
 
-    with pytest.raises(RuntimeError, match="lost the lock"), files.checked_before_publishing(refuse):
+    with pytest.raises(RuntimeError, match="lost the lock"), files.published(refuse):
         files.write_bytes(path, b"data")
     assert calls == [False]
     assert files.walk(str(tmp_path)) == []

@@ -72,3 +72,32 @@ def test_deleting_passes_over_what_is_gone(tmp_path):
 @pytest.mark.parametrize(("path", "local"), [("a/b", True), ("/a", True), ("s3://a/b", False), ("hdfs:///a", False)])
 def test_what_is_local(path, local):
     assert files.is_local(path) == local
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_is_not_to_be_replaced_stays_there(tmp_path, monkeypatch, links):
+    """A file system without hard links replaces it."""
+    path, asked = str(tmp_path / "a"), []
+
+    def refuse() -> None:
+        asked.append(read_bytes(path))
+        raise KeyError("taken")
+
+    def no_link(*names):
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_link)
+    with files.published(lambda: None, refuse):
+        for _ in range(2):
+            write_bytes(path, b"first")
+        if links:
+            with pytest.raises(KeyError):
+                write_bytes(path, b"other")
+        else:
+            write_bytes(path, b"other")
+    assert (asked, read_bytes(path)) == (([b"first"], b"first") if links else ([], b"other"))
+    with files.published(lambda: None, lambda: asked.append(b"replaced")):
+        write_bytes(path, b"third")
+    assert read_bytes(path) == b"third"
+    assert os.listdir(tmp_path) == ["a"]

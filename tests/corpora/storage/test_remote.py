@@ -210,6 +210,22 @@ def test_a_store_that_never_renames_onto_a_file_takes_a_second_attempt(hadoop):
     assert files.walk(folder) == [f"{folder}/a"]
 
 
+def test_a_file_that_is_not_to_be_replaced_stays_there(hadoop):
+    system, folder = hadoop
+
+    def refuse() -> None:
+        raise KeyError("taken")
+
+    with files.published(lambda: None, refuse):
+        for _ in range(2):
+            write_bytes(f"{folder}/a", b"first")
+        with pytest.raises(KeyError):
+            write_bytes(f"{folder}/a", b"second")
+    assert system.moves == ["/folder/a"]
+    assert read_bytes(f"{folder}/a") == b"first"
+    assert files.walk(folder) == [f"{folder}/a"]
+
+
 def test_a_refused_rename_is_told(hadoop, monkeypatch):
     system, folder = hadoop
     monkeypatch.setattr(type(system), "mv", lambda self, a, b, **options: (_ for _ in ()).throw(OSError("no rights")))
@@ -224,7 +240,7 @@ def test_a_check_decides_before_a_file_appears(root):
     def refuse():
         raise RuntimeError("no")
 
-    with pytest.raises(RuntimeError), files.checked_before_publishing(refuse):
+    with pytest.raises(RuntimeError), files.published(refuse):
         write_bytes(f"{root}/a", b"after")
     assert read_bytes(f"{root}/a") == b"before"
     assert files.walk(root) == [f"{root}/a"]

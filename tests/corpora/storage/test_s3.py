@@ -330,3 +330,41 @@ def test_an_object_is_renewed_and_never_brought_back(bucket):
     files.delete([f"{bucket}/life/one"])
     assert not files.renew(f"{bucket}/life/one", b"1")
     assert files.walk(bucket) == []
+
+
+class Taken(Exception):
+    """Another file has the name."""
+
+
+def refuse() -> None:
+    raise Taken
+
+
+@pytest.mark.parametrize("size", [10, PART_BYTES + (1 << 20)])
+def test_of_two_files_with_one_name_the_first_stays_also_in_parts(bucket, store, monkeypatch, size):
+    monkeypatch.setattr(s3, "PART", 6 << 20)
+    unfinished = store.ask("GET", "/bucket?uploads").count("<UploadId>")
+    first, second = (np.random.default_rng(seed).bytes(size) for seed in (1, 2))
+    with files.published(lambda: None, refuse):
+        write_bytes(f"{bucket}/a", first)
+        write_bytes(f"{bucket}/a", first)  # a repeated attempt
+        with pytest.raises(Taken):
+            write_bytes(f"{bucket}/a", second)
+        assert read_bytes(f"{bucket}/a") == first
+    with files.published(lambda: None, lambda: None):
+        write_bytes(f"{bucket}/a", second)
+    assert read_bytes(f"{bucket}/a") == second
+    assert store.ask("GET", "/bucket?uploads").count("<UploadId>") == unfinished
+
+
+def test_a_store_without_conditional_writes_replaces(bucket, monkeypatch):
+    from botocore.exceptions import ClientError
+
+    def unknown(*arguments, **condition):
+        raise ClientError({"Error": {"Code": "NotImplemented", "Message": "If-None-Match"}}, "PutObject")
+
+    monkeypatch.setattr(s3, "_put_if", unknown)
+    for data in (b"first", b"second"):
+        with files.published(lambda: None, refuse):
+            write_bytes(f"{bucket}/a", data)
+        assert read_bytes(f"{bucket}/a") == data
