@@ -29,7 +29,7 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
     if read_submission(job.output):
         from pipelines.engine.beam.remote.earlier import settle
 
-        settle(job)
+        settle(job, engine)
     done = begin(job)
     if done is None:
         return read_manifest(job.output)

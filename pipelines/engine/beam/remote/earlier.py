@@ -10,19 +10,23 @@ from corpora.storage import files
 from pipelines.engine.beam.remote.jobs import cancel, is_running
 from pipelines.engine.beam.remote.signs import BEAT_SECONDS, Sign, read_signs
 from pipelines.engine.beam.remote.submission import Submission, forget, read_submission
-from pipelines.engine.beam.remote.watch import BEGIN_SECONDS, RESTART_SECONDS, Silence, Watch
+from pipelines.engine.beam.remote.watch import Silence, Watch, silence_limits
 from pipelines.engine.beginning import check_same
 from pipelines.engine.job import Job
+from pipelines.engine.options import Engine
 from pipelines.engine.paths import WORK
 from pipelines.engine.progress import ProgressBars
 
 _POLL_SECONDS = 2.0
 
 
-def settle(job: Job) -> None:
+def settle(job: Job, engine: Engine) -> None:
     """See that no engine works in a job's folder, waiting for the end of a job that does.
 
     Temporary files may be swept afterwards.
+
+    Args:
+        engine: of this start; its ``worker_timeout`` counts for a job that is attached to.
 
     Raises:
         FarspanError: the job there has another configuration, or its engine cannot be asked and workers still work.
@@ -33,19 +37,24 @@ def settle(job: Job) -> None:
     check_same(job)
     running = is_running(submission)
     if running:
-        _attach(job, submission)
+        _attach(job, submission, engine.worker_timeout)
     elif running is None:
         _require_silence(job.output, submission)
     forget(job.output)
 
 
-def _attach(job: Job, submission: Submission) -> None:
-    """Follow a job to its end; what it leaves undone is submitted again."""
+def _attach(job: Job, submission: Submission, worker_timeout: int) -> None:
+    """Follow a job to its end; what it leaves undone is submitted again.
+
+    Args:
+        worker_timeout: seconds that workers may be silent; 0 for the engine's own limits.
+    """
     print(f"attached to {submission}, which an earlier start left running; Ctrl-C cancels it", file=sys.stderr)
     totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in job.stages}
     try:
         with ProgressBars(totals) as bars:
-            watch = Watch(job, submission.attempt, Silence(BEGIN_SECONDS, RESTART_SECONDS), bars)
+            silence = Silence(*silence_limits(submission.runner, worker_timeout))
+            watch = Watch(job, submission.attempt, silence, bars)
             while is_running(submission):
                 watch.look()
                 if watch.silence.too_long:

@@ -22,14 +22,7 @@ from pipelines.engine.beam.remote.job_server import JobServer, own_job_servers
 from pipelines.engine.beam.remote.jobs import cancel, is_running
 from pipelines.engine.beam.remote.signs import SignOfLife
 from pipelines.engine.beam.remote.submission import Submission, forget
-from pipelines.engine.beam.remote.watch import (
-    BEGIN_SECONDS,
-    CLOUD_BEGIN_SECONDS,
-    HANG_SECONDS,
-    RESTART_SECONDS,
-    Silence,
-    Watch,
-)
+from pipelines.engine.beam.remote.watch import Silence, Watch, silence_limits
 from pipelines.engine.beam.runner import EngineStopped, WorkerDied
 from pipelines.engine.job import REPEAT, Job
 from pipelines.engine.options import Engine
@@ -148,13 +141,11 @@ def _prepare(engine: Engine, output: str) -> tuple[PipelineOptions, Submission]:
 
 def _silence(engine: Engine, result: Any) -> Silence:
     """Seconds that workers may be silent; Beam's own job service gives a dead worker's task to no other."""
-    begin = CLOUD_BEGIN_SECONDS if "Dataflow" in engine.runner else BEGIN_SECONDS
-    later = RESTART_SECONDS
+    restarts = True
     if service := getattr(result, "_job_service", None):
         described = service.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest())
-        if not described.options:  # Java's have some
-            later = HANG_SECONDS
-    return Silence(engine.worker_timeout or begin, engine.worker_timeout or later)
+        restarts = bool(described.options)  # Java's have some
+    return Silence(*silence_limits(engine.runner, engine.worker_timeout, restarts))
 
 
 def _follow(result: Any, watch: Watch, submission: Submission, output: str, servers: list[JobServer]) -> None:

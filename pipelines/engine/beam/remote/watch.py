@@ -22,6 +22,17 @@ RESTART_SECONDS = 300.0  # without any sign later, on an engine that starts work
 HANG_SECONDS = 60.0  # the same, on one that does not
 
 
+def silence_limits(runner: str, worker_timeout: int, restarts: bool = True) -> tuple[float, float]:
+    """Seconds that workers may be silent before the first sign of life, and after it.
+
+    Args:
+        worker_timeout: the user's limit; 0 for that of the engine.
+        restarts: False for an engine that gives a dead worker's task to no other.
+    """
+    begin = CLOUD_BEGIN_SECONDS if "Dataflow" in runner else BEGIN_SECONDS
+    return worker_timeout or begin, worker_timeout or (RESTART_SECONDS if restarts else HANG_SECONDS)
+
+
 @dataclass
 class Silence:
     """Decides when workers have been silent for too long.
