@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 
+from pipelines.engine.presence.identity import is_running
+
 
 def main() -> None:
     """``python -m pipelines.engine.beam.worker PID``, with the driver's PID; Beam sets the environment variables."""
@@ -26,12 +28,9 @@ def main() -> None:
 
 def _end_with(driver: int) -> None:
     """Exit when the driver has ended: a resumed job would otherwise run beside this worker."""
-    while True:
-        try:
-            os.kill(driver, 0)
-        except ProcessLookupError:
-            os._exit(1)
+    while is_running(driver):
         time.sleep(0.5)
+    os._exit(1)
 
 
 if __name__ == "__main__":

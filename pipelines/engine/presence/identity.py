@@ -79,6 +79,15 @@ def _machine() -> str:
     return hashlib.sha256(f"{kernel} {space}".encode()).hexdigest()[:12]
 
 
+def is_running(pid: int) -> bool:
+    """True for a process of this machine that has not ended, whether or not its parent knows that it has."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return not Path(f"/proc/{os.getpid()}/stat").exists() or _started(pid) is not None
+
+
 def _started(pid: int) -> int | None:
     """Start of a process in clock ticks; None if it has ended."""
     try:

@@ -6,7 +6,6 @@ Beam's wrapper stops the server at Ctrl-C, before the job could be cancelled thr
 from __future__ import annotations
 
 import atexit
-import os
 import shutil
 import subprocess
 import tempfile
@@ -27,8 +26,9 @@ from apache_beam.runners.portability import job_server  # isort: skip
 
 START_SECONDS = 120.0
 _LINES = 20  # that are kept of what a server prints
-# kills the server when its driver has ended, however it did
-_WATCH = 'while kill -0 "$1" 2>/dev/null; do sleep 1; done; kill -9 "$2" 2>/dev/null'
+_WATCH = (
+    'read nothing; kill -9 "$1"'  # kills the server when its driver has ended, however it did, and with it the pipe
+)
 
 
 class JobServer(job_server.JobServer):
@@ -37,6 +37,7 @@ class JobServer(job_server.JobServer):
     def __init__(self, beams: Any) -> None:
         self._beams = beams
         self._process: subprocess.Popen[bytes] | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
         self._words: deque[str] = deque(maxlen=_LINES)
         self._stub: Any = None
 
@@ -50,7 +51,7 @@ class JobServer(job_server.JobServer):
             self._beams._local_temp_root = tempfile.mkdtemp(prefix="farspan-job-server-")
             atexit.register(self.stop)
             command, endpoint = self._beams.subprocess_cmd_and_endpoint()
-            self._process = _popen([str(word) for word in command], os.getpid())
+            self._process, self._watch = _popen([str(word) for word in command])
             reader = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
             reader.start()
             channel = grpc.insecure_channel(endpoint, options=[("grpc.max_send_message_length", -1)])
@@ -61,9 +62,9 @@ class JobServer(job_server.JobServer):
     def stop(self) -> None:
         """End the server."""
         atexit.unregister(self.stop)
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        for process in filter(None, (self._watch, self._process)):
+            process.kill()
+            process.wait()
         shutil.rmtree(self._beams._local_temp_root or "", ignore_errors=True)
 
     @property
@@ -116,12 +117,13 @@ def own_job_servers() -> Iterator[list[JobServer]]:
             server.stop()
 
 
-def _popen(command: list[str], driver: int) -> subprocess.Popen[bytes]:
-    """Start a process that Ctrl-C does not reach, and that is killed when the process ``driver`` has ended."""
+def _popen(command: list[str]) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
+    """Start a process that Ctrl-C does not reach, and one that kills it when this one has ended."""
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
     nothing = subprocess.DEVNULL
-    watch = ["sh", "-c", _WATCH, "sh", str(driver), str(process.pid)]
-    subprocess.Popen(watch, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
-    return process
+    watch = ["sh", "-c", _WATCH, "sh", str(process.pid)]
+    return process, subprocess.Popen(
+        watch, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, start_new_session=True
+    )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipelines.engine.presence.identity import DRIVER, LAUNCHER, Identity, _started
+from pipelines.engine.presence.identity import DRIVER, LAUNCHER, Identity, _started, is_running
 
 words = st.text("abcXYZ019._-", min_size=1, max_size=12)
 
@@ -54,5 +54,11 @@ def test_a_process_that_ended_was_killed():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     identity = replace(Identity.own(LAUNCHER, 60), pid=child.pid, started=_started(child.pid))
     assert not identity.killed()
-    child.communicate(b"\n")
+    assert is_running(child.pid)
+    child.stdin.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it ends, and nobody asks for its status
     assert identity.killed()
+    assert not is_running(child.pid)
+    child.wait()
+    assert identity.killed()
+    assert not is_running(child.pid)

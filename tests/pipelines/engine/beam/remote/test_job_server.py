@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 
 import pytest
 from apache_beam.runners.portability import job_server
 
 from corpora.errors import FarspanError
-from pipelines.engine.beam.remote.job_server import _popen, own_job_servers
+from pipelines.engine.beam.remote.job_server import JobServer, _popen, own_job_servers
 
 
 class Beams:
@@ -38,10 +37,20 @@ def test_a_server_that_does_not_start_is_quoted():
 
 
 def test_a_server_ends_with_its_driver_however_that_ends():
-    driver = subprocess.Popen(["sleep", "60"])
-    server = _popen(["sleep", "60"], driver.pid)
-    assert os.getsid(server.pid) != os.getsid(0)  # Ctrl-C in the driver's terminal does not reach it
+    """The system closes the driver's end of the pipe, also where nobody asks for the driver's exit status."""
+    server, watch = _popen(["sleep", "60"])
+    for process in (server, watch):
+        assert os.getsid(process.pid) != os.getsid(0)  # Ctrl-C in the driver's terminal does not reach it
     assert server.poll() is None
-    driver.kill()
-    driver.wait()
+    watch.stdin.close()
     assert server.wait(20) == -signal.SIGKILL
+    watch.wait(20)
+
+
+def test_a_server_that_is_stopped_leaves_no_process():
+    beams = Beams("sleep", "60")
+    server = JobServer(beams)
+    server._process, server._watch = _popen(beams.command)
+    server.stop()
+    assert server.status == -signal.SIGKILL
+    assert server._watch.returncode == -signal.SIGKILL
