@@ -1,11 +1,12 @@
 """Random `kill -9` of the processes of a job, on each engine: nothing may be lost, repeated or left behind.
 
-    python -m benchmarks.engine_kills [--kills 10] [--engines embedded cooperative] [--seed 0]
+    python -m benchmarks.engine_kills [--kills 25] [--engines embedded cooperative slurm flink] [--seed 0]
 
 A job of small tasks (`farspan documents`) is started and one of its processes is killed at a random moment, again and
 again, with a new start after each kill where the engine needs one, until the job is finished; then the next job begins.
-Checked are: the artefact has the bytes of an undisturbed run, no task with a receipt was done again, its folder has no
-other file, and `farspan verify` finds nothing.
+Checked are: the artefact has the bytes of an undisturbed run, no task with a receipt was begun again, its folder has no
+other file, `farspan verify` finds nothing, and no process of the job is left. A line is printed for each kill and job.
+Slurm and Flink are started on this machine (`tests/flink/cluster.py`, `../shared/engines`).
 """
 
 from __future__ import annotations
@@ -14,64 +15,196 @@ import argparse
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, ClassVar
 
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 
-FILES = 24
+ROOT = Path(__file__).parents[1]
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "and", "wizards", "drink", "tea"]
-SLOWLY = """
-import time
-from pipelines.documents import tokenize
-do = tokenize.TokenizeRanges.__call__
-def slowly(self, task, report):
-    time.sleep(PAUSE)
-    return do(self, task, report)
-tokenize.TokenizeRanges.__call__ = slowly
-from pipelines.cli import main; main()
+COMMAND = "-m pipelines documents"
+MARK = "FARSPAN_KILLS"  # environment variable of every process of a job, with the job's folder
+SITE = """\
+import importlib.util, os, sys, time
+class Patch:  # each task is listed where it begins, and takes longer
+    def find_spec(self, name, path=None, target=None):
+        if name == "pipelines.documents.tokenize" and "FARSPAN_KILLS" in os.environ:
+            sys.meta_path.remove(self)
+            spec = importlib.util.find_spec(name)
+            execute = spec.loader.exec_module
+            def patched(module):
+                execute(module)
+                do = module.TokenizeRanges.__call__
+                def slowly(self, task, report):
+                    with open(self.output + ".begun", "a") as file:
+                        file.write(f"{task.name} {time.time_ns()}\\n")
+                    time.sleep(float(os.environ["FARSPAN_PAUSE"]))
+                    return do(self, task, report)
+                module.TokenizeRanges.__call__ = slowly
+            spec.loader.exec_module = patched
+            return spec
+sys.meta_path.insert(0, Patch())
 """
-ENGINES = {"embedded": (1, ["--workers=1"]), "cooperative": (3, ["--engine=cooperative", "--lease=8"])}
-"""Engine -> processes that are started, and its flags."""
 
 
-def make_input(folder: Path, draw: random.Random) -> None:
-    small_tokenizer().save(str(folder / "tokenizer"))
-    (folder / "texts").mkdir()
-    for number in range(FILES):
-        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(20)]
-        (folder / "texts" / f"{number:02d}.jsonl").write_text("\n".join(lines))
+class Engine:
+    """Starts the processes of a job, and kills them.
+
+    Attributes:
+        count: processes that take the command at the same time.
+        flags: of the command.
+        kinds: kind of process that is killed -> words of its command line.
+    """
+
+    count = 1
+    flags: tuple[str, ...] = ()
+    kinds: ClassVar[dict[str, str]] = {"driver": COMMAND}
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        threads, pause = {"OMP_NUM_THREADS": "1"}, {"FARSPAN_PAUSE": "0.3"}
+        self._children: list[subprocess.Popen[bytes]] = []
+        self.environment = {**os.environ, **threads, **pause, "PYTHONPATH": f"{folder}/site:{ROOT}"}
+
+    def command(self, output: Path) -> list[str]:
+        job = ["documents", "--task-bytes=1000", "--input", f"a={self.folder}/texts/*.jsonl"]
+        job += ["--tokenizer", f"{self.folder}/tokenizer", "--output", str(output), *self.flags]
+        return [sys.executable, "-P", "-m", "pipelines", *job]
+
+    def start(self, output: Path) -> None:
+        """Start one process of the job."""
+        with (self.folder / "log").open("ab") as log:
+            self.launch(self.command(output), {**self.environment, MARK: str(output)}, log)
+
+    def launch(self, command: list[str], environment: dict[str, str], log: BinaryIO) -> None:
+        self._children.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+
+    def started(self, output: Path) -> int:
+        """Processes with the command that run, or will."""
+        return sum(COMMAND in line for line in processes(output).values())
+
+    def victims(self, output: Path) -> list[tuple[str, int]]:
+        """Kind and number of each process that may be killed."""
+        running = processes(output)
+        return [(kind, pid) for kind, words in self.kinds.items() for pid, line in running.items() if words in line]
+
+    def kill(self, kind: str, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
 
 
-def start(folder: Path, output: Path, flags: list[str], pause: float) -> subprocess.Popen[bytes]:
-    """Start one process of the job, whose tasks take ``pause`` seconds longer."""
-    command = [sys.executable, "-c", SLOWLY.replace("PAUSE", str(pause)), "documents", "--task-bytes=1000", *flags]
-    command += [
-        "--input",
-        f"a={folder}/texts/*.jsonl",
-        "--tokenizer",
-        str(folder / "tokenizer"),
-        "--output",
-        str(output),
-    ]
-    with (folder / "log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
+class Embedded(Engine):
+    """The driver, or one of its two workers."""
+
+    flags = ("--workers=2",)
+    kinds: ClassVar = {"driver": COMMAND, "worker": "-m pipelines.engine.beam.worker"}
+
+
+class Cooperative(Engine):
+    """One of three processes."""
+
+    count, flags = 3, ("--engine=cooperative", "--lease=8")
+    kinds: ClassVar = {"process": COMMAND}
+
+
+class Slurm(Cooperative):
+    """One of two jobs on a cluster of two nodes."""
+
+    count = 2
+
+    def __enter__(self) -> Slurm:
+        self._script = Path(os.environ.get("FARSPAN_ENGINES", ROOT.parent / "shared" / "engines"), "slurm-cluster")
+        self._place = self.folder / "slurm"
+        if (kept := Path(tempfile.gettempdir(), "farspan-slurm", "root")).exists():  # the packages, unpacked by a test
+            self._place.mkdir()
+            (self._place / "root").symlink_to(kept)
+        done = subprocess.run([self._script, "start", self._place], capture_output=True, text=True, check=True)
+        told = dict(word.split("=", 1) for word in shlex.split(done.stdout.splitlines()[-1])[1:])
+        self.environment |= told | {"PATH": told["PATH"].replace("$PATH", os.environ["PATH"])}
+        return self
+
+    def launch(self, command: list[str], environment: dict[str, str], log: BinaryIO) -> None:
+        resources = ["--cpus-per-task=1", "--mem=0", "--no-requeue", f"--chdir={ROOT}"]
+        resources += ["--open-mode=append", f"--output={self.folder}/log", f"--wrap=exec {shlex.join(command)}"]
+        subprocess.run(["sbatch", *resources], env=environment, stdout=log, stderr=log, check=True)
+
+    def started(self, output: Path) -> int:
+        ask = ["squeue", "--noheader", "--states=PENDING,CONFIGURING", "--format=%A"]
+        waiting = subprocess.run(ask, env=self.environment, capture_output=True, text=True, check=True).stdout.split()
+        return super().started(output) + len(waiting)
+
+    def __exit__(self, *error: object) -> None:
+        subprocess.run([self._script, "stop", self._place], check=True)
+
+
+class Flink(Engine):
+    """The driver, or one of two TaskManagers, which is started again."""
+
+    def __enter__(self) -> Flink:
+        from tests.flink.cluster import Cluster
+
+        (self.folder / "cluster").mkdir()
+        self.cluster = Cluster(self.folder / "cluster").__enter__()
+        worker = self.folder / "worker.sh"
+        worker.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m pipelines.harness "$@"\n')
+        worker.chmod(0o755)
+        return self
+
+    def command(self, output: Path) -> list[str]:
+        passed = {name: self.environment[name] for name in ("PYTHONPATH", "OMP_NUM_THREADS", "FARSPAN_PAUSE")}
+        config = {"command": str(self.folder / "worker.sh"), "env": {**passed, MARK: str(output)}}
+        return [*super().command(output), *self.cluster.flags(), f"--environment_config={json.dumps(config)}"]
+
+    def victims(self, output: Path) -> list[tuple[str, int]]:
+        at_work = any("pipelines.harness" in line for line in processes(output).values())
+        managers = [("TaskManager", number) for number in range(2)] if at_work else []
+        return [*super().victims(output), *managers]
+
+    def kill(self, kind: str, number: int) -> None:
+        if kind != "TaskManager":
+            super().kill(kind, number)
+            return
+        self.cluster.kill_task_manager(number)
+        self.cluster.start_task_manager(number)
+
+    def __exit__(self, *error: object) -> None:
+        self.cluster.__exit__(*error)
+
+
+ENGINES = {"embedded": Embedded, "cooperative": Cooperative, "slurm": Slurm, "flink": Flink}
+
+
+def processes(output: Path) -> dict[int, str]:
+    """Process id -> command line of the processes whose environment names the job's folder; no zombies."""
+    mark, found = f"{MARK}={output}\0".encode(), {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (place / "environ").read_bytes():
+                found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return found
 
 
 def receipts(output: Path) -> dict[str, int]:
-    """Receipt -> time of its writing."""
+    """Task with a receipt -> time of its writing, in ns."""
     found = {}
     for path in output.glob("_work/documents-*.json"):
-        try:
-            found[path.name] = path.stat().st_mtime_ns
-        except FileNotFoundError:
-            continue  # the job ended
+        with suppress(FileNotFoundError):  # the job ended
+            found[path.stem] = path.stat().st_mtime_ns
     return found
 
 
@@ -79,57 +212,83 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def disturb(folder: Path, output: Path, engine: str, draw: random.Random, most: int, say: Callable[[str], None]) -> int:
-    """Run a job to its end, killing up to ``most`` of its processes; the number killed."""
-    count, flags = ENGINES[engine]
-    processes, killed = [start(folder, output, flags, 0.3) for _ in range(count)], 0
-    seen: dict[str, int] = {}
-    before = 0  # receipts at the last kill
-    while not (output / "manifest.json").exists() or any(process.poll() is None for process in processes):
-        time.sleep(draw.uniform(0.5, 3))
-        now = receipts(output)
-        repeated = [name for name, written in now.items() if seen.get(name, written) != written]
-        assert not repeated, f"{repeated} were written again"
-        seen.update(now)
-        living = [process for process in processes if process.poll() is None]
-        if len(seen) > before and killed < most and living and not (output / "manifest.json").exists():
-            before = len(seen)
-            victim = draw.choice(living)
-            victim.send_signal(signal.SIGKILL)
-            victim.wait()
-            killed += 1
-            say(f"{engine}: killed process {victim.pid} at {len(seen)} receipts")
-        if not (output / "manifest.json").exists():
-            living = [process for process in processes if process.poll() is None]
-            processes += [start(folder, output, flags, 0.3) for _ in range(count - len(living))]
-    assert all(process.returncode in (0, -signal.SIGKILL) for process in processes), (folder / "log").read_text()[-500:]
+def make_input(folder: Path, draw: random.Random, files: int) -> None:
+    small_tokenizer().save(str(folder / "tokenizer"))
+    for name in ("texts", "site"):
+        (folder / name).mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(SITE)
+    for number in range(files):
+        lines = [json.dumps({"text": " ".join(draw.choices(WORDS, k=draw.randint(1, 60)))}) for _ in range(20)]
+        (folder / "texts" / f"{number:02d}.jsonl").write_text("\n".join(lines))
+
+
+def disturb(engine: Engine, output: Path, draw: random.Random, most: int) -> Counter[str]:
+    """Run a job to its end, killing up to ``most`` of its processes; kind -> number killed."""
+    killed: Counter[str] = Counter()
+    written: dict[str, int] = {}  # receipt -> time
+    before, last = 0, time.monotonic() + 600  # receipts at the last kill; seconds
+    while not (output / "manifest.json").exists():
+        assert time.monotonic() < last, f"{output} is not finished"
+        for _ in range(engine.count - engine.started(output)):
+            engine.start(output)
+        time.sleep(draw.uniform(0.3, 2))
+        for name, time_ns in receipts(output).items():
+            assert written.setdefault(name, time_ns) == time_ns, f"{name} was written again"
+        victims = engine.victims(output)
+        if len(written) > before and killed.total() < most and victims and not (output / "manifest.json").exists():
+            kind = draw.choice(sorted({kind for kind, _ in victims}))
+            engine.kill(*draw.choice([victim for victim in victims if victim[0] == kind]))
+            before = len(written)
+            killed[kind] += 1
+            print(f"{time.strftime('%H:%M:%S')} {output.name}: killed a {kind} at {before} receipts", flush=True)
+    last = time.monotonic() + 60
+    while left := processes(output):
+        assert time.monotonic() < last, f"orphans: {left}"
+        time.sleep(0.2)
+    require_unrepeated(output, written)
     return killed
+
+
+def require_unrepeated(output: Path, written: dict[str, int]) -> None:
+    """Check that no task was begun after its receipt was written."""
+    lines = Path(f"{output}.begun").read_text().split("\n")[:-1]
+    for name, begun in map(str.split, lines):
+        late = int(begun) - written.get(name, int(begun))
+        assert late < 100_000_000, f"{name} was begun {late / 1e9:.1f} s after its receipt"
+
+
+def undisturbed(folder: Path) -> dict[str, bytes]:
+    """The files of a run without kills."""
+    engine = Engine(folder)
+    command = [*engine.command(folder / "expected"), "--workers=1"]
+    subprocess.run(command, env=engine.environment, check=True, capture_output=True)
+    return contents(folder / "expected")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=10, help="on each engine")
+    parser.add_argument("--kills", type=int, default=25, help="on each engine")
     parser.add_argument("--engines", nargs="+", choices=[*ENGINES], default=[*ENGINES])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--files", type=int, default=24, help="of a job's input")
     given = parser.parse_args()
-    draw = random.Random(given.seed)
     with tempfile.TemporaryDirectory(prefix="farspan-kills-") as name:
-        folder = Path(name)
-        make_input(folder, draw)
-        assert start(folder, folder / "expected", ["--workers=1"], 0).wait() == 0, (folder / "log").read_text()
-        expected = contents(folder / "expected")
-        for engine in given.engines:
-            kills = jobs = 0
-            while kills < given.kills:
-                output = folder / f"{engine}-{jobs}"
-                kills += disturb(folder, output, engine, draw, given.kills - kills, print)
-                jobs += 1
-                assert contents(output) == expected, f"{output} differs"
-                assert verify(str(output)) == []
-            print(f"{engine}: {kills} kills in {jobs} jobs: bytes equal, nothing repeated, nothing left, verify clean",
-                  flush=True)  # fmt: skip
+        make_input(Path(name), random.Random(given.seed), given.files)
+        whole = undisturbed(Path(name))
+        for engine_name in given.engines:
+            kills: Counter[str] = Counter()
+            draw, jobs = random.Random(f"{given.seed} {engine_name}"), 0
+            with ENGINES[engine_name](Path(name)) as engine:
+                while kills.total() < given.kills:
+                    output = Path(name) / f"{engine_name}-{jobs}"
+                    kills += disturb(engine, output, draw, min(8, given.kills - kills.total()))
+                    jobs += 1
+                    assert contents(output) == whole, f"{output} differs"
+                    assert verify(str(output)) == []
+            told = ", ".join(f"{count} of a {kind}" for kind, count in sorted(kills.items()))
+            print(f"{engine_name}: {kills.total()} kills in {jobs} jobs ({told}): bytes equal, nothing repeated, "
+                  "nothing left, verify clean", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     main()
