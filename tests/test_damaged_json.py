@@ -21,7 +21,6 @@ from corpora.storage.manifest import read_manifest
 from corpora.storage.shards import ShardedRows
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
-from pipelines import masks
 from pipelines.corpus import random as random_corpus
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
@@ -29,6 +28,7 @@ from pipelines.engine.options import Engine
 from pipelines.inspect.distributions import distributions
 from pipelines.inspect.stats import statistics, summary
 from pipelines.inspect.verify import verify
+from pipelines.masks import job as masks
 from pipelines.retrieval import cluster, neighbours
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.fuzzing import damaged

@@ -86,8 +86,8 @@ COMMANDS = (
     _job(
         "mask",
         "Choose what an objective hides in each sequence.",
-        "pipelines.masks:plan",
-        "pipelines.mask_options:Masking",
+        "pipelines.masks.job:plan",
+        "pipelines.masks.options:Masking",
         declare=lambda parser: parser.add_argument("--options", action=Explain),
     ),
     _command(
@@ -151,8 +151,8 @@ COMMANDS = (
     _command(
         "generate",
         "Generate a text for each pair of a split.",
-        "pipelines.generate:command",
-        "pipelines.generate_options:Generating",
+        "pipelines.generation.generate:command",
+        "pipelines.generation.options:Generating",
     ),
     _command(
         "evaluate",

@@ -16,7 +16,7 @@ from corpora.settings import assigned
 from objectives.api.laws import LAWS, Trial, broken, digest
 from objectives.api.protocol import CorpusFacts, Objective
 from pipelines.inspect.options import Check
-from pipelines.masks import equipped_objective
+from pipelines.masks.job import equipped_objective
 
 _SHOWN = 3  # problems printed per law
 _ANOTHER_PROCESS = "Masks are the same in another process, under another hash seed."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from corpora.options import Flag
-from pipelines.mask_options import CorpusFolder, NamedObjective, ObjectiveOptions
+from pipelines.masks.options import CorpusFolder, NamedObjective, ObjectiveOptions
 
 
 @dataclass(frozen=True, kw_only=True)

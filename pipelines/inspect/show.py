@@ -25,7 +25,7 @@ from pipelines.inspect.options import Choice, Show
 from pipelines.inspect.pair_text import print_pair, print_prediction
 from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
 from pipelines.inspect.task_text import chosen_task, print_task
-from pipelines.masks import equipped_objective
+from pipelines.masks.job import equipped_objective
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from objectives.api.mask_set import MaskSet, open_masks
 from objectives.api.protocol import load_objective, mask_key
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.mask_options import Masking
-from pipelines.masks import plan
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus
 
 

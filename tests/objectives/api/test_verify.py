@@ -18,8 +18,8 @@ from objectives.api.masks import MASK_SCHEMA
 from objectives.api.verify import verify_masks
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.mask_options import Masking
-from pipelines.masks import plan
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus
 
 NAME = "part-00000-of-00002.arrow"

@@ -16,8 +16,8 @@ from pipelines.engine.options import Engine
 from pipelines.inspect.options import Choice
 from pipelines.inspect.row_text import as_seen
 from pipelines.inspect.show import show
-from pipelines.mask_options import Masking
-from pipelines.masks import plan
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus, small_tokenizer
 
 

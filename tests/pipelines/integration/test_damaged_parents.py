@@ -16,11 +16,11 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.storage.manifest import NAME
 from corpora.storage.shards import map_shard
-from pipelines import masks
 from pipelines.corpus import linked, long, related
 from pipelines.corpus import random as random_corpus
 from pipelines.engine.job import Job, run_job
 from pipelines.engine.options import Engine
+from pipelines.masks import job as masks
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import EncoderOptions
 from tests.artefacts import make_corpus, make_documents
@@ -141,7 +141,7 @@ def test_no_job_is_forgotten():
     modules = map(importlib.import_module, names - {"pipelines.__main__"})
     planning = {found.__module__ for module in modules if (found := getattr(module, "plan", None))}
     tested = {module.__name__ for module in (random_corpus, long, linked, related, masks, embed, cluster, neighbours)}
-    beside = {"pipelines.pairs.job", "pipelines.generate"}  # tested beside their own tests
+    beside = {"pipelines.pairs.job", "pipelines.generation.generate"}  # tested beside their own tests
     assert planning - {"pipelines.documents.job"} == tested | beside  # documents reads raw text
     assert len({name.split()[0] for name in JOBS}) == len(tested)
 

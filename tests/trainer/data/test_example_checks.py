@@ -17,8 +17,8 @@ from corpora.storage.manifest import read_manifest, write_manifest
 from objectives.api.authoring import SpanObjective
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.mask_options import Masking
-from pipelines.masks import plan
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus
 from tests.trainer.toy import ToySource, toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig

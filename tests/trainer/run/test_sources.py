@@ -17,8 +17,8 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.mask_options import Masking
-from pipelines.masks import plan
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus
 from tests.object_store import upload
 from tests.trainer.masked_folders import SEED, SPAN, make_folders, stages_of

@@ -30,8 +30,8 @@ from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
 from pipelines.inspect.options import Choice
 from pipelines.inspect.show import show
-from pipelines.mask_options import Masking
-from pipelines.masks import equipped_objective, plan
+from pipelines.masks.job import equipped_objective, plan
+from pipelines.masks.options import Masking
 from tests.artefacts import digests
 from tests.killing import run_killed
 from tests.trainer.toy import toy_recipe

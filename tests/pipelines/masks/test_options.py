@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.mask_options import Masking
+from pipelines.masks.options import Masking
 from tests.pipelines.typed import typed
 
 

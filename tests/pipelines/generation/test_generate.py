@@ -24,8 +24,8 @@ from corpora.settings import parse
 from corpora.storage.manifest import read_manifest
 from corpora.verify.artefact import verify
 from pipelines import cli
-from pipelines.generate import GenerateShard, generate
-from pipelines.generate_options import Generating
+from pipelines.generation.generate import GenerateShard, generate
+from pipelines.generation.options import Generating
 from tests.artefacts import digests, make_documents, make_pairs
 from tests.fine_tuned import OPTIONS, make_artefacts, paired_recipe, train_quietly
 from tests.pipelines.integration.test_damaged_parents import flip
@@ -102,7 +102,7 @@ def greedy(model, source, special):
 
 
 def predictor_of(made):
-    from pipelines.generate import plan
+    from pipelines.generation.generate import plan
 
     job = plan(options_of(made, "/nowhere"), open_model(Path(made[0])), lambda: None)
     (work,) = [stage.work for stage in job.stages if isinstance(stage.work, GenerateShard)]
@@ -285,7 +285,7 @@ def test_pairs_of_another_tokenizer_or_about_other_documents_are_refused(made, t
         run_of((made[0], strange), tmp_path / "refused")
 
 
-PAGE = (Path(__file__).parents[2] / "docs/finetuning.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/finetuning.md").read_text("utf-8")
 
 
 def test_the_commands_of_the_page_run(made, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def test_the_first_process_sums_up_the_predictions(run, monkeypatch, tmp_path, r
         totals = {"predictions": 3, "tokens": 9}
         return Manifest("farspan.predictions", {"split": "train"}, 0, 64, TOKENIZER, totals=totals)
 
-    monkeypatch.setattr("pipelines.generate.generate", generate)
+    monkeypatch.setattr("pipelines.generation.generate.generate", generate)
     if rank:
         monkeypatch.setenv("RANK", rank)
     status, out, err = run("generate", *LINE, "--output", tmp_path / "o")
@@ -44,8 +44,8 @@ def test_what_all_processes_refuse_is_one_line(capsys, monkeypatch, tmp_path, ra
 
 
 def test_the_function_raises_what_the_command_prints(tmp_path):
-    from pipelines.generate import generate
-    from pipelines.generate_options import Generating
+    from pipelines.generation.generate import generate
+    from pipelines.generation.options import Generating
 
     with pytest.raises(FarspanError, match="none: does not exist; give a model folder"):
         generate(Generating(model=str(tmp_path / "none"), pairs="p", output="o"))

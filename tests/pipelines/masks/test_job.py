@@ -26,8 +26,8 @@ from pipelines.engine.options import Engine
 from pipelines.inspect.options import Choice
 from pipelines.inspect.show import show
 from pipelines.inspect.stats import summary
-from pipelines.mask_options import Masking
-from pipelines.masks import plan
+from pipelines.masks.job import plan
+from pipelines.masks.options import Masking
 from tests.artefacts import digests, make_corpus
 from tests.third_party import install_farspan_lead
 

@@ -24,7 +24,7 @@ from pipelines.engine.artefacts import absolute, artefact_tokenizer
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Report, Task
 from pipelines.engine.stages import shard_paths, sharded_stage
-from pipelines.mask_options import Masking
+from pipelines.masks.options import Masking
 
 # an objective with a model is about that many times slower
 _MODEL_COST = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.generate_options import Generating
+from pipelines.generation.options import Generating
 from tests.pipelines.typed import typed
 
 NEEDED = {"model": "run", "pairs": "p", "output": "o"}

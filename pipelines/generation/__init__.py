@@ -1,0 +1,1 @@
+"""``farspan generate``: texts that a model generates for pairs."""
