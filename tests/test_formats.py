@@ -51,7 +51,7 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_pages_programs_run(artefacts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.chdir(artefacts)
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 6
     names: dict = {}
     for program in PROGRAMS:
         exec(program, names)

@@ -25,6 +25,7 @@ from corpora.storage.temporary import is_temporary
 FORMAT_VERSION = 3
 VERSIONS = (1, 2, 3)  # that are read; 1 lists no file but the shards, 1 and 2 name paths of parents
 NAME = "manifest.json"
+CARD = "README.md"  # derived from the manifest, which therefore does not list it
 _RESTORE = "restore it from its source, or make the artefact again"
 FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes")
 COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
@@ -204,11 +205,11 @@ def list_files(folder: str) -> dict[str, FileInfo]:
 
 
 def is_listed(path: str) -> bool:
-    """True if a manifest's ``files`` names it: no shard, not in ``_work/``, not hidden or temporary, no manifest."""
+    """True if a manifest's ``files`` names it: not shards, ``_work/``, hidden or temporary files, manifest and card."""
     folder = path.partition("/")[0]
     return (
         not is_temporary(path)
-        and path != NAME
+        and path not in (NAME, CARD)
         and folder not in ("shards", "_work")
         and not os.path.basename(path).startswith(".")
     )

@@ -46,6 +46,8 @@ class _Count(TypedDict):
 
 class _Any(TypedDict, total=False):
     compression: str | None
+    license: str
+    language: tuple[str, ...]
 
 
 class _OfCorpusAtWill(_Any, total=False):

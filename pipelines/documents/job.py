@@ -69,6 +69,7 @@ def plan(options: Documents) -> Job:
         "read": {source: _configuration(read) for source, read in reads.items()},
         **recorded(options, sentences={"name": splitter.name, "version": splitter.version}),
     }
+    config |= {name: value for name, value in _terms(options).items() if value}
     if repeating := _repeating(reads):
         config["repeats"] = sorted(repeating)
     if revisions := revisions_of(options.inputs):
@@ -127,6 +128,11 @@ def _stages(
     if own_ids:
         stages += unique_ids.stages(output, waiting, shards, vocab_size, options.compression, _repeating(reads))
     return stages
+
+
+def _terms(options: Documents) -> dict[str, Any]:
+    """Licence and languages, which children inherit (``pipelines.engine.derived``)."""
+    return {"license": options.license, "language": list(options.language)}
 
 
 def _repeating(reads: Mapping[str, ReadOptions]) -> frozenset[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
+from corpora.errors import FarspanError
 from corpora.options import NO_FLAG, UNRECORDED, Flag, meanings
 from corpora.readers.records import ReadOptions
 from corpora.tokenizers.kinds import KINDS
@@ -42,6 +44,9 @@ class Documents:
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
         error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
+        license: licence of the text, as the cards of the documents and of all artefacts made from them say, e.g.
+            cc-by-sa-4.0.
+        language: language of the text for the same cards, e.g. en; repeatable.
 
     Examples:
         farspan documents --input c4='c4/en/*.json.gz' --tokenizer t5.model --output docs
@@ -57,6 +62,14 @@ class Documents:
     task_files: int = 2048
     error_budget: Annotated[float, UNRECORDED] = 0.01
     compression: Compression = None
+    license: Annotated[str | None, Flag(metavar="NAME"), UNRECORDED] = None
+    language: Annotated[tuple[str, ...], Flag(metavar="CODE"), UNRECORDED] = ()
+
+    def __post_init__(self) -> None:
+        named = {"license": [self.license] if self.license is not None else [], "language": self.language}
+        for flag, names in named.items():
+            if wrong := [name for name in names if not re.fullmatch(r"[\w.+-]{1,64}", name)]:
+                raise FarspanError(f"--{flag} {wrong[0]}: give a name of letters, digits, dots and dashes")
 
 
 @dataclass(frozen=True, kw_only=True)

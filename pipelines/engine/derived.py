@@ -101,7 +101,7 @@ def derived_job(
     """
     head = Manifest(
         format=format,
-        config=config,
+        config={**config, **_terms(parent.manifest)},
         seed=seed,
         rows_per_batch=rows_per_batch,
         tokenizer=parent.manifest.tokenizer,
@@ -113,3 +113,8 @@ def derived_job(
     folders = {"parent": parent.folder, **(others or {})}
     origins = {role: relative_path(output, folder) for role, folder in folders.items()}
     return Job(output, head, stages, tokenizer, work_bytes, error_budget, repeated_links or {}, origins)
+
+
+def _terms(parent: Manifest) -> dict[str, Any]:
+    """Licence and languages of the text, as far as ``farspan documents`` was told."""
+    return {name: parent.config[name] for name in ("license", "language") if name in parent.config}

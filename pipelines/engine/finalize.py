@@ -30,6 +30,7 @@ from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
 from corpora.storage.temporary import is_temporary
+from pipelines.cards.write import write_card
 from pipelines.engine.paths import WORK, remove_empty_folders
 from pipelines.engine.presence.lock import locked
 
@@ -77,6 +78,7 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
         raise FarspanError(f"{output}: its receipts do not make one artefact ({wrong}); {_ANEW}")
     if started.origins:
         write_origins(output, started.origins)
+    write_card(output, manifest)
     write_manifest(output, manifest)
     files.delete(files.walk(work))
     remove_empty_folders(output)

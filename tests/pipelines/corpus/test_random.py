@@ -161,7 +161,7 @@ def test_killed_half_way_and_resumed(run, documents, reference, tmp_path):
     assert os.stat(first).st_mtime_ns == written
     assert digests(output) == digests(reference)
     assert verify(str(output)) == []
-    assert sorted(os.listdir(output)) == [".origins.json", "manifest.json", "shards", "tokenizer"]
+    assert sorted(os.listdir(output)) == [".origins.json", "README.md", "manifest.json", "shards", "tokenizer"]
     assert len(os.listdir(output / "shards")) == SHARDS
 
 

@@ -180,7 +180,7 @@ def test_killed_half_way_and_resumed(documents, encoder, reference, tmp_path, ca
     assert "resuming: 1 of 6 tasks are done" in capfd.readouterr().err
     assert os.stat(first).st_mtime_ns == written
     assert digests(output) == digests(reference)
-    assert sorted(os.listdir(output)) == [".origins.json", "manifest.json", "shards", "tokenizer"]
+    assert sorted(os.listdir(output)) == [".origins.json", "README.md", "manifest.json", "shards", "tokenizer"]
     assert verify(str(output)) == []
 
 

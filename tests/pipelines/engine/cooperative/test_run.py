@@ -50,7 +50,7 @@ def check_folder(folder: str, expected: dict[str, bytes]) -> None:
     """The artefact is that of one process, and nothing else is left, no empty folder either."""
     assert contents(folder) == expected
     if files.is_local(folder):
-        assert sorted(os.listdir(folder)) == ["manifest.json", "shards"]
+        assert sorted(os.listdir(folder)) == ["README.md", "manifest.json", "shards"]
 
 
 def wait_for(seen, seconds: float = 30) -> None:

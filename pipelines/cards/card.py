@@ -1,0 +1,203 @@
+"""The text of a data-set card: a pure function of manifests and an example."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from corpora.printing import printable
+from corpora.storage.manifest import Manifest
+from pipelines.cards.columns import COLUMNS, ROWS
+from pipelines.cards.made_by import command_of
+
+UNKNOWN = "unknown"
+_SIZES = ("1K", "10K", "100K", "1M", "10M", "100M", "1B", "10B", "100B", "1T")
+_MANIFEST = "manifest.json"
+
+
+def card(
+    manifest: Manifest,
+    ancestors: Sequence[tuple[str, Manifest | None]] = (),
+    example: str | None = None,
+    sha256: str = "",
+) -> str:
+    """The README.md of a finished artefact, in Markdown with the YAML head of a data-set card.
+
+    Args:
+        manifest: of the artefact.
+        ancestors: sha256 and contents of the manifests of parent, grandparent and so on; None for one out of reach.
+        example: a row in words; None where there is none.
+        sha256: of the artefact's own manifest.
+
+    Returns:
+        The same text for the same arguments; it has no path, no time and no name of a machine.
+    """
+    parts = [
+        _head(manifest),
+        f"# {manifest.format}: {_rows(manifest):,} rows",
+        _sentence(manifest),
+        _loading(manifest),
+        _numbers(manifest),
+        _columns(manifest),
+        _example(example),
+        _ancestry(manifest, ancestors, sha256),
+        _commands(manifest, ancestors),
+        f"{_MANIFEST} is the record of this artefact; this page is derived from it. "
+        "The formats are described in farspan's `docs/formats.md`.",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def size_category(rows: int) -> str:
+    """The name that the Hugging Face hub has for data sets of that many rows."""
+    at = max(len(str(rows)) - 3, 0) if rows >= 1000 else 0  # the first size above
+    if at == 0:
+        return f"n<{_SIZES[0]}"
+    return f"{_SIZES[at - 1]}<n<{_SIZES[at]}" if at < len(_SIZES) else f"n>{_SIZES[-1]}"
+
+
+def split_name(manifest: Manifest) -> str:
+    """Name of the only split that ``load_dataset`` finds: that of the predictions' pairs, else ``train``."""
+    split = str(manifest.config.get("split", ""))
+    return split if manifest.format == "farspan.predictions" and re.fullmatch(r"\w+", split) else "train"
+
+
+def _rows(manifest: Manifest) -> int:
+    return sum(shard.rows for shard in manifest.shards)
+
+
+def _head(manifest: Manifest) -> str:
+    """The YAML between two lines of dashes; strings as JSON, which YAML contains."""
+    languages = manifest.config.get("language") or [UNKNOWN]
+    lines = [
+        f"license: {json.dumps(manifest.config.get('license') or UNKNOWN)}",
+        "language:",
+        *(f"- {json.dumps(language)}" for language in languages),
+        "size_categories:",
+        f"- {size_category(_rows(manifest))}",
+        "tags:",
+        "- farspan",
+        f"- {manifest.format}",
+        "configs:",
+        "- config_name: default",
+        "  data_files:",
+        f"  - split: {split_name(manifest)}",
+        "    path: shards/*.arrow",
+    ]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _sentence(manifest: Manifest) -> str:
+    """The artefact in a sentence."""
+    config, totals = manifest.config, manifest.totals
+    said = f"{_rows(manifest):,} {ROWS.get(manifest.format, 'rows')}"
+    if "tokens" in totals:
+        said += f", {totals['tokens']:,} tokens"
+    match manifest.format:
+        case "farspan.documents":
+            sources = ", ".join(f"`{_plain(source)}`" for source in config.get("sources", manifest.counts))
+            said += f", from {sources}" if sources else ""
+        case "farspan.corpus":
+            said += f", of at most {config['sequence_length']:,} positions, made by builder `{config['builder']}`"
+        case "farspan.masks":
+            said += f": objective `{config['objective']}`"
+        case "farspan.predictions":
+            said += f": split `{_plain(str(config['split']))}`"
+    return said + "."
+
+
+def _loading(manifest: Manifest) -> str:
+    split = split_name(manifest)
+    divided = {"farspan.documents": "held_out", "farspan.pairs": "split"}.get(manifest.format)
+    note = f"\n\nAll rows are in this one split; the column `{divided}` tells apart which are for training." * bool(
+        divided
+    )
+    return f"""\
+## Load it
+
+```python
+from datasets import load_dataset
+
+rows = load_dataset("FOLDER", split="{split}")  # add streaming=True to copy nothing
+```{note}"""
+
+
+def _numbers(manifest: Manifest) -> str:
+    """Totals, bytes, and documents by source."""
+    numbers = {**manifest.totals, "shards": len(manifest.shards), "bytes": sum(one.bytes for one in manifest.shards)}
+    lines = ["## Numbers", "", "| | |", "|---|---:|"]
+    lines += [f"| {name.replace('_', ' ')} | {value:,} |" for name, value in numbers.items()]
+    shown = [
+        name
+        for name in ("read", "written", "filtered", "rejected", "uses", "tokens")
+        if any(count.get(name) for count in manifest.counts.values())
+    ]
+    if shown:
+        lines += ["", f"| source | {' | '.join(shown)} |", "|---|" + "---:|" * len(shown)]
+        for source, count in manifest.counts.items():
+            lines.append(f"| {_plain(source)} | {' | '.join(f'{count.get(name, 0):,}' for name in shown)} |")
+    if manifest.rejects:
+        told = ", ".join(f"{_plain(reason)} {count:,}" for reason, count in manifest.rejects.items())
+        lines += ["", f"Rejected records, in `rejects/`: {told}."]
+    return "\n".join(lines)
+
+
+def _columns(manifest: Manifest) -> str:
+    columns = COLUMNS.get(manifest.format, {})
+    if manifest.format == "farspan.vectors":
+        columns = {name: meaning for name, meaning in columns.items() if name != "cluster_id"}
+    lines = [f"| `{name}` | {meaning} |" for name, meaning in columns.items()]
+    return "\n".join(["## Columns", "", "| column | meaning |", "|---|---|", *lines]) if lines else ""
+
+
+def _example(example: str | None) -> str:
+    if not example:
+        return ""
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", example))])  # longer than any in the text
+    return f"## The first row\n\n{fence}text\n{example}\n{fence}"
+
+
+def _ancestry(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None]], sha256: str) -> str:
+    """This artefact and those that it was made from, with the sha256 of their manifests."""
+    lines = ["## Ancestry", "", "| artefact | rows | sha256 of manifest.json |", "|---|---:|---|"]
+    lines.append(f"| {manifest.format} (this one) | {_rows(manifest):,} | {sha256 and f'`{sha256}`'} |")
+    for digest, ancestor in ancestors:
+        told = (ancestor.format, f"{_rows(ancestor):,}") if ancestor else ("an earlier artefact", "")
+        lines.append(f"| {told[0]} | {told[1]} | `{digest}` |")
+    for role, digest in _others(manifest.config):
+        lines.append(f"| {role} | | `{digest}` |")
+    entry = manifest.tokenizer
+    lines += ["", f"Tokenizer: {entry['vocab_size']:,} ids, fingerprint `{_plain(str(entry['fingerprint']))}`."]
+    oldest = next((one for _, one in reversed(ancestors) if one), manifest)
+    if oldest.inputs:
+        size = sum(entry["bytes"] for entry in oldest.inputs)
+        lines += ["", f"Raw text: {len(oldest.inputs):,} files, {size:,} bytes."]
+    return "\n".join(lines)
+
+
+def _others(config: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Role and checksum of artefacts beside the parent, such as the neighbours of a linked corpus."""
+    found = []
+    for name, value in config.items():
+        if isinstance(value, Mapping) and isinstance(digest := value.get("manifest_sha256"), str):
+            found.append((name, digest))
+    return found
+
+
+def _commands(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None]]) -> str:
+    """The commands that make the artefact and its ancestors, the first one first."""
+    line = [manifest, *(one for _, one in ancestors if one)]
+    commands = [told for one in reversed(line) if (told := command_of(one))]
+    if not commands:
+        return ""
+    version = f" (made by farspan {manifest.farspan_version})" if manifest.farspan_version else ""
+    text = "\n".join(map(printable, commands))
+    return (
+        f"## Make it again\n\nNames in capitals stand for folders and files of yours{version}.\n\n```bash\n{text}\n```"
+    )
+
+
+def _plain(text: str) -> str:
+    """A name of the data in a table of Markdown."""
+    return re.sub(r"([|`<>\\])", r"\\\1", printable(text).replace("\n", " "))

@@ -1,0 +1,81 @@
+"""The first row of an artefact in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from corpora.printing import printable
+from corpora.tokenizers.protocol import Tokenizer
+from objectives.api.masks import IN_TARGET
+
+_TEXT = 600  # characters
+_ITEMS = 8  # of a list
+_AROUND = 40  # tokens around the first hidden span
+
+
+def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mapping[str, Any] | None = None) -> str:
+    """A row as lines ``column: value``, lists and texts shortened, ids also as text.
+
+    Args:
+        row: column -> value.
+        corpus_row: of masks: the row of the corpus, whose text is shown with the hidden spans in ⟦ ⟧.
+    """
+    lines = [f"{name}: {_value(value)}" for name, value in row.items()]
+    for name in ("tokens", "query"):
+        if row.get(name) and "text" not in row:  # a prediction has its text, and ids of special tokens
+            lines += ["", f"{name} as text:", _text(tokenizer, row[name])]
+    for number, tokens in enumerate((row.get("targets") or ())[:1]):
+        lines += ["", f"target {number} as text:", _text(tokenizer, tokens)]
+    if corpus_row is not None:
+        lines += ["", "text of the row, what the model is asked for in ⟦ ⟧:", _marked(tokenizer, row, corpus_row)]
+    return "\n".join(lines)
+
+
+def first_row(reader: pa.RecordBatchFileReader) -> dict[str, Any] | None:
+    """The first row of a shard; None of an empty one."""
+    if not reader.num_record_batches:
+        return None
+    rows: list[dict[str, Any]] = reader.get_batch(0).slice(0, 1).to_pylist()
+    return rows[0] if rows else None
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, list):
+        shown = ", ".join(map(_value, value[:_ITEMS]))
+        more = f", ... ({len(value):,} in all)" if len(value) > _ITEMS else ""
+        return f"[{shown}{more}]"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = printable(str(value)).replace("\n", "\\n")
+    return text if len(text) <= _TEXT else text[:_TEXT] + " ..."
+
+
+def _text(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    text = printable(tokenizer.decode(np.asarray(ids[:_TEXT], np.int64)))
+    return text[:_TEXT] + " ..." if len(text) > _TEXT or len(ids) > _TEXT else text
+
+
+def _marked(tokenizer: Tokenizer, row: Mapping[str, Any], corpus_row: Mapping[str, Any]) -> str:
+    """The text around the first span that a model is asked for, such spans in brackets."""
+    tokens = np.asarray(corpus_row["tokens"], np.int64)
+    spans = [
+        (start, start + length)
+        for start, length, flags in zip(row["span_starts"], row["span_lengths"], row["span_flags"], strict=True)
+        if flags & IN_TARGET
+    ]
+    first = max((spans[0][0] if spans else 0) - _AROUND, 0)
+    pieces, place, last = ["... " if first else ""], first, min(first + 4 * _AROUND, len(tokens))
+    for start, stop in spans:
+        if start >= last:
+            break
+        pieces += [tokenizer.decode(tokens[place:start]), "⟦", tokenizer.decode(tokens[start:stop]), "⟧"]
+        place = stop
+    pieces += [tokenizer.decode(tokens[place : max(place, last)]), " ..." if last < len(tokens) else ""]
+    text = printable("".join(pieces))
+    return text if len(text) <= 2 * _TEXT else text[: 2 * _TEXT] + " ..."

@@ -1,0 +1,144 @@
+"""The command that makes an artefact, from its manifest alone: recorded options become flags, folders placeholders."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
+
+from corpora.errors import FarspanError
+from corpora.options import NO_FLAG, UNRECORDED, declared
+from corpora.settings import assigned
+from corpora.storage.manifest import Manifest
+
+_COMMANDS = {
+    "farspan.documents": "documents",
+    "farspan.masks": "mask",
+    "farspan.vectors": "embed",
+    "farspan.clusters": "cluster",
+    "farspan.neighbours": "neighbours",
+    "farspan.pairs": "pairs",
+    "farspan.predictions": "generate",
+}
+_BUILDERS = {"clusters": "related"}  # builder of a corpus -> word of its command, where they differ
+_PLACES = {"recipe": "RECIPE.toml"}  # option without a value in the manifest -> placeholder, if not its own name
+_BY_TOOL = ("scorer",)  # given if the masks were made with one
+
+
+def command_of(manifest: Manifest) -> str | None:
+    """The command line that makes an artefact again; None for one that no command of farspan makes.
+
+    Options with their defaults are left out. Folders, raw files and models are placeholders in capitals, because a
+    manifest names none.
+    """
+    from pipelines.commands.command import load
+    from pipelines.commands.table import COMMANDS
+
+    name = _COMMANDS.get(manifest.format) or _of_corpus(manifest)
+    command = next((command for command in COMMANDS if command.name == name), None)
+    if command is None:
+        return None
+    words: list[str] = []
+    for place in command.options:
+        words += _flags(load(place), manifest, _recorded(manifest))
+    words.sort(key=lambda word: word.startswith("--"))  # positional ones first
+    return " ".join(["farspan", command.name, *words])
+
+
+def _of_corpus(manifest: Manifest) -> str:
+    builder = str(manifest.config.get("builder"))
+    return f"corpus {_BUILDERS.get(builder, builder)}"
+
+
+def _recorded(manifest: Manifest) -> Mapping[str, Any]:
+    """``config`` with the values that a flag can take."""
+    config = dict(manifest.config)
+    if manifest.format == "farspan.masks":
+        config["options"] = _chosen(str(config["objective"]), config["options"])
+    if manifest.format == "farspan.predictions":
+        config["task"] = config["task"]["name"]
+    return config
+
+
+def _chosen(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Those options of an objective that differ from its defaults; all of an objective that is not installed."""
+    from objectives.api.protocol import load_objective
+
+    try:
+        usual = json.loads(json.dumps(dict(load_objective(objective).options)))
+    except (FarspanError, TypeError):
+        return options
+    return {name: value for name, value in options.items() if name not in usual or usual[name] != value}
+
+
+def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterator[str]:
+    """The flags of a dataclass of options; positional arguments are words of their own."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        hint, flag = declared(kind)[field.name]
+        name = f"--{flag.name or field.name.replace('_', '-')}"
+        required = field.default is MISSING and field.default_factory is MISSING
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if field.name == "input":
+            yield from _inputs(config)
+        elif field.name == "read":
+            yield from _reading(hint, manifest, config)
+        elif flag is NO_FLAG:
+            continue
+        elif field.name == "seed":
+            if manifest.seed != default:
+                yield f"{name} {manifest.seed}"
+        elif UNRECORDED in get_args(hints[field.name]):
+            value, told = config.get(field.name), _PLACES.get(field.name, field.name.upper())
+            if field.name == "output":
+                told = manifest.format.removeprefix("farspan.").upper()
+            if isinstance(value, str | list):  # of documents: their licence and languages
+                yield from _given(name, hint, value)
+            elif required:
+                yield told if flag.positional else f"{name} {told}"
+            elif value or (field.name in _BY_TOOL and field.name in config.get("tools", {})):
+                yield f"{name} {told}"
+        elif is_dataclass(hint):
+            yield from _flags(hint, manifest, config)  # type: ignore[arg-type]
+        elif flag.positional:
+            value = config.get(field.name)
+            yield shlex.quote(value) if isinstance(value, str) else field.name.upper()
+        elif field.name in config and not _same(config[field.name], default):
+            yield from _given(name, hint, config[field.name])
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, Mapping) and "version" in value:  # a sentence splitter, recorded with its version
+        value = value["name"]
+    return bool(value == default) or (isinstance(default, tuple) and value == list(default))
+
+
+def _given(name: str, hint: Any, value: Any) -> Iterator[str]:
+    """A flag with its value as the command line takes it."""
+    if isinstance(value, bool):
+        yield name  # given: it has another value than its default
+    elif get_origin(hint) is tuple:
+        yield from (f"{name} {shlex.quote(str(one))}" for one in value)
+    elif isinstance(value, Mapping) and "name" in value:
+        yield f"{name} {shlex.quote(str(value['name']))}"
+    elif isinstance(value, Mapping) and "manifest_sha256" in value:
+        yield f"{name} {name.removeprefix('--').upper()}"
+    elif isinstance(value, Mapping):
+        yield from (f"{name} {shlex.quote(assigned(key, one))}" for key, one in value.items())
+    elif value is not None:
+        yield f"{name} {shlex.quote(str(value))}"
+
+
+def _inputs(config: Mapping[str, Any]) -> Iterator[str]:
+    for source in config.get("sources", ()):
+        yield f"--input {shlex.quote(source)}=RAW"
+
+
+def _reading(kind: Any, manifest: Manifest, config: Mapping[str, Any]) -> Iterator[str]:
+    """The flags of reading, those that all sources share."""
+    reads = list(config.get("read", {}).values())
+    first = reads[0] if reads else {}
+    shared = {name: value for name, value in first.items() if all(read.get(name) == value for read in reads)}
+    yield from _flags(kind, manifest, shared)
