@@ -33,6 +33,7 @@ from pipelines.functions import show as show
 from pipelines.functions import tokenizer_train as tokenizer_train
 from pipelines.inspect.stats import stats as stats
 from pipelines.inspect.verify import verify as verify
+from pipelines.push import push as push
 from trainer.command import train as train
 from trainer.dataset import Dataset as Dataset
 from trainer.recipe import load_recipe as load_recipe

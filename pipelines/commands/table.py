@@ -167,6 +167,12 @@ COMMANDS = (
         "pipelines.evaluation.options:Submission",
     ),
     _command(
+        "push",
+        "Publish an artefact or an exported model on the Hugging Face hub.",
+        "pipelines.push:command",
+        "pipelines.push:Push",
+    ),
+    _command(
         "completion",
         "Print a script that completes farspan's commands and flags in a shell.",
         "pipelines.commands.completion:command",

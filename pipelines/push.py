@@ -1,0 +1,292 @@
+"""``farspan push``: publish an artefact or an exported model on the Hugging Face hub.
+
+Files that are there already are not sent again, so a stopped push is resumed by the same command. The manifest goes up
+in the last commit: as on disk, a folder without one is unfinished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from corpora.errors import FarspanError
+from corpora.options import Flag
+from corpora.storage import files
+from corpora.storage.manifest import file_info, read_manifest
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+
+_LAST = ("README.md", "manifest.json")
+_COMMIT_FILES, _COMMIT_BYTES = 100, 5 << 30  # of one commit, which is what an interrupted push repeats at most
+_TARGET = re.compile(r"hf://(datasets/)?([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/(.+?))?/?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """Options of ``farspan push``.
+
+    Attributes:
+        artefact: folder of a finished artefact, or of a model that ``farspan convert --to huggingface`` wrote.
+        target: hf://datasets/OWNER/NAME for an artefact, hf://OWNER/NAME for a model; @BRANCH and /FOLDER may follow.
+        private: create the repository private; one that exists stays as it is.
+        message: title of the commits (default: the name of the folder).
+
+    Examples:
+        farspan push my/corpus hf://datasets/OWNER/long-corpus
+        farspan push my/masks hf://datasets/OWNER/long-corpus/masks --private
+        farspan push my/exported hf://OWNER/my-model
+    """
+
+    artefact: Annotated[str, Flag(positional=True)]
+    target: Annotated[str, Flag(positional=True)]
+    private: bool = False
+    message: str | None = None
+
+
+class Target(NamedTuple):
+    """A folder of a repository of the hub."""
+
+    kind: str
+    name: str
+    branch: str
+    folder: str
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Parse ``hf://[datasets/]OWNER/NAME[@BRANCH][/FOLDER]``.
+
+        Raises:
+            FarspanError: anything else.
+        """
+        found = _TARGET.fullmatch(text)
+        if found is None or found[2].startswith("datasets/"):
+            raise FarspanError(
+                f"{text}: no place on the hub; give hf://datasets/OWNER/NAME, or hf://OWNER/NAME (model)"
+            )
+        return cls("dataset" if found[1] else "model", found[2], found[3] or "main", found[4] or "")
+
+
+class Local(NamedTuple):
+    """A file to publish: its place in the repository, and its contents."""
+
+    path: str
+    name: str
+    bytes: int
+    sha256: str
+
+    def equals(self, there: RepoFile | None) -> bool:
+        """True if the repository has these bytes under the same name."""
+        if there is None or there.size != self.bytes:
+            return False
+        return there.lfs.sha256 == self.sha256 if there.lfs else there.blob_id == _blob_id(self.path)
+
+
+class Pushed(NamedTuple):
+    """Numbers of a push.
+
+    Attributes:
+        sent: files sent now.
+        bytes: their bytes.
+        present: files that were there before.
+        commits: number of commits.
+    """
+
+    sent: int
+    bytes: int
+    present: int
+    commits: int
+
+
+def command(options: Push) -> None:
+    """Run ``farspan push``.
+
+    Raises:
+        FarspanError: as ``push``.
+    """
+    result = push(options.artefact, options.target, private=options.private, message=options.message)
+    print(
+        f"{options.target}: {result.sent:,} files sent ({result.bytes:,} bytes) in {result.commits} commits, "
+        f"{result.present:,} were there"
+    )
+
+
+def push(
+    artefact: str | os.PathLike[str],
+    target: str,
+    *,
+    private: bool = False,
+    message: str | None = None,
+    report: Callable[[str], None] = print,
+) -> Pushed:
+    """Publish a folder on the Hugging Face hub; see ``Push``.
+
+    The repository is created if it is missing. What an earlier push left in the artefact's own folders, and is no part
+    of the artefact any more, is deleted.
+
+    Args:
+        report: is called with a line for each commit.
+
+    Raises:
+        FarspanError: the artefact is unfinished or damaged, or the hub refuses or cannot be reached.
+    """
+    from huggingface_hub import HfApi
+
+    folder, to = os.fspath(artefact).rstrip("/"), Target.parse(target)
+    found = _artefact_files(folder) if to.kind == "dataset" else _model_files(folder)
+    with _explained(target):
+        api = HfApi()
+        api.create_repo(to.name, repo_type=to.kind, private=private or None, exist_ok=True)
+        if to.branch != "main":
+            api.create_branch(to.name, repo_type=to.kind, branch=to.branch, exist_ok=True)
+        there = _remote_files(api, to)
+        missing = [file for file in found if not file.equals(there.get(file.name))]
+        stale = _stale(found, there)
+        commits = 0
+        again = [file for file in found if file.name == "manifest.json"] if "manifest.json" in there else []
+        for batch, gone in _commits(missing, again, stale):
+            _commit(api, to, batch, gone, message or f"Add {os.path.basename(folder)}")
+            commits += 1
+            report(f"{target}: commit {commits}, {len(batch):,} files, {sum(file.bytes for file in batch):,} bytes")
+    return Pushed(len(missing), sum(file.bytes for file in missing), len(found) - len(missing), commits)
+
+
+def _artefact_files(folder: str) -> list[Local]:
+    """The files of a finished artefact, compared with the checksums of its manifest.
+
+    Raises:
+        FarspanError: it is unfinished, or a file is missing or damaged.
+    """
+    manifest = read_manifest(folder)
+    known = {f"shards/{shard.name}": shard.sha256 for shard in manifest.shards}
+    known |= {name: info.sha256 for name, info in manifest.files.items()}
+    found = [_local(folder, name) for name in sorted({*known, *_LAST}) if files.exists(os.path.join(folder, name))]
+    sums = {file.name: file.sha256 for file in found}
+    for name, sha256 in known.items():
+        # the card may be edited by hand, as the hub itself does
+        if sums.get(name) != sha256 and name != "README.md":
+            raise FarspanError(f"{folder}/{name}: not as the manifest says; `farspan verify {folder}` lists all faults")
+    return found
+
+
+def _model_files(folder: str) -> list[Local]:
+    """The files of a model in Hugging Face's layout.
+
+    Raises:
+        FarspanError: it is none.
+    """
+    if not os.path.isfile(os.path.join(folder, "config.json")):
+        raise FarspanError(
+            f"{folder}: no config.json; a model is published as `farspan convert --to huggingface` writes it, and an "
+            "artefact as a data set: hf://datasets/OWNER/NAME"
+        )
+    names = [os.path.relpath(path, folder) for path in files.walk(folder)]
+    return [_local(folder, name) for name in names if not any(part.startswith(".") for part in name.split("/"))]
+
+
+def _local(folder: str, name: str) -> Local:
+    path = os.path.join(folder, name)
+    with files.open(path) as file:
+        info = file_info(file)
+    return Local(path, name, info.bytes, info.sha256)
+
+
+def _blob_id(path: str) -> str:
+    """The name that git gives the contents of a file."""
+    data = files.read_bytes(path)
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+def _remote_files(api: HfApi, to: Target) -> dict[str, RepoFile]:
+    """Name below the target's folder -> what the hub knows of the file."""
+    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.hf_api import RepoFile
+
+    prefix = f"{to.folder}/" if to.folder else ""
+    try:
+        tree = list(
+            api.list_repo_tree(to.name, to.folder or None, recursive=True, repo_type=to.kind, revision=to.branch)
+        )
+    except EntryNotFoundError:
+        return {}
+    return {entry.path.removeprefix(prefix): entry for entry in tree if isinstance(entry, RepoFile)}
+
+
+def _stale(found: Sequence[Local], there: Mapping[str, RepoFile]) -> list[str]:
+    """Files of an earlier push in the folders of the artefact that it no longer has."""
+    names = {file.name for file in found}
+    folders = {name.split("/")[0] for name in names if "/" in name}
+    return sorted(name for name in there if name not in names and "/" in name and name.split("/")[0] in folders)
+
+
+def _commits(
+    missing: Sequence[Local], published: Sequence[Local], stale: Sequence[str]
+) -> Iterator[tuple[list[Local], list[str]]]:
+    """Files to add and names to delete, commit by commit.
+
+    A manifest that is there already is deleted by the first commit and added again by the last, so that the folder
+    counts as unfinished in between.
+
+    Args:
+        published: the manifest, if the repository has one.
+    """
+    rest = [file for file in missing if file.name not in _LAST]
+    last = {file.name: file for file in missing if file.name in _LAST}
+    gone: list[str] = []
+    if rest:
+        gone = [file.name for file in published]
+        last |= {file.name: file for file in published}
+    batch: list[Local] = []
+    for file in rest:
+        if batch and (len(batch) == _COMMIT_FILES or sum(one.bytes for one in batch) + file.bytes > _COMMIT_BYTES):
+            yield batch, gone
+            batch, gone = [], []
+        batch.append(file)
+    if batch:
+        yield batch, gone
+    if last or stale:
+        yield list(last.values()), list(stale)
+
+
+def _commit(api: HfApi, to: Target, batch: Sequence[Local], gone: Sequence[str], message: str) -> None:
+    from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete
+
+    def place(name: str) -> str:
+        return f"{to.folder}/{name}" if to.folder else name
+
+    operations: list[CommitOperationAdd | CommitOperationCopy | CommitOperationDelete] = [
+        *(CommitOperationDelete(place(name)) for name in gone),
+        *(CommitOperationAdd(place(file.name), file.path) for file in batch),
+    ]
+    api.create_commit(to.name, operations, commit_message=message, repo_type=to.kind, revision=to.branch)
+
+
+@contextmanager
+def _explained(target: str) -> Iterator[None]:
+    """Convert errors of the hub to one line."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        yield
+    except FarspanError:
+        raise
+    except HfHubHTTPError as error:
+        status = error.response.status_code if error.response is not None else 0
+        cure = "run the command again to resume"
+        if status in (401, 403, 404):
+            cure = "log in with `hf auth login`, or set HF_TOKEN to a token that may write there"
+        raise FarspanError(f"{target}: the hub refuses ({_first_line(error)}); {cure}") from error
+    except Exception as error:
+        cure = "run the command again to resume"
+        raise FarspanError(f"{target}: {_first_line(error.__cause__ or error)}; {cure}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
