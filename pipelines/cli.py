@@ -68,7 +68,7 @@ def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
         make(Engine, typed)
     if command.job and typed.engine == "cooperative":
         refuse_rest(typed, use_store_flags(rest))
-    elif command.takes_beam_flags:
+    elif command.flags in ("engine", "beam"):
         from pipelines.engine.beam.flags import check_flags
 
         check_flags(rest, typed.parser.flags(), getattr(typed, "runner", EMBEDDED))
@@ -76,7 +76,7 @@ def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
 
         use_flags(rest)
     else:
-        refuse_rest(typed, use_store_flags(rest) if command.reads_artefacts else rest)
+        refuse_rest(typed, use_store_flags(rest) if command.flags == "s3" else rest)
     typed.beam_flags = tuple(rest)
 
 

@@ -21,6 +21,11 @@ Threads = Annotated[
 Compression = Annotated[
     Literal["lz4", "zstd"] | None, Flag(help="compression of shards (default: none, for memory mapping)")
 ]
+ErrorBudget = Annotated[
+    float,
+    Flag(help="tolerated share of bad records, of damaged files and of lost bytes; each is counted separately"),
+    UNRECORDED,
+]
 FanIn = Annotated[int, NO_FLAG, UNRECORDED]
 
 FAN_IN = 64  # maximum number of spill files read per bucket before merging; does not affect the output

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from corpora.errors import FarspanError, nearest
 from corpora.flags import add_flags, make
@@ -25,28 +25,35 @@ class Command:
     Attributes:
         name: the words after ``farspan``.
         summary: description in one sentence.
-        options: dataclasses whose fields are the arguments, each as ``module:Class``; the docstring of the last one
-            has further explanation and examples.
-        run: function to call with the options, as ``module:function``.
+        run: function to call with the options, as ``module:function``. With the flags of the engine, it returns the job
+            that makes an artefact, or an iterator of jobs to run one after the other.
+        options: dataclasses whose fields are the arguments: names in the module ``options`` beside that of ``run``, or
+            ``module:Class``. The docstring of the last one has further explanation and examples.
+        flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``beam`` for Beam's, ``s3`` for
+            Beam's ``--s3_*``, without Beam. All others are errors.
         declare: adds arguments to a parser that only print something.
-        job: True if ``run`` returns the job that makes an artefact, or an iterator of jobs to run one after the other;
-            the command then has the flags of the engine.
-        takes_beam_flags: True if unknown flags are passed to Beam; otherwise they are errors.
-        reads_artefacts: True if the command takes Beam's ``--s3_*`` flags, without Beam.
     """
 
     name: str
     summary: str
-    options: tuple[str, ...]
     run: str
+    options: tuple[str, ...]
+    flags: Literal["engine", "beam", "s3", "none"] = "none"
     declare: Callable[[Any], object] = lambda parser: None
-    job: bool = False
-    takes_beam_flags: bool = False
-    reads_artefacts: bool = False
+
+    @property
+    def job(self) -> bool:
+        """True if ``run`` returns jobs."""
+        return self.flags == "engine"
+
+    def kinds(self) -> list[Any]:
+        """Import the dataclasses of the options."""
+        beside = self.run.partition(":")[0].rpartition(".")[0]
+        return [load(name if ":" in name else f"{beside}.options:{name}") for name in self.options]
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add all arguments of the command to ``parser``, and what their declaration says about them."""
-        kinds = [load(place) for place in self.options]
+        kinds = self.kinds()
         for kind in kinds:
             add_flags(parser, kind)
         self.declare(parser)
@@ -65,7 +72,7 @@ class Command:
         Raises:
             FarspanError: what they refuse.
         """
-        return [make(load(place), typed) for place in self.options]
+        return [make(kind, typed) for kind in self.kinds()]
 
     def execute(self, typed: Typed, options: Sequence[Any]) -> None:
         """Run the command with the options that ``made`` returned."""

@@ -1,10 +1,11 @@
-"""All commands, in the order of the help: what each is called, its options, and the function that it calls.
+"""All commands, in the order of the help: words, summary, function, and the dataclasses whose fields are the arguments.
 
-The fields of the options are the arguments; their docstrings have the help, further explanation and examples.
+A dataclass lies in the module ``options`` beside the function's, unless the table says otherwise.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pipelines.commands.command import Command
@@ -15,156 +16,137 @@ def _command(name: str, summary: str, run: str, *options: str, **further: Any) -
     return Command(name=name, summary=summary, run=run, options=options, **further)
 
 
-def _job(name: str, summary: str, run: str, *options: str, **further: Any) -> Command:
-    return _command(name, summary, run, *options, job=True, takes_beam_flags=True, **further)
-
+_job = partial(_command, flags="engine")
 
 COMMANDS = (
     _command(
         "tokenizer train",
         "Train a tokenizer on raw text.",
         "pipelines.documents.tokenizer:command",
-        "pipelines.documents.options:TokenizerTraining",
-        takes_beam_flags=True,
+        "TokenizerTraining",
+        flags="beam",
     ),
     _job(
         "documents",
         "Tokenise raw text once, for every corpus built from it.",
         "pipelines.documents.job:plan_raw",
-        "pipelines.documents.options:RawText",
-        "pipelines.documents.options:Documents",
+        "RawText",
+        "Documents",
     ),
     _job(
         "pairs",
         "Pair questions, or summaries to be written, with tokenised documents.",
         "pipelines.pairs.job:plan_raw",
-        "pipelines.pairs.options:RawPairs",
-        "pipelines.pairs.options:Pairs",
+        "RawPairs",
+        "Pairs",
     ),
     _job(
         "corpus random",
         "Shuffle documents globally and concatenate them.",
         "pipelines.corpus.random:plan",
-        "pipelines.corpus.options:RandomCorpus",
+        "RandomCorpus",
     ),
     _job(
         "corpus linked",
         "Put related documents into one sequence.",
         "pipelines.corpus.linked_stages:jobs",
-        "pipelines.corpus.options:LinkedCorpus",
+        "LinkedCorpus",
     ),
     _job(
         "corpus long",
         "Mix sources of long documents by weight, following a recipe.",
         "pipelines.corpus.long:jobs",
-        "pipelines.corpus.options:LongCorpus",
+        "LongCorpus",
     ),
     _job(
         "corpus related",
         "One row for each cluster of related documents, in whole sentences.",
         "pipelines.corpus.related:plan",
-        "pipelines.corpus.options:RelatedCorpus",
+        "RelatedCorpus",
     ),
-    _job(
-        "embed",
-        "Turn documents into vectors, for `farspan cluster`.",
-        "pipelines.retrieval.embed:plan",
-        "pipelines.retrieval.options:Embed",
-    ),
+    _job("embed", "Turn documents into vectors, for `farspan cluster`.", "pipelines.retrieval.embed:plan", "Embed"),
     _job(
         "cluster",
         "Divide vectors into clusters for `farspan neighbours`.",
         "pipelines.retrieval.cluster:plan",
-        "pipelines.retrieval.options:Clustering",
+        "Clustering",
     ),
     _job(
         "neighbours",
         "Find each document's nearest neighbours in its cluster, for `farspan corpus linked`.",
         "pipelines.retrieval.neighbours:plan",
-        "pipelines.retrieval.options:NeighbourSearch",
+        "NeighbourSearch",
     ),
     _job(
         "mask",
         "Choose what an objective hides in each sequence.",
         "pipelines.masks.job:plan",
-        "pipelines.masks.options:Masking",
+        "Masking",
         declare=lambda parser: parser.add_argument("--options", action=Explain),
     ),
     _command(
         "check-objective",
         "Check that an objective obeys the laws of objectives.",
         "pipelines.inspect.check_objective:command",
-        "pipelines.inspect.options:Check",
+        "Check",
     ),
     _command(
         "show",
         "Show one row: documents, hidden text and why, source and target; or a question and its answers.",
         "pipelines.inspect.show:command",
-        "pipelines.inspect.options:Show",
-        reads_artefacts=True,
+        "Show",
+        flags="s3",
     ),
     _command(
-        "stats",
-        "Sizes, waste and lengths of an artefact.",
-        "pipelines.inspect.stats:command",
-        "pipelines.inspect.options:Stats",
-        reads_artefacts=True,
+        "stats", "Sizes, waste and lengths of an artefact.", "pipelines.inspect.stats:command", "Stats", flags="s3"
     ),
     _command(
         "verify",
         "Check checksums, structure and meaning of artefacts and runs.",
         "pipelines.inspect.verify:command",
-        "pipelines.inspect.options:Verify",
-        reads_artefacts=True,
+        "Verify",
+        flags="s3",
     ),
     _command(
         "finalize",
         "Write the manifest of a job whose driver stopped before the end.",
-        "pipelines.commands.finalize:command",
-        "pipelines.documents.options:Finalize",
-        takes_beam_flags=True,
+        "pipelines.engine.finalize:command",
+        "Finalize",
+        flags="beam",
     ),
-    _command(
-        "recipes",
-        "List the recipes, or print one.",
-        "trainer.command:print_recipes",
-        "trainer.options:Recipes",
-    ),
+    _command("recipes", "List the recipes, or print one.", "trainer.command:print_recipes", "Recipes"),
     _command(
         "convert",
         "Convert a model from Hugging Face, a run or farspan to a farspan or Hugging Face folder.",
         "trainer.conversion.convert:command",
-        "trainer.conversion.options:Convert",
+        "Convert",
     ),
     _command(
         "train",
         "Pretrain on a corpus with masks, or fine-tune on pairs; an interrupted run resumes.",
         "trainer.command:run_command",
-        "trainer.options:Training",
+        "Training",
     ),
     _command(
         "tasks",
         "List the tasks, which render pairs for fine-tuning, or explain one.",
         "pipelines.inspect.explain:print_tasks",
-        "pipelines.inspect.options:Tasks",
+        "Tasks",
     ),
     _command(
-        "generate",
-        "Generate a text for each pair of a split.",
-        "pipelines.generation.generate:command",
-        "pipelines.generation.options:Generating",
+        "generate", "Generate a text for each pair of a split.", "pipelines.generation.generate:command", "Generating"
     ),
     _command(
         "evaluate",
         "Score predictions with confidence intervals, and compare systems.",
         "pipelines.evaluation.evaluate:command",
-        "pipelines.evaluation.options:Evaluate",
+        "Evaluate",
     ),
     _command(
         "submit",
         "Write predictions as the SCROLLS server takes them.",
         "pipelines.evaluation.submit:command",
-        "pipelines.evaluation.options:Submission",
+        "Submission",
     ),
     _command(
         "push",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from corpora.errors import FarspanError
-from corpora.options import NO_FLAG, UNRECORDED, Flag, meanings
+from corpora.options import NO_FLAG, UNRECORDED, Flag
 from corpora.readers.records import ReadOptions
 from corpora.tokenizers.kinds import KINDS
-from pipelines.options import Compression, Folder, Output, Seed
+from pipelines.options import Compression, ErrorBudget, Folder, Output, Seed
 
 if TYPE_CHECKING:
     from pipelines.documents.inputs import Input
@@ -43,7 +43,6 @@ class Documents:
         held_out: share of documents reserved for evaluation.
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
-        error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
         license: licence of the text, as the cards of the documents and of all artefacts made from them say, e.g.
             cc-by-sa-4.0.
         language: language of the text for the same cards, e.g. en; repeatable.
@@ -60,7 +59,7 @@ class Documents:
     seed: Seed = 0
     task_bytes: int = 32 << 20
     task_files: int = 2048
-    error_budget: Annotated[float, UNRECORDED] = 0.01
+    error_budget: ErrorBudget = 0.01
     compression: Compression = None
     license: Annotated[str | None, Flag(metavar="NAME"), UNRECORDED] = None
     language: Annotated[tuple[str, ...], Flag(metavar="CODE"), UNRECORDED] = ()
@@ -87,15 +86,3 @@ class TokenizerTraining:
     text: RawText
     kind: Annotated[str, Flag(choices=KINDS)] = "byte-level-bpe"
     vocab_size: int = 32_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finalize:
-    """Options of ``farspan finalize``.
-
-    Attributes:
-        output: folder of the job.
-    """
-
-    output: Annotated[str, Flag(positional=True)]
-    error_budget: Annotated[float, Flag(help=meanings(Documents)["error_budget"])] = Documents.error_budget

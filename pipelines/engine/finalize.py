@@ -31,12 +31,24 @@ from corpora.storage.shards import read_shard
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json
 from corpora.storage.temporary import is_temporary
 from pipelines.cards.write import write_card
+from pipelines.engine.options import Finalize
 from pipelines.engine.paths import WORK, remove_empty_folders
 from pipelines.engine.presence.lock import locked
 
 _ANEW = "delete the folder and run the job's command again"
 _LINKS: Any = Mapping[str, Natural]
 _ORIGINS: Any = Mapping[str, str]
+
+
+def command(options: Finalize) -> None:
+    """Write the manifest and print its summary.
+
+    Raises:
+        FarspanError: as ``finalize``.
+    """
+    from pipelines.inspect.stats import summary
+
+    print(f"{options.output}: {summary(finalize(options.output, options.error_budget))}")
 
 
 def finalize(output: str, error_budget: float = 1.0) -> Manifest:

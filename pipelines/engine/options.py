@@ -1,4 +1,4 @@
-"""The options of the engine that runs a job."""
+"""Options of the engine that runs a job, and of ``farspan finalize``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from corpora.errors import FarspanError
-from corpora.options import NO_FLAG
+from corpora.options import NO_FLAG, Flag
 from pipelines.engine.presence.lease import LEASE
+from pipelines.options import ErrorBudget
 
 EMBEDDED = "embedded"
 EngineName = Literal["beam", "cooperative"]
@@ -63,3 +64,15 @@ class Engine:
         if work_bytes < 16 << 20:
             return 1
         return max(1, min(len(os.sched_getaffinity(0)), tasks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finalize:
+    """Options of ``farspan finalize``.
+
+    Attributes:
+        output: folder of the job.
+    """
+
+    output: Annotated[str, Flag(positional=True)]
+    error_budget: ErrorBudget = 0.01

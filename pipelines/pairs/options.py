@@ -10,7 +10,7 @@ from corpora.options import NO_FLAG, UNRECORDED, Flag, utf8
 from corpora.readers.formats import FORMATS
 from corpora.readers.records import PAIRS_OF, SUBSET_HELP, PairFields, ReadOptions
 from corpora.readers.tasks import DATA_SETS
-from pipelines.options import Compression, DocumentsFolder, Output, Seed
+from pipelines.options import Compression, DocumentsFolder, ErrorBudget, Output, Seed
 
 if TYPE_CHECKING:
     from pipelines.documents.inputs import Input
@@ -76,7 +76,6 @@ class Pairs:
         test: share of documents drawn for test.
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
-        error_budget: tolerated share of bad records, of damaged files and of lost bytes; each is counted separately.
 
     Examples:
         farspan documents --input qasper=scrolls/qasper --format scrolls --tokenizer bart --output documents
@@ -93,7 +92,7 @@ class Pairs:
     seed: Seed = 0
     task_bytes: int = 128 << 20
     task_files: int = 2048
-    error_budget: Annotated[float, UNRECORDED] = 0.01
+    error_budget: ErrorBudget = 0.01
     compression: Compression = None
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ def work(options: Outer) -> None:
 
 
 HERE = "tests.pipelines.commands.test_command"
-LOOK = Command(name="look", summary="Look.", options=(f"{HERE}:Outer",), run=f"{HERE}:work", reads_artefacts=True)
+LOOK = Command(name="look", summary="Look.", run=f"{HERE}:work", options=(f"{HERE}:Outer",), flags="s3")
 
 
 def parsed(*words: str):

@@ -14,7 +14,7 @@ from pipelines.commands.table import COMMANDS
 
 
 def written_examples() -> list[str]:
-    text = "\n".join(examples(load(place)) for command in COMMANDS for place in command.options)
+    text = "\n".join(examples(kind) for command in COMMANDS for kind in command.kinds())
     lines = re.sub(r" *\\\n *", " ", text).splitlines()
     return [line.strip().partition("  (")[0] for line in lines if line.strip().startswith("farspan ")]
 
@@ -22,7 +22,7 @@ def written_examples() -> list[str]:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_functions_and_options_are_where_the_table_says(command: Command):
     assert callable(load(command.run))
-    assert all(load(place).__doc__ for place in command.options)
+    assert all(kind.__doc__ for kind in command.kinds())
 
 
 def test_examples_are_commands_with_all_that_is_required():
