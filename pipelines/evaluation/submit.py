@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from corpora.errors import FarspanError, nearest
+from corpora.readers.tasks.scrolls import SUBSETS
 from corpora.storage.files import write_bytes
 from pipelines.evaluation.options import Submission
 from pipelines.evaluation.systems import is_json, read_json, read_systems
 
-SUBSETS = ("qmsum", "qasper", "summ_screen_fd", "quality", "narrative_qa", "contract_nli", "gov_report")
-"""The data sets of SCROLLS in the order of its ``evaluator/prepare_submission.py``."""
 _HEADER = ("Task", "ID", "Prediction")
 Answers = dict[str, str]
 """Pair id -> prediction."""

@@ -15,7 +15,8 @@ from corpora.readers.records import BadRecord
 from corpora.readers.task_data.declaration import Place, RawDocument, RawPair, RawTask, text_key
 from corpora.readers.task_data.files import json_lines, text_of
 
-SUBSETS = ("gov_report", "summ_screen_fd", "qmsum", "qasper", "narrative_qa", "quality", "contract_nli")
+SUBSETS = ("qmsum", "qasper", "summ_screen_fd", "quality", "narrative_qa", "contract_nli", "gov_report")
+"""The data sets, in the order of ``evaluator/prepare_submission.py`` of SCROLLS."""
 WITHOUT_QUERY = ("gov_report", "summ_screen_fd")
 _OPTION = re.compile(r"^\s*\(([A-D])\) ?", re.MULTILINE)
 

@@ -11,7 +11,8 @@ import pytest
 
 import farspan
 from corpora.errors import FarspanError
-from pipelines.evaluation.submit import SUBSETS, csv_bytes, submit
+from corpora.readers.tasks.scrolls import SUBSETS
+from pipelines.evaluation.submit import csv_bytes, submit
 from tests.artefacts import make_documents, make_pairs, make_predictions
 
 ODD = ["None", "", "NA", "nan", "null", " lead ", 'a "quoted", text', "two\nlines", "é\u2028\U0001f600", ",", '"', "\n"]
