@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from corpora.readers import ReadOptions
-from pipelines.documents.options import Documents, Finalize, RawText, TokenizerTraining
+from pipelines.documents.options import Documents, RawText, TokenizerTraining
 from tests.pipelines.typed import typed
 
 
@@ -25,8 +25,3 @@ def test_a_tokenizer_is_trained_on_raw_text_read_like_documents():
     assert found == TokenizerTraining(
         output="o", text=RawText(input=("x",), read=ReadOptions()), kind="sentencepiece", vocab_size=500
     )
-
-
-def test_the_budget_of_a_job_that_is_finalized_is_that_of_documents():
-    assert typed(Finalize, "folder").error_budget == Documents.error_budget
-    assert typed(Finalize, "folder --error-budget 0.5") == Finalize(output="folder", error_budget=0.5)

@@ -7,7 +7,9 @@ import os
 import pytest
 
 from corpora.errors import FarspanError
-from pipelines.engine.options import Engine
+from pipelines.documents.options import Documents
+from pipelines.engine.options import Engine, Finalize
+from tests.pipelines.typed import typed
 
 SMALL, LARGE = 1 << 20, 1 << 30
 
@@ -33,3 +35,8 @@ def test_workers_cannot_be_negative():
 def test_a_time_limit_cannot_be_negative():
     with pytest.raises(FarspanError, match="--worker-timeout -1: give a positive number of seconds"):
         Engine(worker_timeout=-1)
+
+
+def test_the_budget_of_a_job_that_is_finalized_is_that_of_documents():
+    assert typed(Finalize, "folder").error_budget == Documents.error_budget
+    assert typed(Finalize, "folder --error-budget 0.5") == Finalize(output="folder", error_budget=0.5)
