@@ -19,8 +19,8 @@ from io import StringIO
 from typing import Any
 
 from corpora.storage import files
-from corpora.storage.local_disk import LocalDisk
 from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.stores.local_disk import LocalDisk
 from pipelines.engine.job import Job, Stage, Task, run_job
 from pipelines.engine.options import Engine
 

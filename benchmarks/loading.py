@@ -27,8 +27,8 @@ from made_corpus import make_corpus, make_masks
 from report import arguments, machine, publish
 
 from corpora.storage import files
+from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.manifest import read_manifest
-from corpora.storage.shard_cache import ShardCache
 from objectives.api.protocol import load_objective
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched

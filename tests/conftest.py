@@ -56,7 +56,7 @@ def _store() -> Iterator["Store"]:
 @pytest.fixture
 def store(_store: "Store") -> Iterator["Store"]:
     """The store, reached by this process's file systems; what it was asked before is forgotten."""
-    from corpora.storage import s3
+    from corpora.storage.stores import s3
 
     s3.use_settings(_store.settings)
     _store.requests.clear()
@@ -67,7 +67,8 @@ def store(_store: "Store") -> Iterator["Store"]:
 @pytest.fixture
 def bucket(store: "Store", request: pytest.FixtureRequest) -> Iterator[str]:
     """``s3://NAME``, empty."""
-    from corpora.storage import files, s3
+    from corpora.storage import files
+    from corpora.storage.stores import s3
 
     place = store.make_bucket("bucket")
     yield place

@@ -62,7 +62,7 @@ class Hub:
         import huggingface_hub.constants as constants
         from huggingface_hub import HfFileSystem
 
-        from corpora.storage import remote
+        from corpora.storage.stores import remote
 
         monkeypatch.setattr(constants, "ENDPOINT", self.url)
         monkeypatch.setattr(

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.mirror import mirrored
+from corpora.storage.copies.mirror import mirrored
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet

@@ -10,7 +10,7 @@ from corpora.errors import FarspanError
 from corpora.options import NO_FLAG, Flag, utf8
 from corpora.readers.formats import FORMATS
 from corpora.readers.tasks import DATA_SETS
-from corpora.storage.local_disk import DanglingLink, NotAFile
+from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 from corpora.text.preprocessing import STEPS
 
 BLOCK_BYTES = 8 << 20

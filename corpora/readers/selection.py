@@ -20,7 +20,7 @@ from corpora.readers.records import Cut, DamagedFile, Range, ReadOptions, Record
 from corpora.readers.streams import compression
 from corpora.readers.task_data.reader import task_reader
 from corpora.storage.files import Files
-from corpora.storage.local_disk import DanglingLink
+from corpora.storage.stores.local_disk import DanglingLink
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
 _LOAD_DATASET = "load-dataset"  # in place of a format, for inputs that are no files

@@ -9,9 +9,9 @@ import numba
 import numpy as np
 
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
+from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
 from corpora.storage.ragged import Ragged
-from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import ShardedRows
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
+from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.ragged import Ragged
-from corpora.storage.shard_cache import ShardCache
 from corpora.storage.shards import ShardedRows
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts

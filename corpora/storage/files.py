@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, cast
 
-from corpora.storage.local_disk import LocalDisk
+from corpora.storage.stores.local_disk import LocalDisk
 from corpora.storage.temporary import is_temporary
 
 _DISK = LocalDisk()
@@ -64,7 +64,7 @@ def is_local(path: str) -> bool:
 def _system(path: str) -> _FileSystem:
     if is_local(path):
         return _DISK
-    from corpora.storage.remote import remote_store  # loads Arrow's clients, which local work never needs
+    from corpora.storage.stores.remote import remote_store  # loads Arrow's clients, which local work never needs
 
     return remote_store(path)
 

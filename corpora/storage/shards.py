@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.fetched_shards import FetchedShards, Mapped
+from corpora.storage.copies.fetched_shards import FetchedShards, Mapped
+from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.files import CountingHash
 from corpora.storage.gather import Block, Gatherable, gather
-from corpora.storage.local_disk import require_regular
 from corpora.storage.manifest import FileInfo, Manifest, ShardInfo, file_info, read_manifest
 from corpora.storage.manifest_contents import tokenizer_fault
-from corpora.storage.shard_cache import ShardCache
+from corpora.storage.stores.local_disk import require_regular
 from corpora.tokenizers.load import load_tokenizer_of
 
 MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
@@ -182,7 +182,7 @@ class ShardedRows:
 
     Opening costs one manifest; shards are mapped when first touched and their record batches are kept as views. The
     shards of a remote artefact are fetched whole, and the last few are kept, or as many as ``keep`` names: to read its
-    rows in random order, copy it first (``corpora.storage.mirror``).
+    rows in random order, copy it first (``corpora.storage.copies.mirror``).
     """
 
     def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:

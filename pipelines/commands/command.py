@@ -140,7 +140,7 @@ class Parser(argparse.ArgumentParser):
 
 def use_store_flags(rest: Sequence[str]) -> list[str]:
     """Set up S3 by the flags ``--s3_*`` of a command without Beam, and return the other arguments."""
-    from corpora.storage import s3
+    from corpora.storage.stores import s3
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in s3.SETTINGS:

@@ -16,7 +16,7 @@ from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.records import PAIRS_OF
 from corpora.readers.selection import check_fields, holds_records, size_of
 from corpora.storage import files
-from corpora.storage.file_search import FoundFiles, files_below, files_matching
+from corpora.storage.stores.file_search import FoundFiles, files_below, files_matching
 from pipelines.engine.artefacts import absolute
 
 

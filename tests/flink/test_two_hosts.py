@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from moto.server import ThreadedMotoServer
 
-from corpora.storage import files, s3
+from corpora.storage import files
 from corpora.storage.files import read_bytes
+from corpora.storage.stores import s3
 from tests.flink.cluster import Cluster
 from tests.flink.test_flink import documents, farspan, inputs  # noqa: F401 (a fixture)
 from tests.object_store import upload

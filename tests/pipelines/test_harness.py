@@ -10,7 +10,8 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.worker import sdk_worker_main
 
 from corpora.errors import FarspanError
-from corpora.storage import files, s3
+from corpora.storage import files
+from corpora.storage.stores import s3
 from pipelines import harness
 from pipelines.engine.beam.remote.about import OPTION, Driver
 from pipelines.engine.beam.remote.signs import read_signs

@@ -11,7 +11,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.mirror import mirrored
+from corpora.storage.copies.mirror import mirrored
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from objectives.api.special_tokens import SpecialTokens

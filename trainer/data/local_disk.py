@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from corpora.schemas.pairs import documents_folder
+from corpora.storage.copies.mirror import mirrored
 from corpora.storage.files import is_local
 from corpora.storage.manifest import read_manifest
-from corpora.storage.mirror import mirrored
 from trainer.data.config import SourceConfig
 
 
 def on_local_disk(source: SourceConfig, cached: bool = False) -> SourceConfig:
-    """The source with a local copy of each artefact that is remote (``corpora.storage.mirror``).
+    """The source with a local copy of each artefact that is remote (``corpora.storage.copies.mirror``).
 
     Args:
         cached: leave corpora and mask sets where they are, as their shards are fetched into a cache.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpora.storage import s3
+from corpora.storage.stores import s3
 from pipelines.engine.beam.apache import FileSystems, PipelineOptions, S3Options
 
 

@@ -14,8 +14,8 @@ from functools import partial
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.exclusive import Unsupported
 from corpora.storage.manifest import NAME, Manifest, read_manifest
+from corpora.storage.stores.exclusive import Unsupported
 from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beginning import begin, require_begun
 from pipelines.engine.cooperative.interrupts import Interrupts

@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from corpora.errors import FarspanError, from_os_error
 from corpora.storage import files
-from corpora.storage.exclusive import Unsupported
 from corpora.storage.files import is_local
 from corpora.storage.manifest import NAME
+from corpora.storage.stores.exclusive import Unsupported
 from pipelines.engine.paths import claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation
 from pipelines.engine.presence.identity import DRIVER, LAUNCHER, Identity

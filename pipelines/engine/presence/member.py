@@ -11,7 +11,7 @@ from types import TracebackType
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.exclusive import Unsupported
+from corpora.storage.stores.exclusive import Unsupported
 from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders
 from pipelines.engine.presence.identity import Identity
 from pipelines.engine.presence.lease import Watch, beat_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
 from corpora.readers.records import CrashedReader, DamagedFile, DamagedStream, PairFields, ReadOptions, group
-from corpora.storage.local_disk import DanglingLink, NotAFile
+from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.options import Flag, utf8
-from corpora.storage import s3
+from corpora.storage.stores import s3
 from pipelines.commands.command import Command, Parser, refuse_rest, use_store_flags
 
 

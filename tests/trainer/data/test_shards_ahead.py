@@ -13,7 +13,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.shard_cache import ShardCache, _entries
+from corpora.storage.copies.shard_cache import ShardCache, _entries
 from tests.object_store import upload
 from tests.trainer.masked_folders import SPAN, make_folders
 from tests.trainer.toy import toy_recipe

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corpora.storage import s3
+from corpora.storage.stores import s3
 from pipelines.engine.beam.stores import use_flags
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.exclusive import Unsupported
 from corpora.storage.files import write_bytes
+from corpora.storage.stores.exclusive import Unsupported
 from pipelines.engine.finalize import finalize
 from pipelines.engine.paths import claims_folder, processes_folder
 from pipelines.engine.presence.claims import Claims
@@ -159,7 +159,7 @@ def test_a_store_without_exclusive_creation_has_no_lock(monkeypatch):
         raise Unsupported("no")
 
     fsspec.filesystem("memory").store.clear()
-    monkeypatch.setattr("corpora.storage.remote.create_new", refuse)
+    monkeypatch.setattr("corpora.storage.stores.remote.create_new", refuse)
     with locked("memory://bucket/corpus"):
         assert len(files.walk("memory://bucket/corpus")) == 1
     assert files.walk("memory://bucket/corpus") == []

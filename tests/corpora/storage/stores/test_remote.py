@@ -10,9 +10,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from corpora.errors import FarspanError
-from corpora.storage import files, remote
-from corpora.storage.exclusive import Unsupported
+from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
+from corpora.storage.stores import remote
+from corpora.storage.stores.exclusive import Unsupported
 from corpora.storage.temporary import temporary_name
 
 

@@ -11,17 +11,18 @@ import fsspec
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage import files, shard_cache
+from corpora.storage import files
+from corpora.storage.copies import shard_cache
+from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import ShardInfo
-from corpora.storage.shard_cache import ShardCache
 
 SIZE = 1000  # bytes of a shard
 ROOT = "memory://corpus/shards"
 HOLD = """
 import sys
 from corpora.storage.manifest import ShardInfo
-from corpora.storage.shard_cache import ShardCache
+from corpora.storage.copies.shard_cache import ShardCache
 folder, size, path, sha256 = sys.argv[1:]
 held = ShardCache(int(size), folder).map(path, ShardInfo("", 0, 0, 1000, sha256))
 print("held", flush=True)

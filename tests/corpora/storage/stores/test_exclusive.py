@@ -12,8 +12,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from corpora.storage import exclusive
-from corpora.storage.exclusive import Unsupported, create_new, modified
+from corpora.storage.stores import exclusive
+from corpora.storage.stores.exclusive import Unsupported, create_new, modified
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corpora.storage.fetched_shards import FetchedShards
+from corpora.storage.copies.fetched_shards import FetchedShards
 
 
 def opened(last: int) -> tuple[FetchedShards, list[int]]:

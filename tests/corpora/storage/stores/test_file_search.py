@@ -11,9 +11,9 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.file_search import files_below, files_matching
-from corpora.storage.local_disk import DanglingLink, NotAFile
 from corpora.storage.shards import map_shard
+from corpora.storage.stores.file_search import files_below, files_matching
+from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 
 PATTERNS = [
     *("*", "**", "**/*", "*/*", "a/*", "a/**", "**/a/*", "**/*.txt", "a*/?/*", "**/a/**", "**/a/**/*.txt", ".h/*"),

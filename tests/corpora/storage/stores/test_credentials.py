@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage import credentials, files, remote
+from corpora.storage import files
+from corpora.storage.stores import credentials, remote
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import shutil
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage import files, mirror
+from corpora.storage import files
+from corpora.storage.copies import mirror
+from corpora.storage.copies.mirror import mirrored
 from corpora.storage.manifest import manifest_sha256, read_manifest
-from corpora.storage.mirror import mirrored
 from corpora.verify.artefact import verify
 from tests.artefacts import make_documents
 

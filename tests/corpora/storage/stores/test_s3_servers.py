@@ -11,8 +11,9 @@ import time
 import pytest
 
 from corpora.schemas.documents import DocumentSet
-from corpora.storage import files, s3
-from corpora.storage.shard_cache import ShardCache
+from corpora.storage import files
+from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.stores import s3
 from corpora.verify.artefact import verify
 from tests.artefacts import all_rows, make_documents
 from tests.object_store import upload

@@ -17,7 +17,7 @@ from typing import Any
 from pyarrow import fs
 
 from corpora.errors import from_extra
-from corpora.storage.exclusive import Unsupported
+from corpora.storage.stores.exclusive import Unsupported
 
 REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
 _CURES = {  # by what Arrow and boto3 call the error

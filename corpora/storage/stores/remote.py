@@ -20,8 +20,8 @@ from fsspec import AbstractFileSystem
 from pyarrow import fs
 
 from corpora.errors import FarspanError
-from corpora.storage import credentials, s3
-from corpora.storage.exclusive import Unsupported, create_new, modified, publishes_whole
+from corpora.storage.stores import credentials, s3
+from corpora.storage.stores.exclusive import Unsupported, create_new, modified, publishes_whole
 from corpora.storage.temporary import temporary_name
 
 BUFFER = 1 << 20  # bytes that a small read fetches; a smaller file comes whole, with one request

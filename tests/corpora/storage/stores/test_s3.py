@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora.errors import FarspanError
-from corpora.storage import files, remote, s3
+from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
-from corpora.storage.remote import BUFFER
 from corpora.storage.shards import read_shard
+from corpora.storage.stores import remote, s3
+from corpora.storage.stores.remote import BUFFER
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage import files
+from corpora.storage.copies.mirror import CACHE, cache_folder
 from corpora.storage.manifest import ShardInfo
-from corpora.storage.mirror import CACHE, cache_folder
 
 _PART = ".part"
 _CHUNK = 8 << 20  # bytes of a request
@@ -36,7 +36,7 @@ class ShardCache:
 
     Attributes:
         size: bytes that the files in it take at most.
-        folder: on local disk; None for ``shards/`` in the folder of all copies (``corpora.storage.mirror``).
+        folder: on local disk; None for ``shards/`` in the folder of all copies (``corpora.storage.copies.mirror``).
     """
 
     size: int

@@ -1,0 +1,1 @@
+"""Copies of remote artefacts on local disk: whole ones for training, single shards in a bounded cache."""
