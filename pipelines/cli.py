@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from corpora.errors import FarspanError
 from corpora.flags import make
 from corpora.printing import printable
-from pipelines.commands import build_parser
+from corpora.reporting import Reporting, note, reporting, tell_error
+from pipelines.commands import WELCOME, build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
 from pipelines.engine.cooperative.interrupts import Terminated
 from pipelines.engine.options import EMBEDDED, Engine
@@ -27,20 +28,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if words[:2] == ["corpus", "clusters"]:
         print("farspan: corpus clusters is now corpus related; the old name will go", file=sys.stderr)
         words[1] = "related"
+    if not words:
+        print(WELCOME, file=sys.stderr)
+        leave(2)
     typed, rest = build_parser().parse_known_args(words)
+    with reporting(make(Reporting, typed)):
+        _ended(typed, rest)
+
+
+def _ended(typed: Namespace, rest: Sequence[str]) -> None:
+    """Run a command and end the process as its errors say."""
     try:
         run(typed, rest)
     except BrokenPipeError:
         leave(0)
     except (FarspanError, OSError) as error:
         if is_reporter(error):
-            print(f"farspan: {printable(str(error))}", file=sys.stderr)
+            tell_error(f"farspan: {printable(str(error))}")
         leave(1)
     except Terminated:
-        print("farspan: ended by SIGTERM; finished work is kept, the same command goes on", file=sys.stderr)
+        note("farspan: ended by SIGTERM; finished work is kept, the same command goes on")
         leave(128 + signal.SIGTERM)
     except KeyboardInterrupt:
-        print("farspan: interrupted; finished work is kept, the same command resumes it", file=sys.stderr)
+        note("farspan: interrupted; finished work is kept, the same command resumes it")
         leave(130)
 
 
@@ -50,7 +60,11 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
     Raises:
         FarspanError: what the user can cure.
     """
-    command: Command = typed.parser.command
+    with reporting(make(Reporting, typed)):
+        _run(typed.parser.command, typed, rest)
+
+
+def _run(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
     with raised_alike():
         options = command.made(typed)  # what they refuse is said before Beam is imported
         _check(command, typed, rest)

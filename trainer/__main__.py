@@ -16,19 +16,22 @@ def main(arguments: list[str] | None = None) -> int:
     from corpora.errors import FarspanError
     from corpora.flags import add_flags, make
     from corpora.printing import printable
+    from corpora.reporting import Reporting, reporting
     from trainer.command import run_command
     from trainer.options import Training
     from trainer.parallel.reports import is_reporter, raised_alike
 
     parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
     add_flags(parser, Training)
+    add_flags(parser, Reporting)
     options, rest = parser.parse_known_args(arguments)
     try:
         with raised_alike():
             if rest:
                 raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
             training = make(Training, options)
-        run_command(training)
+        with reporting(make(Reporting, options)):
+            run_command(training)
     except BrokenPipeError:  # of --estimate
         return 0
     except (FarspanError, OSError) as error:

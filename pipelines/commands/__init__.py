@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.commands.command import Parser
 from pipelines.commands.table import COMMANDS
 
-__all__ = ["build_parser"]
+__all__ = ["WELCOME", "build_parser"]
 
 _GROUPS = {"tokenizer": "Train a tokenizer.", "corpus": "Build sequences from documents."}
 _EXAMPLE = """\
@@ -27,6 +27,14 @@ from questions to scores:
   farspan generate tuned --pairs pairs --split validation --output predictions
   farspan evaluate predictions --metrics scrolls:qasper
 """
+WELCOME = """\
+farspan makes long-context training data from raw text, and trains on it. To begin, five commands:
+  farspan documents      tokenise raw text once
+  farspan corpus random  put the documents into sequences
+  farspan mask span      choose what a model is to restore
+  farspan show           look at a row: its text, what is hidden, what the model sees
+  farspan train          train a model on it
+farspan --help lists all commands with an example; farspan COMMAND --help explains one."""
 
 
 def build_parser() -> Parser:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from corpora.errors import FarspanError, nearest
 from corpora.flags import add_flags, make
 from corpora.options import examples, explanation
+from corpora.reporting import Reporting, result
 
 if TYPE_CHECKING:
     from pipelines.engine.job import Job
@@ -65,6 +66,7 @@ class Command:
             from pipelines.engine.options import Engine
 
             add_flags(parser.add_argument_group("engine", "Beam's own flags are passed on unchanged"), Engine)
+        add_flags(parser.add_argument_group("messages"), Reporting)
 
     def made(self, typed: Typed) -> list[Any]:
         """The options from what was typed.
@@ -97,7 +99,8 @@ def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
     engine = make(Engine, typed, beam_flags=typed.beam_flags)
     for job in (planned,) if isinstance(planned, Job) else planned:
         manifest = run_job(job, engine)
-        print(f"{job.output.replace(absolute(typed.output), typed.output.rstrip('/'), 1)}: {summary(manifest)}")
+        output = job.output.replace(absolute(typed.output), typed.output.rstrip("/"), 1)
+        result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
 
 
 class Parser(argparse.ArgumentParser):

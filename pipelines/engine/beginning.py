@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import NAME, json_bytes, read_manifest
@@ -66,7 +66,7 @@ def begin(job: Job) -> set[str] | None:
     done.discard("job")  # the description itself
     left = sum(name not in done for name in tasks)
     if 0 < left < len(tasks):
-        print(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done", file=sys.stderr)
+        note(f"resuming: {len(tasks) - left} of {len(tasks)} tasks are done")
     return done
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.reporting import result
 from corpora.storage import files
 from corpora.storage.files import read_bytes
 from corpora.storage.manifest import (
@@ -48,7 +49,8 @@ def command(options: Finalize) -> None:
     """
     from pipelines.inspect.stats import summary
 
-    print(f"{options.output}: {summary(finalize(options.output, options.error_budget))}")
+    manifest = finalize(options.output, options.error_budget)
+    result(f"{options.output}: {summary(manifest)}", output=options.output, totals=dict(manifest.totals))
 
 
 def finalize(output: str, error_budget: float = 1.0) -> Manifest:

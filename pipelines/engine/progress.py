@@ -20,8 +20,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from corpora.reporting import Reporting, current, note
+from pipelines.engine.pace import Pace
+
 _CELL_SECONDS = 0.2  # between two drawings in a notebook's cell
-_LINE_SECONDS = 30.0  # between two lines in a log
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,15 @@ class Reporter:
 
     port: int
 
-    def __call__(self, stage: str, task: str, done: int) -> None:
-        """``done``: units of the stage finished in this task so far."""
+    def __call__(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
+        """
+        Args:
+            done: units of the stage finished in this task so far.
+            rejects: records that the task rejected, told once it is finished.
+        """
         if self.port:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-                sender.sendto(json.dumps([stage, task, done]).encode(), ("127.0.0.1", self.port))
+                sender.sendto(json.dumps([stage, task, done, rejects]).encode(), ("127.0.0.1", self.port))
 
     def working(self, stage: str, task: str) -> AbstractContextManager[None]:
         """Nothing: a worker of this machine is watched by its process."""
@@ -44,7 +50,8 @@ class Reporter:
 class ProgressBars:
     """Listens in a thread while the job runs; draws bars in a terminal or a notebook, prints a line at times in a log.
 
-    A job that takes less than half a minute leaves no line in a log.
+    A log has a line after each half minute, and from the first one on at each tenth of a stage; so a job that takes
+    less than half a minute leaves none (``pipelines.engine.pace``).
     """
 
     def __init__(self, stages: dict[str, tuple[int, str]], clock: Callable[[], float] = time.monotonic) -> None:
@@ -54,6 +61,7 @@ class ProgressBars:
             clock: seconds, for the pace of drawing.
         """
         self._console = Console(file=sys.stderr)
+        self._draws = self._console.is_terminal and current() == Reporting()
         self._bars = Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(),
@@ -63,11 +71,11 @@ class ProgressBars:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=self._console,
-            disable=not self._console.is_terminal,
+            disable=not self._draws,
         )
         self._rows = {name: self._bars.add_task(name, total=total, unit=unit) for name, (total, unit) in stages.items()}
-        self._done: dict[str, dict[str, int]] = {name: {} for name in stages}
-        self._clock, self._shown = clock, clock()
+        self._paces = {name: Pace(total, unit, clock) for name, (total, unit) in stages.items()}
+        self._clock, self._begun, self._shown = clock, clock(), clock()
         self._cell: Any = None  # IPython's handle of what is displayed
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
@@ -78,7 +86,7 @@ class ProgressBars:
         return Reporter(self._socket.getsockname()[1])
 
     def __enter__(self) -> ProgressBars:
-        if self._console.is_jupyter:
+        if self._console.is_jupyter and current() == Reporting():
             from IPython.display import display  # by rich itself a notebook would need ipywidgets
 
             self._cell = display(self._bars, display_id=True)
@@ -94,22 +102,27 @@ class ProgressBars:
         if self._cell:
             self._cell.update(self._bars)
 
-    def received(self, stage: str, task: str, done: int) -> None:
+    def restored(self, stage: str, task: str, units: int) -> None:
+        """Count a task that an earlier start of the job has done."""
+        self._paces[stage].restored(task, units)
+        self._bars.update(self._rows[stage], completed=self._paces[stage].done)
+
+    def received(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
         """Take one report, and show it if the last one was shown long enough ago."""
-        if stage not in self._done:
+        if stage not in self._paces:
             return
-        self._done[stage][task] = done
-        self._bars.update(self._rows[stage], completed=sum(self._done[stage].values()))
-        now = self._clock()
-        if self._console.is_terminal or now - self._shown < (_CELL_SECONDS if self._cell else _LINE_SECONDS):
+        pace = self._paces[stage]
+        pace.received(task, done, rejects)
+        self._bars.update(self._rows[stage], completed=pace.done)
+        if self._draws:
             return  # a terminal's bars draw themselves
-        self._shown = now
         if self._cell:
-            self._cell.update(self._bars)
-        else:
-            row = self._bars.tasks[self._rows[stage]]
-            counted = f"{row.completed:,.0f} of {row.total:,.0f} {row.fields['unit']}"
-            print(f"{stage}: {row.percentage:.0f}% ({counted})", file=sys.stderr)
+            if self._clock() - self._shown >= _CELL_SECONDS:
+                self._shown = self._clock()
+                self._cell.update(self._bars)
+        elif pace.due(self._begun, self._shown):
+            self._shown = self._clock()
+            note(f"{stage}: {pace.described()}", "progress", stage=stage, **pace.values())
 
     def _listen(self) -> None:
         while True:

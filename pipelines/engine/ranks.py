@@ -67,10 +67,10 @@ def _run_stages(job: Job, done: set[str], world: World, stack: ExitStack) -> Non
     for stage in job.stages:
         for task in stage.tasks:
             if bars and task.name in done:
-                bars.received(stage.name, task.name, task.units)
+                bars.restored(stage.name, task.name, task.units)
         for task in [task for task in stage.tasks if task.name not in done][world.rank :: world.size]:
-            perform(task, stage.work, job.output, partial(report, stage.name, task.name))
-            report(stage.name, task.name, task.units)
+            made = perform(task, stage.work, job.output, partial(report, stage.name, task.name))
+            report(stage.name, task.name, task.units, sum(made.rejects.values()) if made else 0)
         world.barrier()
 
 

@@ -38,14 +38,14 @@ class RunTask:
     stage: str
     work: Callable[[Task, Report], Receipt]
     output: str
-    reporter: Callable[[str, str, int], None]
+    reporter: Callable[..., None]
     looked: bool = False
 
     def __call__(self, task: Task) -> str:
         place = os.path.join(self.output, WORK, task.name)
         try:
             report = partial(self.reporter, self.stage, task.name)
-            perform(task, self.work, self.output, report, looked=self.looked)
+            made = perform(task, self.work, self.output, report, looked=self.looked)
         except Exception as error:
             text = _told(error, self.output)
             with suppress(OSError, FarspanError):  # the disk may be full; a deleted folder is not created again
@@ -54,7 +54,7 @@ class RunTask:
             raise FarspanError(f"{_TOLD}task {task.name} failed: {text}") from error
         finally:
             pa.default_memory_pool().release_unused()  # a long job then needs no more memory than its largest task
-        self.reporter(self.stage, task.name, task.units)
+        self.reporter(self.stage, task.name, task.units, sum(made.rejects.values()) if made else 0)
         return task.name
 
 
@@ -75,7 +75,7 @@ def perform(
     *,
     looked: bool = False,
     patience: float = _PATIENCE,
-) -> None:
+) -> Receipt | None:
     """Do a task and write its receipt, unless another attempt at it has written one, before or meanwhile.
 
     Attempts may overlap: runners repeat tasks whose worker is silent but alive, and the results of some stages differ
@@ -86,6 +86,9 @@ def perform(
     Args:
         looked: the caller has just seen that there is no receipt.
         patience: seconds to wait for another attempt's receipt.
+
+    Returns:
+        The receipt; None if another attempt has written it.
 
     Raises:
         FarspanError: the folder was deleted or finished meanwhile.
@@ -98,12 +101,13 @@ def perform(
             made = work(task, report)
         with attempt.publishing_receipt():
             write_bytes(attempt.receipt, made.to_json())
+        return made
     except _DoneElsewhere:
-        return
+        return None
     except Exception:
         if not files.exists(attempt.receipt):
             raise
-        # The task is done; this attempt may have missed files that the end of the job removed.
+        return None  # the task is done; this attempt may have missed files that the end of the job removed
 
 
 @dataclass

@@ -19,6 +19,7 @@ import torch
 
 from corpora.errors import FarspanError
 from corpora.options import recorded
+from corpora.reporting import result
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
 from corpora.storage.files import write_bytes
@@ -55,7 +56,7 @@ def command(options: Generating) -> None:
     """
     manifest = generate(options)
     if is_first():
-        print(f"{options.output}: {summary(manifest)}")
+        result(f"{options.output}: {summary(manifest)}", output=options.output, totals=dict(manifest.totals))
 
 
 def generate(options: Generating, world: World | None = None) -> Manifest:

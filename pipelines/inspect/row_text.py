@@ -42,11 +42,36 @@ _STYLES: Mapping[Kind, str] = {
 _MARKED: Mapping[Kind, str] = {"text": "black on green", "special": "bold red"}
 
 
-def as_text(pieces: Iterable[Piece]) -> Text:
-    """Pieces as text in colour; no character of theirs commands the terminal."""
+# around a piece where there is no colour: in Unicode, and for encodings that lack it
+_BRACKETS: Mapping[Kind, tuple[str, str]] = {
+    "hidden": ("⟦⟧", "[[]]"),
+    "shown": ("⟪⟫", "<<>>"),
+    "replaced": ("⦃⦄", "{{}}"),
+    "candidate": ("⟨⟩", "<>"),
+}
+
+
+def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
+    """Opening and closing bracket of each kind of span, for a console that shows no colour; empty if it does.
+
+    A pipe, a file and ``NO_COLOR`` show none. ``⟦ ⟧`` is ``[[ ]]`` where the console's encoding lacks it.
+    """
+    if console.is_terminal and not console.no_color:
+        return {}
+    try:
+        "".join(pair for pair, _ in _BRACKETS.values()).encode(console.encoding)
+        pairs = {kind: pair for kind, (pair, _) in _BRACKETS.items()}
+    except (UnicodeEncodeError, LookupError):
+        pairs = {kind: plain for kind, (_, plain) in _BRACKETS.items()}
+    return {kind: (pair[: len(pair) // 2], pair[len(pair) // 2 :]) for kind, pair in pairs.items()}
+
+
+def as_text(pieces: Iterable[Piece], brackets: Mapping[Kind, tuple[str, str]] | None = None) -> Text:
+    """Pieces as text in colour, or in brackets; no character of theirs commands the terminal."""
     text = Text()
     for piece in pieces:
-        text.append(printable(piece.text), style=(_MARKED if piece.marked else _STYLES)[piece.kind])
+        first, last = (brackets or {}).get(piece.kind, ("", ""))
+        text.append(f"{first}{printable(piece.text)}{last}", style=(_MARKED if piece.marked else _STYLES)[piece.kind])
     return text
 
 
@@ -91,10 +116,12 @@ def print_spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokeni
     """Print the text of the only row with its spans in colour, and why each was chosen, best first."""
     spans, tokens = asked_spans(masks)
     heading = Text(f"\ntext, {spans} spans with {tokens} tokens asked", style="bold")
+    brackets = brackets_of(console)
     for kind in kinds_of(masks):
-        heading.append("  ").append(f" {KINDS[kind]} ", style=_STYLES[kind])
+        first, last = brackets.get(kind, (" ", " "))
+        heading.append("  ").append(f"{first}{KINDS[kind]}{last}", style=_STYLES[kind])
     console.print(heading)
-    console.print(_cut(as_text(row_pieces(tokenizer, batch, masks)), width))
+    console.print(_cut(as_text(row_pieces(tokenizer, batch, masks), brackets), width))
     if reasons := reasons_of(masks):
         _heading(console, "why")
         most = _lines(len(reasons), width)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from unittest.mock import ANY
 
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import farspan_version
+from corpora.storage.manifest import farspan_version, read_manifest
 from pipelines.commands import build_parser
 from pipelines.engine.beam.flags import check_flags
 from pipelines.engine.options import Engine
+from tests.artefacts import make_documents
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,25 @@ def test_no_command_lists_the_commands(run):
     status, _, err = run()
     assert status == 2
     assert "COMMAND" in err
+    commands = [line.split("  ")[1] for line in err.splitlines() if line.startswith("  farspan ")]
+    assert len(commands) == 5
+    for command in commands:  # each exists
+        assert run(*command.split()[1:], "--help")[0] == 0
+
+
+def test_errors_as_json(run):
+    status, out, err = run("stats", "nothing", "--log-format", "json")
+    assert (status, out) == (1, "")
+    assert json.loads(err) == {"event": "error", "message": ANY}
+
+
+def test_quiet_and_json_jobs(run, tmp_path):
+    documents = make_documents(str(tmp_path / "documents"))
+    flags = ("corpus", "random", "--documents", documents, "--sequence-length", 256)
+    status, out, err = run(*flags, "--output", tmp_path / "corpus", "--log-format", "json", "--quiet")
+    assert (status, err) == (0, "")
+    told = json.loads(out)
+    assert (told["event"], told["totals"]) == ("result", dict(read_manifest(str(tmp_path / "corpus")).totals))
 
 
 def test_a_misspelt_command_or_required_flag_suggests_the_nearest(run):

@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from corpora.reporting import Reporting, as_line, current
+
 
 def make_console() -> Console:
     """The console that shows a run's progress."""
@@ -34,9 +36,10 @@ class Display:
     def __init__(self, steps: int, log_every: int, console: Console | None = None, done: int = 0) -> None:
         self.console = console or make_console()
         self.steps, self.log_every = steps, log_every
+        self.draws = self.console.is_terminal and current() == Reporting()
         self.bar = Progress(
             TextColumn("step {task.completed}/{task.total}"), BarColumn(_BAR), TextColumn("{task.description}"),
-            console=self.console, disable=not self.console.is_terminal,
+            console=self.console, disable=not self.draws,
         )  # fmt: skip
         self.task = self.bar.add_task("", total=steps, completed=done)
         self._seconds: deque[float] = deque(maxlen=100)  # durations of the latest updates
@@ -54,15 +57,18 @@ class Display:
         """Show the ``record`` of a step."""
         self._seconds.append(record["seconds"])
         step, parts, left = record["step"], self._described(record), self._left(record["step"])
-        if self.console.is_terminal:
+        if self.draws:
             columns = self.console.width - len(f"step {step}/{self.steps}") - _BAR - 2  # a space between columns
             self.bar.update(self.task, completed=step, description=_fitting([parts[0], left, *parts[1:]], columns))
         elif step % self.log_every == 0 or step == self.steps:
-            self.say("  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left])))
+            line = "  ".join(filter(None, [f"step {step}/{self.steps}", *parts, left]))
+            self.say(line, "step", **record, steps=self.steps)
 
-    def say(self, message: str) -> None:
-        """Print a line of its own."""
-        self.console.print(message, markup=False)
+    def say(self, message: str, event: str = "note", **values: Any) -> None:
+        """Print a line of its own, as ``--quiet`` and ``--log-format`` say."""
+        if not current().quiet:
+            text = as_line(message, event, values)
+            self.console.print(text, markup=False)
 
     def _left(self, step: int) -> str:
         left = (self.steps - step) * sum(self._seconds) / len(self._seconds)

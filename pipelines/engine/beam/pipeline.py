@@ -39,7 +39,7 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
             for stage in job.stages:
                 for task in stage.tasks:
                     if task.name in done:
-                        bars.received(stage.name, task.name, task.units)
+                        bars.restored(stage.name, task.name, task.units)
             try:
                 (_run_elsewhere if elsewhere else _run_here)(job, engine, done, bars)
             except EngineStopped:

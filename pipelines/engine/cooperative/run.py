@@ -7,12 +7,12 @@ time: its claims pass on, and a task that was done twice has written its files o
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import suppress
 from functools import partial
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.manifest import NAME, Manifest, read_manifest
 from corpora.storage.stores.exclusive import Unsupported
@@ -111,7 +111,7 @@ class _Part:
                 require_begun(self._job.output)
                 raise
         if not self._own:
-            print(f"{self._job.output}: other processes did all tasks", file=sys.stderr)
+            note(f"{self._job.output}: other processes did all tasks")
 
     def _take(self, done: set[str]) -> None:
         totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in self._job.stages}
@@ -133,7 +133,7 @@ class _Part:
 
         for task in stage.tasks:
             if task.name in done:
-                seen(task)
+                bars.restored(stage.name, task.name, task.units)
         run = partial(self._run, RunTask(stage.name, stage.work, self._job.output, reporter, looked=True))
         tasks = [task for task in stage.tasks if task.name not in done]
         SharedStage(self._job.output, number, tasks, self._member, self._interrupts, run, seen).finish()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 
 from corpora.errors import FarspanError, from_os_error
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import is_local
 from corpora.storage.manifest import NAME
@@ -144,7 +144,7 @@ def _settle(member: Member, kind: str, folder: str, owner: str | None = None) ->
         if not told:
             lease = max((other.lease for other in others), default=member.identity.lease)
             who = others[0] if others else "a process"
-            print(f"{folder}: waiting up to {lease:g} s to see whether {who} still works there", file=sys.stderr)
+            note(f"{folder}: waiting up to {lease:g} s to see whether {who} still works there")
             told = True
         time.sleep(min(_LOOKS, member.identity.lease / 10))
         member.look()

@@ -1,11 +1,13 @@
 """Progress without a terminal: bars in a notebook's cell, lines in a log."""
 
+import json
 import sys
 import types
 
 import pytest
 from rich.console import Console
 
+from corpora.reporting import Reporting, reporting
 from pipelines.engine.progress import ProgressBars
 
 STAGES = {"tokenise": (2000, "bytes"), "pack": (3, "tasks")}
@@ -25,6 +27,11 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture(autouse=True)
+def memory(monkeypatch):
+    monkeypatch.setattr("pipelines.engine.pace.memory_of_family", lambda: 3 << 29)
+
+
 def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
     with ProgressBars(STAGES, clock) as bars:
         for clock.now, task, done in [(29.0, "a", 500), (31.0, "a", 700), (32.0, "b", 100), (62.0, "b", 300)]:
@@ -33,7 +40,10 @@ def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
         bars.received("pack", "a", 1)
     assert capsys.readouterr() == (
         "",
-        "tokenise: 35% (700 of 2,000 bytes)\ntokenise: 50% (1,000 of 2,000 bytes)\npack: 33% (1 of 3 tasks)\n",
+        "tokenise: 35% (700 of 2,000 bytes), 350 bytes/s, 0:00:04 left, 1.5 GiB\n"
+        "tokenise: 40% (800 of 2,000 bytes), 267 bytes/s, 0:00:05 left, 1.5 GiB\n"
+        "tokenise: 50% (1,000 of 2,000 bytes), 30.3 bytes/s, 0:00:33 left, 1.5 GiB\n"
+        "pack: 33% (1 of 3 tasks), 1.5 GiB\n",
     )
 
 
@@ -52,7 +62,7 @@ def test_reports_of_workers_arrive(clock: Clock, monkeypatch):
             if found:
                 break
             bars._thread.join(0.01)
-    assert found == [("tokenise", "a", 700)]
+    assert found == [("tokenise", "a", 700, 0)]
 
 
 def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, capsys):
@@ -75,3 +85,18 @@ def test_a_notebook_gets_bars_that_are_drawn_again(clock: Clock, monkeypatch, ca
     percents = [[line.split("%")[0].split()[-1] for line in text.splitlines() if "%" in line] for text in drawn]
     assert percents == [["0", "0"], ["50", "0"], ["100", "0"]]
     assert capsys.readouterr() == ("", "")
+
+
+def test_json_lines_and_quiet(clock: Clock, capsys):
+    for options, count in ((Reporting(log_format="json"), 1), (Reporting(quiet=True), 0)):
+        with reporting(options), ProgressBars(STAGES, clock) as bars:
+            bars.restored("tokenise", "old", 1000)
+            bars.received("tokenise", "a", 0)
+            clock.now += 40
+            bars.received("tokenise", "a", 400, 3)
+        out, err = capsys.readouterr()
+        lines = [json.loads(line) for line in err.splitlines()]
+        assert (out, len(lines)) == ("", count)
+        for line in lines:
+            assert (line["event"], line["stage"], line["done"], line["rejects"]) == ("progress", "tokenise", 1400, 3)
+            assert (line["rate"], line["seconds_left"]) == (10, 60)  # of what this start has done

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import io
 
-from pipelines.inspect.row_text import as_seen
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pipelines.inspect.pieces import Piece
+from pipelines.inspect.row_text import as_seen, as_text, brackets_of
 from tests.artefacts import small_tokenizer
 
 
@@ -18,3 +23,18 @@ def test_colours_say_what_happens_to_a_text():
     styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
     assert styles["<gap>"] == "bold red"
     assert styles["<eos>"] == "bold cyan"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"force_terminal": True, "color_system": "truecolor"}, "a hidden b"),
+        ({"force_terminal": True, "no_color": True}, "a ⟦hidden⟧ b"),
+        ({"file": io.StringIO()}, "a ⟦hidden⟧ b"),
+        ({"file": io.TextIOWrapper(io.BytesIO(), "latin-1")}, "a [[hidden]] b"),
+    ],
+    ids=["colour", "NO_COLOR", "pipe", "latin-1"],
+)
+def test_without_colour_hidden_text_is_in_brackets(options: dict, expected: str):
+    pieces = [Piece("a ", "text"), Piece("hidden", "hidden"), Piece(" b", "text")]
+    assert as_text(pieces, brackets_of(Console(**options))).plain == expected

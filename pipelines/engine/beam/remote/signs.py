@@ -67,8 +67,8 @@ class SignOfLife:
     attempt: str
     seconds: float = BEAT_SECONDS
 
-    def __call__(self, stage: str, task: str, done: int) -> None:
-        """``done``: units of the stage finished in this task so far."""
+    def __call__(self, stage: str, task: str, done: int, rejects: int = 0) -> None:
+        """``done``: units of the stage finished in this task so far; rejects are in its receipt."""
         _heart(self).tasks_done(stage, task, done)
 
     @contextmanager
