@@ -33,7 +33,6 @@ def command_of(manifest: Manifest) -> str | None:
     Options with their defaults are left out. Folders, raw files and models are placeholders in capitals, because a
     manifest names none.
     """
-    from pipelines.commands.command import load
     from pipelines.commands.table import COMMANDS
 
     name = _COMMANDS.get(manifest.format) or _of_corpus(manifest)
@@ -41,8 +40,8 @@ def command_of(manifest: Manifest) -> str | None:
     if command is None:
         return None
     words: list[str] = []
-    for place in command.options:
-        words += _flags(load(place), manifest, _recorded(manifest))
+    for kind in command.kinds():
+        words += _flags(kind, manifest, _recorded(manifest))
     words.sort(key=lambda word: word.startswith("--"))  # positional ones first
     return " ".join(["farspan", command.name, *words])
 
