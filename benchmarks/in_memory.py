@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trainer.data.config import Batch
+from trainer.data.batch import Batch
 
 
 class InMemory:

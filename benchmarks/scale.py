@@ -28,7 +28,7 @@ from corpora.retrieval.kmeans import centroid_count
 from corpora.retrieval.knn import nearest
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.stored_shards import stored_shards
 from pipelines.engine.paths import WORK
 from pipelines.retrieval.cluster_shard import ClusterShard

@@ -34,7 +34,8 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 
-from trainer.data import config
+from trainer.data import batch as trainer_batch
+from trainer.data.config import DataConfig
 from trainer.model.seq2seq import Seq2Seq
 from trainer.optim.optimizer import OptimizerConfig
 from trainer.optim.schedule import ScheduleConfig
@@ -119,13 +120,13 @@ def make_batches(count: int, size: int, length: int, target: int) -> list[Batch]
 def our_run(model: Seq2Seq, batches: list[Batch], length: int, target: int) -> Run:
     recipe = Recipe(
         model=our_config(LED, their_config(LED, length, target)),
-        data=config.DataConfig(source_length=length, target_length=target),
+        data=DataConfig(source_length=length, target_length=target),
         run=RunConfig(directory="unused", steps=1_000_000, batch_size=1, device="cpu"),
         optimizer=OPTIMIZER,
         schedule=ScheduleConfig(shape="constant", warmup_steps=0),
     )
     trainer = Trainer(Seq2SeqUnit(recipe), model, World.alone())
-    data = InMemory([config.Batch.full(source, labels, decoder) for source, decoder, labels, _ in batches])
+    data = InMemory([trainer_batch.Batch.full(source, labels, decoder) for source, decoder, labels, _ in batches])
 
     def run(steps: int) -> float:
         start = time.perf_counter()

@@ -20,7 +20,8 @@ from corpora.schemas.sequences import corpus_schema
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows, shard_name, write_shard
+from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.shards import shard_name, write_shard
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 
 

@@ -18,7 +18,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import read_manifest
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from pipelines.corpus import random as random_corpus

@@ -14,7 +14,8 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows, shard_name, write_shard
+from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.shards import shard_name, write_shard
 from corpora.text.word_ngrams import SKETCH_SIZE
 from tests.artefacts import small_tokenizer, tokenizer_entry
 

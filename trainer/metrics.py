@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
 from corpora.errors import FarspanError
-from trainer.data.config import Batch
+from trainer.data.batch import Batch
 from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 

@@ -12,7 +12,7 @@ from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 
 
 class Corpus(ShardedRows):

@@ -14,7 +14,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
 from corpora.tokenizers.protocol import Tokenizer, special_ids

@@ -18,7 +18,7 @@ from corpora.schemas.sequences import token_dtype, token_list
 from corpora.storage.manifest import Manifest, manifest_sha256
 from corpora.storage.origins import parent_folder
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 
 SPLITS = ("train", "validation", "test")
 PAIR_TOTALS = ("pairs", "targets", "query_tokens", "target_tokens", "max_query_tokens", "max_target_tokens", *SPLITS)

@@ -14,7 +14,7 @@ from corpora.schemas.sequences import token_list
 from corpora.storage.manifest import manifest_sha256
 from corpora.storage.origins import parent_folder
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 
 PREDICTION_TOTALS = ("predictions", "tokens", "empty_predictions", "max_tokens")
 """Totals of a predictions artefact; ``empty_predictions`` counts predictions without any token."""

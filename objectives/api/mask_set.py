@@ -15,7 +15,7 @@ from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
 from corpora.storage.manifest import NAME, manifest_sha256
 from corpora.storage.origins import find_parent, parent_folder, resolved
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import MASK_SCHEMA, MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, load_objective
 from objectives.api.special_tokens import SpecialTokens, table_fault

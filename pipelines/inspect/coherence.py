@@ -12,7 +12,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
 from corpora.schemas.vectors import vector_rows
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.text.word_ngrams import ngram_hashes, redundancy
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer

@@ -13,7 +13,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of
 
 _COUNTED = ("tokens", "documents", "references")

@@ -10,7 +10,8 @@ from torch import Tensor
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
-from trainer.data.config import Batch, DataConfig
+from trainer.data.batch import Batch
+from trainer.data.config import DataConfig
 
 
 def collate(examples: Examples, samples: np.ndarray, data: DataConfig, special: SpecialTokens) -> Batch:

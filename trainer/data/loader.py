@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trainer.data.batch import Batch
 from trainer.data.collate import collate
-from trainer.data.config import Batch
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition

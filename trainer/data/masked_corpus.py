@@ -14,7 +14,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import Examples
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MaskBatch

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
 from trainer.data.config import Source

@@ -16,7 +16,7 @@ from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.pairs import PairSet
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import Examples
 from objectives.api.protocol import equip

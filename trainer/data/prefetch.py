@@ -20,7 +20,7 @@ from torch import Tensor
 
 from corpora.errors import FarspanError
 from corpora.storage.copies.shard_cache import ShardCache
-from trainer.data.config import Batch, Batches
+from trainer.data.batch import Batch, Batches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from contextlib import suppress
 import numpy as np
 
 from corpora.errors import FarspanError
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from corpora.errors import FarspanError
-from trainer.data.config import Batch
+from trainer.data.batch import Batch
 from trainer.data.curriculum import Stage
 from trainer.memory.estimate import Setting, cures, step_memory
 from trainer.optim.adafactor import Adafactor

@@ -16,7 +16,7 @@ from corpora.errors import FarspanError, nearest
 from corpora.schemas.pairs import PairSet
 from corpora.storage import files
 from corpora.storage.files import is_local
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from trainer.conversion.convert import check_initial_model
 from trainer.data.config import DataConfig, SourceConfig
 from trainer.data.curriculum import Stage

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from corpora.errors import FarspanError
 from corpora.keyed import make_key
-from trainer.data.config import Batch, Batches
+from trainer.data.batch import Batch, Batches
 from trainer.data.curriculum import Stage
 from trainer.metrics import Counts, derive
 from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, R3FConfig

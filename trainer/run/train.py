@@ -14,7 +14,8 @@ from rich.console import Console
 
 from trainer.checkpoint.checkpoints import Checkpoints
 from trainer.checkpoint.selection import Selection
-from trainer.data.config import Batches, Source
+from trainer.data.batch import Batches
+from trainer.data.config import Source
 from trainer.data.loader import Loader
 from trainer.data.prefetch import prefetched
 from trainer.parallel.device import peak_tflops

@@ -13,7 +13,7 @@ from corpora.packing.options import Packing, RelatedRows
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest import manifest_sha256, read_manifest
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RelatedCorpus
 from pipelines.corpus.related import plan

@@ -16,7 +16,7 @@ from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.vectors import vector_rows
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 from corpora.verify.artefact import verify
 from pipelines.corpus import linked

@@ -36,7 +36,8 @@ def build(clusters, output, search=OPTIONS, engine=Engine(workers=1), **options)
 def spoilt(folder, change):
     """A copy of clusters, checksum included, in which ``change`` has its way with the vectors of the first shard."""
     from corpora.storage.manifest import write_manifest
-    from corpora.storage.shards import ShardedRows, write_shard
+    from corpora.storage.sharded_rows import ShardedRows
+    from corpora.storage.shards import write_shard
 
     copy = shutil.copytree(folder, f"{folder}-spoilt")
     rows = ShardedRows(copy, "farspan.clusters")

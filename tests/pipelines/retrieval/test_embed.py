@@ -15,7 +15,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.vectors import vector_rows
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows, read_shard, shard_name
+from corpora.storage.sharded_rows import ShardedRows
+from corpora.storage.shards import read_shard, shard_name
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.verify.artefact import verify
 from pipelines.engine.job import run_job

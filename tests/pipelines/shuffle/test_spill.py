@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from corpora.storage.ragged import Ragged
-from corpora.storage.shards import ShardedRows
+from corpora.storage.sharded_rows import ShardedRows
 from pipelines.engine.derived import Parent
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, spill_stages
 from tests.artefacts import make_documents

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from corpora.errors import FarspanError
-from trainer.data.config import Batch
+from trainer.data.batch import Batch
 from trainer.data.prefetch import Ahead, LoadingConfig, Processes, prefetched
 
 STEPS = 7

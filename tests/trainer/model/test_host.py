@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.trainer.model.dense import cut, right_padded
-from trainer.data.config import Batch
+from trainer.data.batch import Batch
 from trainer.model.build import make_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.host import on_host, sent

@@ -21,8 +21,9 @@ from corpora.schemas.corpus import Corpus
 from objectives.api.examples import IGNORED
 from trainer.checkpoint.trained_model import vocabulary_of
 from trainer.choices import Precision
+from trainer.data.batch import Batch, Batches
 from trainer.data.collate import collate
-from trainer.data.config import Batch, Batches, Source
+from trainer.data.config import Source
 from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
 from trainer.data.loader import Loader

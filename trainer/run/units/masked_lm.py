@@ -6,7 +6,8 @@ import torch
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED
-from trainer.data.config import Batch, DataConfig
+from trainer.data.batch import Batch
+from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage
 from trainer.data.mixture import Mixture
 from trainer.recipe import Recipe

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from corpora.errors import FarspanError
-from trainer.data.config import Batch, DataConfig
+from trainer.data.batch import Batch
+from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage
 from trainer.data.mixture import Mixture
 from trainer.metrics import Counts

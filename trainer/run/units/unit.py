@@ -25,7 +25,8 @@ from trainer.checkpoint.trained_model import vocabulary_of
 from trainer.conversion.convert import initial_model
 from trainer.conversion.sources import model_sha256
 from trainer.conversion.vocabulary import Vocabulary
-from trainer.data.config import Batch, Batches, DataConfig, Source
+from trainer.data.batch import Batch, Batches
+from trainer.data.config import DataConfig, Source
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.loader import Loader
 from trainer.data.mixture import Mixture
