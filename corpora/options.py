@@ -24,10 +24,10 @@ class Flag:
     Attributes:
         name: name of the flag without dashes; empty for the field's name.
         metavar: placeholder of the value in the help.
-        help: help text, or a function that finds it out; empty for the field's entry under ``Attributes:``.
+        help: help text, or a function that returns it; empty for the field's entry under ``Attributes:``.
         convert: function from the text of the command line to the value, in place of the field's type.
         positional: True for an argument without dashes.
-        choices: words that the field accepts, where they are found out; a ``Literal`` type lists them otherwise.
+        choices: words that the field accepts, if they are computed; otherwise a ``Literal`` type lists them.
         hidden: True to leave the flag out of the help.
         without: fields of a nested dataclass that get no flag.
         group: title under which the help lists the flags of a nested dataclass, with the field's meaning.

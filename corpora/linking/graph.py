@@ -64,7 +64,7 @@ class Graph:
     def families(self) -> np.ndarray:
         """Family of each document, ``(n,)`` int64: connected components of near-duplicates.
 
-        Of a text in more copies than a list has places, few copies are in each other's lists; they still are a family.
+        If a text has more copies than a list has places, few copies list each other, but all belong to one component.
         """
         return _families(self.neighbours.values, self.neighbours.offsets, self.near_duplicates)
 

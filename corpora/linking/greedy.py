@@ -16,11 +16,11 @@ class Limits(NamedTuple):
 
     Attributes:
         capacity: positions of a sequence.
-        room_per_document: positions that each document takes beside its tokens.
-        least: groups that take fewer positions are given up.
-        max_uses: groups that a document may be in.
-        min_similarity: neighbours below it are not taken.
-        chain: the document added last is the query, not the seed.
+        room_per_document: positions that each document takes in addition to its tokens.
+        least: minimum number of positions of a group; smaller groups are dissolved.
+        max_uses: maximum number of groups that a document may be in.
+        min_similarity: minimum similarity of neighbours that are taken.
+        chain: use the document added last as the query, in place of the seed.
     """
 
     capacity: int
@@ -36,10 +36,10 @@ class Groups:
     """The result of ``document_groups`` on n documents.
 
     Attributes:
-        documents: a row a group, int64, in the order of adding; the seed is first.
+        documents: one row per group, int64, in the order of addition; the seed is first.
         similarities: float32 beside ``documents.values``, to the document whose neighbour it was; nan for seeds.
-        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps one that was given up, had the first document and
-            would else have taken the second, which is of the same family.
+        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps a dissolved one, held the first document and
+            therefore did not take the second, which is of the same family.
     """
 
     documents: Ragged

@@ -21,7 +21,7 @@ NEAR_DUPLICATES = pa.schema(
         pa.field("jaccard", pa.float32()),
     ]
 )
-_BLOCK = 1 << 16  # documents whose edges are looked at together
+_BLOCK = 1 << 16  # documents whose edges are compared in one block
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def edge_graph(cluster: Cluster, linking: Linking) -> Graph:
 def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.RecordBatch:
     """Turn ``(m, 2)`` pairs of documents into rows of ``NEAR_DUPLICATES``, with their similarities.
 
-    Null where neither lists the other: near-duplicates of near-duplicates.
+    A similarity is null if neither document lists the other: both are near-duplicates of a third.
     """
     count = len(cluster.rows)
     edges = np.flatnonzero(graph.near_duplicates)

@@ -33,19 +33,19 @@ class Linked:
     """Sequences as pieces of documents, and the documents that are in none.
 
     Attributes:
-        parts: a row a sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
+        parts: one row per sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
             document, or a piece of one, that no earlier one has.
-        offsets: ``(parts,)`` int32, where the piece begins in its document.
+        offsets: ``(parts,)`` int32, beginning of the piece in its document.
         sizes: ``(parts,)`` int32, tokens of the piece.
         similarities: ``(parts,)`` float32, to the document it was chosen for, if the sequence has it; nan for seeds,
             for continuations, and where a sequence or a walk begins.
-        leftovers: ``(l,)`` int64, documents in no sequence and of no family that has one there, and the first by key of
-            families without, ascending.
+        leftovers: ``(l,)`` int64, ascending: of each family without a document in a sequence, the first by key; a
+            document without near-duplicates is a family by itself.
         repeated: ``(r,)`` int64, the other documents in no sequence, ascending: near-duplicates of one that is in a
             sequence or a leftover.
         uses: ``(n,)`` int32, how often each document is used, as a whole.
         refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. ``nearest``, ``chain``:
-            one was in a sequence that would else have taken the other; ``path``: all pairs of neighbours, none is a
+            one was in a sequence, which therefore did not take the other; ``path``: all pairs of neighbours, none is a
             step. And each of ``repeated`` with the document that it repeats.
     """
 
@@ -65,10 +65,10 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
     Args:
         graph: neighbours of n documents.
         lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep are left over.
-        keys: ``(n, 2)`` uint64, one 128-bit key a document (``corpora.keyed.id_keys``). Whatever similarities leave
-            open is decided by keys, so that the numbering of the documents does not count.
-        packing: the room in a sequence. ``nearest`` and ``chain`` split nothing but documents that exceed it; a path's
-            last sequence is kept however empty.
+        keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Equal
+            similarities are ordered by keys, so the result does not depend on how the documents are numbered.
+        packing: capacity of a sequence. ``nearest`` and ``chain`` split only documents that exceed it; the last
+            sequence of a path is kept even if it is nearly empty.
         linking: the policy.
 
     Raises:

@@ -48,8 +48,8 @@ def assemble_cuts(
 
     Args:
         document_ids: strings.
-        tokens: a row of uint16 or int32 a document.
-        sentence_starts: a row of int32 a document.
+        tokens: one row of uint16 or int32 per document.
+        sentence_starts: one row of int32 per document.
         cluster_ids: ``(n,)`` int64; None for no clusters.
     """
     pieces = tokens.cut(cuts.documents, cuts.offsets, cuts.sizes)
@@ -70,7 +70,7 @@ def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, si
     """Sentence starts inside each of p pieces of documents, relative to the piece's beginning.
 
     Args:
-        starts: a row a document, ascending.
+        starts: one row per document, ascending.
         documents, offsets, sizes: ``(p,)`` the pieces.
     """
     inside = _bounds(starts.values, starts.offsets, documents, offsets, sizes)  # (2, p) of starts in their rows

@@ -1,7 +1,7 @@
 """Mixtures: the number of tokens that a corpus takes from each source.
 
-All shares are exact fractions, so that every shard can do its part alone: it takes of each source the same number of
-passes over what it has of it (``corpora.packing.windows.take``).
+All shares are exact fractions, so that shards can be built independently: each takes the same number of passes over its
+own part of a source (``corpora.packing.windows.take``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Source:
     """A source: the tokens that it has, and the share that is requested.
 
     Attributes:
-        available: tokens of one pass over the source, as they are written: what windows share, in each of them.
+        available: tokens that one pass over the source writes; tokens in several windows count once for each.
         weight: share of the mixture; None in every source of a mixture by temperature.
         epochs: cap, in passes.
     """
@@ -80,7 +80,7 @@ def mix(
             default) is by size, infinity the same for all. Source: Raffel et al. 2020 (T5), section 3.5.2, whose limit
             on a task's size is the cap here.
         on_cap: ``stop`` ends the whole mixture where the first source would exceed its cap, which keeps the
-            proportions; ``redistribute`` shares what is missing out among the others.
+            proportions; ``redistribute`` gives the missing tokens to the other sources.
 
     Raises:
         FarspanError: what ``check_request`` refuses, an empty source, a temperature so low that a source gets nothing,
@@ -128,8 +128,8 @@ def check_request(
 
     Raises:
         FarspanError: no source, weights that are not positive or do not sum to 1, weights in some sources only or
-            beside a temperature, a temperature, caps or a budget that are not positive, or ``redistribute`` without
-            a budget.
+            together with a temperature, a temperature, caps or a budget that are not positive, or ``redistribute``
+            without a budget.
     """
     if not epochs:
         raise FarspanError("the mixture has no source; name at least one")

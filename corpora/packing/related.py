@@ -1,6 +1,6 @@
 """Rows of related documents, each cut to its share of the row in whole sentences.
 
-Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every document of a cluster the same room; CDLM
+Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every document of a cluster the same budget; CDLM
 (Caciularu et al. 2021, arXiv 2101.00406), which shuffles a cluster's documents.
 """
 
@@ -24,11 +24,11 @@ def arrange(
 ) -> tuple[Cuts, np.ndarray]:
     """Rows of n documents in c clusters.
 
-    A document keeps its whole sentences up to its budget. One whose first sentence is longer than that is left out of
-    the row, the one with the longest first sentence before others, and its room goes to the others.
+    A document keeps its whole sentences up to its budget. Documents whose first sentence exceeds their budget are
+    left out one by one, the longest first sentence first, and their budget goes to the others.
 
     Args:
-        clusters: a row of document numbers (int64) a cluster, in the given order; each document at most once.
+        clusters: one row of document numbers (int64) per cluster, in the given order; each document at most once.
         lengths: ``(n,)`` tokens.
         sentence_starts: n rows of int32.
         keys: ``(n, 2)`` uint64, by which documents are shuffled; needed for the order ``shuffle`` only.
@@ -68,9 +68,9 @@ def arrange(
 
 @numba.njit(cache=True, nogil=True)
 def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
-    """Divide ``room`` among ``(n,)`` wants: what small ones leave goes to larger ones, equally; ``(n,)`` int64.
+    """Divide ``room`` equally among ``(n,)`` requests; what small requests leave goes to larger ones; ``(n,)`` int64.
 
-    The sum is ``min(sum(wants), room)``. Of what cannot be divided the first get one more.
+    The sum is ``min(sum(wants), room)``. If the division leaves a remainder, the first requests get one more each.
     """
     given = np.zeros(len(wants), np.int64)
     order = np.argsort(wants, kind="mergesort")
@@ -149,10 +149,10 @@ def groups(
     max_documents: int,
     min_similarity: float = -np.inf,
 ) -> Ragged:
-    """Clusters from neighbour lists: documents that go through as seeds in key order take their nearest free ones.
+    """Form clusters from neighbour lists: in key order, each free document is a seed and takes its nearest free ones.
 
-    A seed that finds too few takes none, and stays free itself, for a later seed to take. Where one document is enough,
-    those that are free in the end are groups of their own.
+    A seed with too few free neighbours takes none and remains free, so a later seed may take it. If ``min_documents``
+    is 1, the documents that remain free at the end become groups of their own.
 
     Args:
         neighbours: n rows of document numbers, best first.
@@ -162,8 +162,8 @@ def groups(
         min_similarity: to the seed.
 
     Returns:
-        A row of int64 a group, seed first, then by falling similarity; groups in the order of their seeds' keys, those
-        of one document last; each document at most once.
+        One row of int64 per group, seed first, then by falling similarity; groups in the order of their seeds' keys,
+        those of one document last; each document at most once.
     """
     seeds = np.lexsort((keys[:, 1], keys[:, 0]))
     documents, sizes = _groups(

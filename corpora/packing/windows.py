@@ -31,7 +31,7 @@ class Windows:
 
     @classmethod
     def of(cls, packing: Packing, stride: int = 0) -> Windows:
-        """Windows that fill a row each; a stride of 0 is one without overlap.
+        """Windows of which each fills a row; a stride of 0 means windows without overlap.
 
         Raises:
             FarspanError: the stride is negative, or leaves gaps.
@@ -80,7 +80,7 @@ class Taken:
     Attributes:
         documents: int64, number of the document in the shard.
         passes: int64, ascending.
-        sizes: int64, tokens taken from the document's beginning; all of them but for one document a source.
+        sizes: int64, tokens taken from the document's beginning; all of them, except for one document per source.
     """
 
     documents: np.ndarray
@@ -97,9 +97,8 @@ def take(
 ) -> Taken:
     """Take ``floor(epochs * tokens)`` tokens of each source from n documents: whole passes, then part of one.
 
-    Tokens count as they are written, in every window that holds them. Where the last window that is taken would hold
-    nothing but what it shares with the one before, it is missing: by that, ``windows.overlap`` tokens at most, less of
-    a source is written.
+    A token counts once for every window that holds it. A last window that would hold only its overlap with the window
+    before it is left out, so up to ``windows.overlap`` tokens fewer of a source are written.
 
     Args:
         lengths: ``(n,)`` tokens of each document.
@@ -109,8 +108,8 @@ def take(
         windows: how documents are cut.
 
     Returns:
-        The documents of a pass in the order of its keys, whatever their source. The last pass over a source takes
-        documents in that order until its tokens are reached, and of the last one what is missing.
+        The documents of each pass in the order of its keys, with all sources mixed. The last pass over a source
+        takes documents in that order until its tokens are reached, and cuts the last document to fit.
     """
     lengths = np.asarray(lengths, np.int64)
     rounds = [
@@ -151,8 +150,8 @@ def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Window
 
     Args:
         sources: ``(n,)`` number of the source of each of the shard's documents.
-        packing: the room in a row; pieces are split at its end.
-        windows: how documents are cut, one full window a row.
+        packing: capacity of a row; pieces are split at its end.
+        windows: how documents are cut, one full window per row.
         across: concatenate pieces of all sources with each other; otherwise those of one source.
     """
     which, offsets, sizes = windows.cut(taken.sizes)

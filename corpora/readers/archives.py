@@ -43,8 +43,8 @@ def is_zip(path: str) -> bool:
 def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> list[Cut]:
     """Split an archive between members.
 
-    It is a single range if it is compressed as a whole, and if a fault can only be seen from all members: a name that
-    occurs twice, or no wanted member at all.
+    It is a single range if it is compressed as a whole, or has a fault that only shows from all members: a name that
+    occurs twice, or no member of the wanted format.
     """
     size = files.size(path)
     if compression(path):

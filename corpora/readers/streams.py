@@ -22,8 +22,8 @@ from corpora.storage.files import Files
 STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
 _CHUNK = 1 << 20
-# gzip and zstd unpack a piece of input in one go, a run of equal bytes a thousand- and thirty-thousandfold; bz2 and xz
-# can be asked for so much and no more
+# bytes of input per call: gzip and zstd unpack them in one go, and equal bytes expand up to 1,000 and 30,000 times; bz2
+# and xz can be told how much to return
 _PIECES = {"gz": 8 << 10, "bz2": _CHUNK, "xz": _CHUNK, "zst": 512}
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gz": lambda: zlib.decompressobj(zlib.MAX_WBITS + 16),

@@ -84,7 +84,7 @@ class Bounds:
 
 
 def proposed(k: int) -> int:
-    """Number of candidates to keep for k: enough that few queries need a second look."""
+    """Number of candidates to keep for k: enough that few queries must be compared again."""
     return k + 8 + k // 8
 
 
@@ -170,7 +170,7 @@ class ExactBest:
         self._errors, self._exact = bounds.errors[open_queries], bounds.exact[open_queries]
 
     def wants(self, queries: np.ndarray) -> np.ndarray:
-        """``(m,)`` bool: True for those of ``queries`` that need a second look."""
+        """``(m,)`` bool: True for those of ``queries`` that must be compared again."""
         return self._place[queries] >= 0
 
     def see(

@@ -1,8 +1,8 @@
 """Inner products that are equal on every processor, and a bound on the error of a matrix product.
 
-A product of two float16 numbers is a multiple of 2**-48 that float64 holds. Where the lengths of both vectors multiply
-to less than 32, so does every sum of such products on the way, in whatever order: the result is exact. Longer vectors
-are summed from left to right.
+A product of two float16 numbers is a multiple of 2**-48 that float64 holds. If the product
+of the lengths of two vectors is below 32, the same holds for every partial sum, in any order, and the result is exact.
+Longer vectors are summed from left to right.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
 class HeldOut:
     """The choice of held-out documents, by the document's id, or by its cluster where it has one.
 
-    The documents of a cluster tell of the same; were some of them in training, the others would be no test.
+    Documents of a cluster share their subject. A cluster is therefore held out as a whole: otherwise the model would be
+    tested on what it was trained on.
 
     Attributes:
         fraction: share of documents, 0 <= fraction < 1.

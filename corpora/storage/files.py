@@ -76,7 +76,7 @@ def open(path: str) -> BinaryIO:
 
 @contextmanager
 def create(path: str) -> Iterator[BinaryIO]:
-    """Write a whole file: it appears under ``path`` when the body ends well, and not at all when it raises."""
+    """Write a whole file: it appears under ``path`` when the body ends, and never if the body raises."""
     publishing = _publishing.get()
     with _system(path).create(path, publishing.taken) as file:
         yield file

@@ -39,7 +39,7 @@ class ShardedRows:
         """
         Args:
             verify: compare each shard with its checksum when it is first touched.
-            cache: where the shards of a remote artefact are fetched to; None for files that nobody else sees.
+            cache: cache that the shards of a remote artefact are fetched into; None for private temporary files.
 
         Raises:
             FarspanError: no finished artefact of this format.

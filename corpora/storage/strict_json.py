@@ -1,7 +1,7 @@
-"""JSON that others wrote -> frozen dataclasses, by the types of their fields; nothing is believed unchecked.
+"""Conversion of untrusted JSON to frozen dataclasses, checked by the types of their fields.
 
-A field's type says all: ``Annotated[int, range(...)]`` bounds a number, ``Annotated[str, re.compile(...)]`` a text.
-Every field must be there and a dataclass takes no other; a ``TypedDict`` says what a table holds at least.
+A field's type holds the whole rule: ``Annotated[int, range(...)]`` bounds a number, ``Annotated[str, re.compile(...)]``
+a text. Every field is required and no other is allowed; a ``TypedDict`` lists the keys that a table has at least.
 """
 
 from __future__ import annotations

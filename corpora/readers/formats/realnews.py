@@ -38,7 +38,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
     def add(name: str, stream: BinaryIO) -> Iterator[int]:
         if is_zip(piece.path):
-            while stream.read(_STEP):  # to the checksum at its end, before a line of it is believed
+            while stream.read(_STEP):  # read to the checksum at its end before any line is used
                 pass
             stream.seek(0)
         block.prefix = f"{name}:"

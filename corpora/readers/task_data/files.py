@@ -49,7 +49,7 @@ def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text"
 
         def add_member(name: str, stream: BinaryIO) -> Iterator[int]:
             if is_zip(piece.path):
-                while stream.read(_STEP):  # to the checksum at its end, before a line of it is believed
+                while stream.read(_STEP):  # read to the checksum at its end before any line is used
                     pass
                 stream.seek(0)
             block.prefix = f"{name}:"

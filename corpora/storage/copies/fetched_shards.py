@@ -18,7 +18,7 @@ class FetchedShards:
         """
         Args:
             open_shard: fetches and maps one.
-            last: number of shards that are kept though nobody asked for them.
+            last: number of shards read last that are kept, in addition to those that ``keep`` names.
         """
         self._open, self._last, self._kept = open_shard, last, frozenset[int]()
         self._shards: dict[int, tuple[Mapped, dict[Any, Any]]] = {}  # the last used one is last

@@ -96,7 +96,7 @@ class ShardCache:
 
     @contextmanager
     def _still(self) -> Iterator[None]:
-        """While nobody gives a file its size or its name: a scan may miss a file that is renamed meanwhile."""
+        """Hold the lock under which files are sized and renamed; a scan could miss a file that is renamed during it."""
         handle = os.open(os.path.join(self._made(), ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

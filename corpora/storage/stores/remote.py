@@ -281,7 +281,7 @@ class RemoteStore:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file's bytes, a request a read."""
+    """A remote file; each read is one request."""
 
     def __init__(self, store: RemoteStore, path: str) -> None:
         self._store, self._path, self._position, self._reads = store, path, 0, 0
@@ -309,7 +309,7 @@ class _RemoteFile(io.RawIOBase):
         return self._read(self.size)
 
     def close(self) -> None:
-        """Refuse what may be parts of two files, which Arrow does not notice and fills with whatever bytes."""
+        """Refuse a file that was replaced between reads: its parts would belong to two files, which Arrow ignores."""
         unsure = self._reads > 1 and not self.closed
         super().close()
         if unsure:
