@@ -66,7 +66,7 @@ def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
 
 def _run(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
     with raised_alike():
-        options = command.made(typed)  # what they refuse is said before Beam is imported
+        options = command.made(typed)  # invalid options are reported before Beam is imported
         _check(command, typed, rest)
     if not command.job or typed.engine == "cooperative":
         command.execute(typed, options)

@@ -1,4 +1,4 @@
-"""The environment's one trap: farspan's import names are plain words, and another distribution may bring the same.
+"""Check that no other distribution installs packages under farspan's import names, which are plain words.
 
 Imports nothing of farspan, since any of its packages may turn out to be somebody else's.
 """

@@ -67,7 +67,7 @@ class Recipe:
             )
         staged = sum(stage.steps for stage in self.stages)
         if self.stages and steps is None:
-            raise FarspanError(f"run.epochs stands beside stages, which have steps; set run.steps to {staged} instead")
+            raise FarspanError(f"run.epochs conflicts with stages, which have steps; set run.steps to {staged} instead")
         if self.stages and staged != steps:
             raise FarspanError(f"the stages have {staged} steps together, but run.steps is {steps}; make them equal")
         self._check_selection()

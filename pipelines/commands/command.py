@@ -53,7 +53,7 @@ class Command:
         return [load(name if ":" in name else f"{beside}.options:{name}") for name in self.options]
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add all arguments of the command to ``parser``, and what their declaration says about them."""
+        """Add all arguments of the command to ``parser``, with its explanation and examples."""
         kinds = self.kinds()
         for kind in kinds:
             add_flags(parser, kind)
@@ -69,10 +69,10 @@ class Command:
         add_flags(parser.add_argument_group("messages"), Reporting)
 
     def made(self, typed: Typed) -> list[Any]:
-        """The options from what was typed.
+        """Build the options from the typed arguments.
 
         Raises:
-            FarspanError: what they refuse.
+            FarspanError: a value is invalid.
         """
         return [make(kind, typed) for kind in self.kinds()]
 

@@ -14,7 +14,7 @@ from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 
 
 def jobs(options: LinkedCorpus) -> Iterator[Job]:
-    """Plan one job after the other; the next may be asked for once the last has been run.
+    """Yield the jobs in order; each is planned when it is asked for, after the one before it has run.
 
     Raises:
         FarspanError: as the plans; what can be known before the first job is.

@@ -38,7 +38,7 @@ BUCKET_TOKENS = 4  # upper bound of a bucket's tokens, as a multiple of a shard'
 
 
 def jobs(options: LongCorpus) -> Iterator[Job]:
-    """Plan the job that makes the documents, if there are inputs, and after it has been run that of the corpus.
+    """Yield the job that makes the documents, if the recipe has inputs; once it has run, yield that of the corpus.
 
     Raises:
         FarspanError: as ``plan_documents`` and ``plan``.
@@ -55,8 +55,7 @@ def plan_documents(options: LongCorpus) -> Job | None:
     Documents are the same for every seed and compression of the corpus.
 
     Raises:
-        FarspanError: the recipe is wrong, input is missing, or the corpus could not be made of the documents whatever
-            they are.
+        FarspanError: the recipe is wrong, input is missing, or no documents could satisfy the options of the corpus.
     """
     recipe = read_recipe(options.recipe)
     inputs = recipe.inputs(options.recipe)

@@ -46,13 +46,13 @@ class MixtureRecipe:
         documents: the documents artefact, to be made from the sources' inputs where they have any.
         tokenizer: for documents that are to be made.
         sentences, held_out: as the flags of ``farspan documents``.
-        tokens: budget; left out, as many as the epochs allow.
+        tokens: budget (default: as many as the epochs allow).
         temperature: instead of weights: shares in proportion to ``tokens ** (1 / temperature)``.
         on_cap: ``stop`` where the first source has had its epochs, or ``redistribute`` to the others.
         short_documents: concatenated ``within`` their source or ``across`` sources.
         stride: tokens from one window of a long document to the next; 0 for no overlap. Budget and weights
-            count tokens as they are written: what windows share, in each of them.
-        room_per_sequence, room_per_document: positions kept for what rendering adds.
+            count a token once for each window that holds it.
+        room_per_sequence, room_per_document: positions reserved for tokens that rendering adds.
     """
 
     sequence_length: int
@@ -111,7 +111,7 @@ def read_recipe(file: str) -> MixtureRecipe:
 
     Raises:
         FarspanError: no such file, no TOML, an unknown key (with the nearest known one), a missing one, a value of
-            another type or out of range, shares that no sizes of the sources could make right, or a key without effect.
+            another type or out of range, shares that are wrong for any sizes of the sources, or a key without effect.
     """
     try:
         with open(file, "rb") as handle:

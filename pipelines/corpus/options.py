@@ -23,7 +23,7 @@ from pipelines.options import (
 )
 from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOptions
 
-# these kinds of corpus cut documents at the end of a row or not at all
+# kinds of corpus that decide themselves how documents are cut
 _ROOM = Flag(without=("split_documents", "drop_ragged_tail", "min_document_tokens"))
 
 

@@ -88,7 +88,7 @@ def _neighbours(options: RelatedCorpus, documents: Parent) -> Parent | None:
     for name in _BOUNDS:
         if getattr(options, name) != getattr(RelatedCorpus, name):
             flag = name.replace("_", "-")
-            raise FarspanError(f"--{flag} {getattr(options, name)}: is that of neighbours; give --neighbours")
+            raise FarspanError(f"--{flag} {getattr(options, name)}: applies to neighbours only; give --neighbours")
     return None
 
 

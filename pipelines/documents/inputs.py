@@ -93,7 +93,7 @@ class Input:
             # names are bytes, which Python decodes by the locale; ids are always UTF-8
             return os.fsencode(name).decode() if files.is_local(self.root) else name.encode().decode()
         except UnicodeError as error:
-            raise FarspanError(f"--input: {path!r} is no UTF-8 name, which ids have to be; rename the file") from error
+            raise FarspanError(f"--input: {path!r} is not valid UTF-8, which ids need; rename the file") from error
 
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:

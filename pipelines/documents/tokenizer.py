@@ -49,7 +49,7 @@ def _rejected(rejects: Counter[str]) -> str:
 
 
 def _texts(inputs: tuple[Input, ...], rejects: Counter[str]) -> Iterator[str]:
-    """Texts in the order of sources, files and records, whatever the arguments' order; counts bad records."""
+    """Texts in the order of sources, files and records, not of the arguments; counts bad records."""
     reads = read_options(inputs)
     for source, _, path in sorted(every_file(inputs)):
         read = reads[source]

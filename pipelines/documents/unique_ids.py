@@ -1,8 +1,8 @@
 """Unique document ids, where a field gives them: keep the first of equal ones in input order, reject the others.
 
-A data set of tasks repeats a document for each question about it: there the others are left out.
+In data sets of tasks, which repeat a document for each question about it, the others are left out instead.
 
-Stage *duplicates* compares the ids of all tasks, one range of hashes a task; stage *unique* writes the final shards.
+Stage *duplicates* compares the ids of all tasks, one range of hashes per task; stage *unique* writes the final shards.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def repeated(keys: Sequence[np.ndarray]) -> np.ndarray:
     """Find records whose id occurred before, in the order of tasks and rows.
 
     Args:
-        keys: one ``(n, 3)`` uint64 array a task: 128-bit key and row.
+        keys: one ``(n, 3)`` uint64 array per task: 128-bit key and row.
 
     Returns:
         ``(m, 2)`` uint64, task and row of all but the first record of each key.

@@ -1,4 +1,4 @@
-"""The begin of a job in its folder, and the checks that the folder is, and stays, the job's."""
+"""The start of a job in its folder, and checks that the folder belongs to the job and remains its own."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def finalize(output: str, error_budget: float = 1.0) -> Manifest:
 
 
 def fold_receipts(output: str, error_budget: float) -> Manifest:
-    """As ``finalize``, where nobody else works in the folder."""
+    """Do the same as ``finalize``; the caller ensures that no other process works in the folder."""
     work = os.path.join(output, WORK)
     opened = os.path.join(work, "job.json")
     if files.exists(os.path.join(output, NAME)):

@@ -1,4 +1,4 @@
-"""Progress of a running job: workers send small datagrams, the driver shows one bar a stage.
+"""Progress of a running job: workers send small datagrams, the driver shows one bar per stage.
 
 A lost datagram costs nothing, since each carries a task's running total. Workers on other machines report by files
 instead (``beam/remote/signs.py``).
@@ -43,7 +43,7 @@ class Reporter:
                 sender.sendto(json.dumps([stage, task, done, rejects]).encode(), ("127.0.0.1", self.port))
 
     def working(self, stage: str, task: str) -> AbstractContextManager[None]:
-        """Nothing: a worker of this machine is watched by its process."""
+        """Do nothing: a worker of this machine is watched through its process."""
         return nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""One task: its work, its receipt, and what is said when it fails."""
+"""One task: its work, its receipt, and its error message."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class _Attempt:
         raise _DoneElsewhere
 
     def publishing_receipt(self) -> AbstractContextManager[None]:
-        """The receipt of an attempt that was taken for dead describes a file that is no more, and is replaced."""
+        """The receipt of an attempt that was taken for dead describes a file that no longer exists, and is replaced."""
         if self.replaced:
             return files.published(partial(require_begun, self.output))
         return files.published(self.require_open, self.give_way)
@@ -160,7 +160,7 @@ def is_for_good(text: str) -> bool:
 def explain(work: str, error: Exception) -> FarspanError:
     """The error to show for what a runner raised: the message of the task that failed, where one did."""
     done = {path.removesuffix(".json") for path in ending(work, ".json")}
-    failed = [path for path in ending(work, ".failed") if path.removesuffix(".failed") not in done]  # nor repeated well
+    failed = [path for path in ending(work, ".failed") if path.removesuffix(".failed") not in done]  # still undone
     if failed:
         reason = read_bytes(failed[0]).decode(errors="replace").strip()
         task = os.path.basename(failed[0]).removesuffix(".failed")

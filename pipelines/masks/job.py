@@ -48,7 +48,7 @@ def equipped_objective(
             model = load_scorer(scorer, threads=1)
         objective = equip(objective, Tools(artefact_tokenizer(corpus), model))
     if scorer is not None and "scorer" not in getattr(objective, "tools", {}):
-        raise FarspanError(f"--scorer {scorer}: objective {name} asks no model; leave the flag out")
+        raise FarspanError(f"--scorer {scorer}: objective {name} uses no model; leave the flag out")
     return objective
 
 

@@ -46,7 +46,7 @@ class EncoderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
-    """Options of vectors, whatever they are made from.
+    """Options of computing vectors, independent of their source.
 
     Attributes:
         encoder: the model and its use.
@@ -84,7 +84,7 @@ class Embed(Embedding):
 
 @dataclass(frozen=True, kw_only=True)
 class CentroidOptions:
-    """Options of clusters, whatever they are made from.
+    """Options of clustering, independent of the source of the vectors.
 
     Attributes:
         centroids: first-level clusters; k-means needs 39 vectors for each. 0 for 256, or fewer if that leaves less
@@ -139,7 +139,7 @@ class Clustering(CentroidOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
-    """Options of a search, whatever it searches.
+    """Options of a search, independent of its input.
 
     Attributes:
         search: number of neighbours and method of the search; its seed is the job's.

@@ -46,8 +46,8 @@ def test_values_are_overridden():
             "generator={mode='joint', initial='x'}\ndata.pairs=p",
             r"generator chooses what to hide in a corpus, but the data are pairs; remove the generator section",
         ),
-        ("data={pairs='p', corpus='c', source_length=512}", r"data.pairs stands beside data.corpus"),
-        ("evaluation={pairs='p', corpus='c'}", r"evaluation.pairs stands beside evaluation.corpus or masks"),
+        ("data={pairs='p', corpus='c', source_length=512}", r"data.pairs conflicts with data.corpus"),
+        ("evaluation={pairs='p', corpus='c'}", r"evaluation.pairs conflicts with evaluation.corpus or masks"),
         ("run.steps=true", r"run.steps is True; a value of type int is needed"),
         ("run.directory=7", r"run.directory is 7; a value of type str is needed"),
         ("model.norm.placement=between", r"model.norm.placement is 'between'; choose one of 'post', 'pre'"),
@@ -73,7 +73,10 @@ def test_values_are_overridden():
         ("schedule.warmup_steps=61", r"schedule.warmup_steps is 61, but run.steps is 60"),
         ("run.steps", r"--set run.steps: give KEY=VALUE"),
         ("run.directory=''", r"run.directory is ''; name a folder"),
-        ("evaluation={corpus='c', mixture=[{name='a', corpus='d'}]}", r"evaluation.mixture stands beside evaluation.c"),
+        (
+            "evaluation={corpus='c', mixture=[{name='a', corpus='d'}]}",
+            r"evaluation.mixture conflicts with evaluation.c",
+        ),
         (
             "evaluation.mixture=[{name='a', corpus='c'}, {name='a', corpus='d'}]",
             r"evaluation.mixture: the names of the sources are 'a', 'a'; give each one of its own",
@@ -234,7 +237,7 @@ def test_epochs_become_steps_when_the_data_is_known():
     assert run.with_samples(1000) is run
     with pytest.raises(FarspanError, match=r"schedule.warmup_steps is 10, but run.steps is 3"):
         recipe.with_samples(4)
-    with pytest.raises(FarspanError, match=r"run.epochs stands beside stages, which have steps; set run.steps to 60"):
+    with pytest.raises(FarspanError, match=r"run.epochs conflicts with stages, which have steps; set run.steps to 60"):
         load_recipe("tiny", ["run.epochs=1", "stages=[{ steps = 60 }]"])
 
 

@@ -119,7 +119,7 @@ class SourceConfig:
             raise FarspanError(f"source {self.name!r}: examples is {self.examples}; it must be at least 1")
         if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
             raise FarspanError(
-                f"source {self.name!r}: pairs stands beside corpus, masks, objective or masks_options; pretraining "
+                f"source {self.name!r}: pairs conflicts with corpus, masks, objective or masks_options; pretraining "
                 "takes a corpus, fine-tuning takes pairs and a task"
             )
 
@@ -206,8 +206,8 @@ class DataConfig:
                 )
         if self.mixture and (self.corpus or self.masks or self.objective or self.masks_options or self.pairs):
             raise FarspanError(
-                "data.mixture stands beside data.corpus, masks, objective, masks_options or pairs; name the sources in "
-                "one of the two ways"
+                "data.mixture conflicts with data.corpus, masks, objective, masks_options or pairs; name the sources "
+                "in one of the two ways"
             )
         if self.shuffle_shards < 0:
             raise FarspanError(f"data.shuffle_shards is {self.shuffle_shards}; it must be at least 0")
@@ -218,7 +218,7 @@ class DataConfig:
             raise FarspanError(f"data.examples is {self.examples}{beside}; {cure}")
         if self.pairs and (self.corpus or self.masks or self.objective or self.masks_options):
             raise FarspanError(
-                "data.pairs stands beside data.corpus, masks, objective or masks_options; pretraining takes a corpus, "
+                "data.pairs conflicts with data.corpus, masks, objective or masks_options; pretraining takes a corpus, "
                 "fine-tuning takes pairs and a task"
             )
 

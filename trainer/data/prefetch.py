@@ -193,7 +193,7 @@ class Processes:
             process.join(timeout=5)
             raise FarspanError(
                 f"the process that makes the batches of step {step + 1} ended with exit code {process.exitcode} (-9: "
-                "killed, perhaps for want of memory); lower loading.processes, or set it to 0"
+                "killed, perhaps because memory ran out); lower loading.processes, or set it to 0"
             ) from None
 
 

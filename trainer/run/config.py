@@ -152,9 +152,9 @@ class EvaluationConfig:
                 raise FarspanError(f"evaluation.{name} is {value}; it must be at least 1")
         if self.mixture and (self.corpus or self.masks or self.pairs):
             raise FarspanError(
-                "evaluation.mixture stands beside evaluation.corpus, masks or pairs; name the sources in one of the "
+                "evaluation.mixture conflicts with evaluation.corpus, masks or pairs; name the sources in one of the "
                 "two ways"
             )
         if self.pairs and (self.corpus or self.masks):
-            raise FarspanError("evaluation.pairs stands beside evaluation.corpus or masks; give one of them")
+            raise FarspanError("evaluation.pairs conflicts with evaluation.corpus or masks; give one of them")
         require_names(self.mixture, "evaluation")

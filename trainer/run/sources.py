@@ -165,7 +165,7 @@ def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
         objective = equip(objective, Tools(load_tokenizer_of(corpus.folder), scorer))
     if config.scorer and "scorer" not in getattr(objective, "tools", {}):
         raise FarspanError(
-            f"objective.scorer is {config.scorer!r}, but objective {config.name} asks no model; leave it out"
+            f"objective.scorer is {config.scorer!r}, but objective {config.name} uses no model; leave it out"
         )
     return objective
 

@@ -1,4 +1,4 @@
-"""Apache Beam, which all of ``pipelines`` imports from here: quiet, or missing with one clear line."""
+"""Import of Apache Beam for all of ``pipelines``: without its warnings, and with one clear line if it is missing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Beam's own servers, open to this machine alone.
+"""Restriction of Beam's own servers to connections from this machine.
 
-The embedded runner and Beam's job service open their ports on all interfaces, without a secret: whoever reaches one may
-send a worker its work, as pickled code. Their clients are told ``localhost`` all the same, and so is the bind.
+The embedded runner and Beam's job service open their ports on all interfaces, without authentication, so anyone who
+reaches one can send a worker pickled code. Their clients connect to ``localhost`` anyway; here, servers bind to it too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import grpc
 
 
 class LoopbackGrpc:
-    """The module ``grpc``, but for servers, whose insecure ports are opened on ``localhost`` whatever is asked for."""
+    """The module ``grpc``, except that servers open insecure ports on ``localhost`` only."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(grpc, name)
@@ -26,7 +26,7 @@ class LoopbackGrpc:
 
 
 def serve_on_loopback() -> None:
-    """Put ``LoopbackGrpc`` into the modules of Beam that open servers; their addresses are no option of theirs."""
+    """Put ``LoopbackGrpc`` into the modules of Beam that open servers; they have no option for their address."""
     from apache_beam.runners.portability import abstract_job_service, local_job_service
     from apache_beam.runners.portability.fn_api_runner import worker_handlers
     from apache_beam.runners.worker import worker_pool_main

@@ -12,7 +12,7 @@ def without_interactive_labels() -> Iterator[None]:
 
     In IPython, Beam prefixes the cell's number to the labels of transforms. For that it imports its interactive runner,
     and with it its DataFrame API, which needs pandas and fails to import beside pandas 3. A job has labels of its own
-    and no DataFrames; so Beam's pipelines are told, for the time of the job, that this is no IPython.
+    and no DataFrames; so, while a job runs, Beam's pipelines are told that this is not IPython.
     """
     from apache_beam import pipeline
 

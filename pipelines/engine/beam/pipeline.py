@@ -64,7 +64,7 @@ def _run_elsewhere(job: Job, engine: Engine, done: set[str], bars: ProgressBars)
 
 @dataclass(frozen=True)
 class _Work:
-    """A task on a worker, on whichever machine. ``barrier``: results of the stage before, which only have to exist."""
+    """A task on a worker of any machine. ``barrier``: results of the previous stage, which only have to exist."""
 
     run: RunTask
     reporter: Reporter | SignOfLife
@@ -80,7 +80,7 @@ class _Work:
 def _build(pipeline: Any, job: Job, done: set[str], reporter: Reporter | SignOfLife) -> None:
     """Create | Reshuffle | Map for each stage, a stage waiting for the one before by way of a side input.
 
-    Engines deal a stage's tasks out as they come, so the largest come first.
+    Engines assign a stage's tasks in their order, so the largest come first.
     """
     from pipelines.engine.beam.apache import beam
 

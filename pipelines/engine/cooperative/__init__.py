@@ -1,1 +1,1 @@
-"""The engine without an engine: any number of processes with the same command share a job through files."""
+"""The cooperative engine: any number of processes with the same command share a job through files."""

@@ -1,4 +1,4 @@
-"""A process's part in a stage: claim a task, do it, and at the end wait for the others or inherit from the dead."""
+"""A process's part in a stage: claim and do tasks, then wait for the others or take over tasks of dead ones."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SharedStage:
         self._do_inherited()
 
     def _do_unclaimed(self) -> None:
-        """Do tasks as long as there are any that nobody claimed."""
+        """Do tasks as long as there are unclaimed ones."""
         taken, wasted, cost = {*self._claims.generations()}, 0, listing_cost(len(self._missing))
         for task in [*self._missing.values()]:
             if task.name in taken:
@@ -116,7 +116,7 @@ class SharedStage:
         """Check that the job goes on.
 
         Raises:
-            FarspanError: another process told that it failed.
+            FarspanError: another process reported a failure.
             JobGone: the folder is gone.
         """
         if told := self._member.failure():

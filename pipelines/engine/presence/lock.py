@@ -64,7 +64,7 @@ def locked(folder: str, lease: float = LEASE) -> Iterator[None]:
 
 @contextmanager
 def shared(folder: str) -> Iterator[None]:
-    """Work in a folder with others that do the same: nobody on this machine can lock it."""
+    """Work in a folder together with others that do the same: no process on this machine can lock it meanwhile."""
     with _locked_here(folder, fcntl.LOCK_SH) if is_local(folder) else nullcontext():
         yield
 

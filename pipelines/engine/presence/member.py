@@ -76,7 +76,7 @@ class Member:
             raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
 
     def leave(self) -> None:
-        """Say for good that this process does nothing more here, so that nobody waits for its lease to end."""
+        """Mark this process as gone for good, so that no other one waits for its lease to expire."""
         self.mark(LEFT)
 
     def disappear(self) -> None:
@@ -89,7 +89,7 @@ class Member:
         remove_empty_folders(self._output)
 
     def mark(self, suffix: str, data: bytes = b"") -> None:
-        """Say something of this process, unless the folder is gone."""
+        """Create a file that marks a state of this process, unless the folder is gone."""
         with suppress(FileNotFoundError):
             files.create_new(self._path(suffix), data)
 

@@ -302,8 +302,8 @@ def test_what_cannot_work_is_refused_before_work_starts(documents, neighbours, t
         job(kept, output)
     with pytest.raises(FarspanError, match="--min-similarity nan"):
         job(documents, output, neighbours, min_similarity=float("nan"))
-    with pytest.raises(FarspanError, match=r"--min-similarity 0\.5: is that of neighbours; give --neighbours"):
+    with pytest.raises(FarspanError, match=r"--min-similarity 0\.5: applies to neighbours only; give --neighbours"):
         job(documents, output, min_similarity=0.5)
-    with pytest.raises(FarspanError, match=r"--max-jaccard 0\.5: is that of neighbours; give --neighbours"):
+    with pytest.raises(FarspanError, match=r"--max-jaccard 0\.5: applies to neighbours only; give --neighbours"):
         job(documents, output, max_jaccard=0.5)
     assert not output.exists()

@@ -118,7 +118,7 @@ def test_a_cut_text_has_few_reasons(masks):
         ("masks", 0, Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
         ("corpus", 10_000, Choice(), "has rows 0 to"),
         ("corpus", 0, Choice(objective="spam"), "no objective is called 'spam'"),
-        ("corpus", 0, Choice(objective="span", scorer="model"), "objective span asks no model; leave the flag out"),
+        ("corpus", 0, Choice(objective="span", scorer="model"), "objective span uses no model; leave the flag out"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(request, folder, row, choice, message):

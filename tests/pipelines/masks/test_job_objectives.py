@@ -227,7 +227,7 @@ def test_what_a_tool_lacks_is_said_before_work_starts(folder, tmp_path):
 
     refused("model_based", r"--scorer", scorer=None)
     refused("model_based", r"scorer .*nothing", scorer=str(tmp_path / "nothing"))
-    refused("span", r"objective span asks no model", scorer="model")
+    refused("span", r"objective span uses no model", scorer="model")
     refused("entity_pyramid", r"python -m spacy download xx_no_such", options={"model": "xx_no_such"})
 
 

@@ -25,7 +25,7 @@ def test_one_source_or_several():
 
 @pytest.mark.parametrize("beside", [{"corpus": "a"}, {"masks": "b"}, {"masks_options": {"choose": "top"}}])
 def test_a_mixture_stands_alone(beside):
-    with pytest.raises(FarspanError, match=r"data.mixture stands beside data.corpus, masks"):
+    with pytest.raises(FarspanError, match=r"data.mixture conflicts with data.corpus, masks"):
         DataConfig(source_length=16, mixture=TWO, **beside)
 
 
@@ -53,9 +53,9 @@ def test_weights_are_above_zero(weight):
 
 @pytest.mark.parametrize("beside", [{"corpus": "a"}, {"masks": "b"}, {"masks_options": {"choose": "top"}}])
 def test_pairs_stand_beside_no_corpus(beside):
-    with pytest.raises(FarspanError, match=r"data.pairs stands beside data.corpus, masks.* fine-tuning takes pairs"):
+    with pytest.raises(FarspanError, match=r"data.pairs conflicts with data.corpus, masks.* fine-tuning takes pairs"):
         DataConfig(source_length=16, pairs="p", **beside)
-    with pytest.raises(FarspanError, match=r"source 'web': pairs stands beside corpus, masks"):
+    with pytest.raises(FarspanError, match=r"source 'web': pairs conflicts with corpus, masks"):
         SourceConfig(name="web", pairs="p", **beside)
-    with pytest.raises(FarspanError, match=r"data.mixture stands beside .* or pairs"):
+    with pytest.raises(FarspanError, match=r"data.mixture conflicts with .* or pairs"):
         DataConfig(source_length=16, mixture=TWO, pairs="p")

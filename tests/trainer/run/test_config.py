@@ -55,7 +55,7 @@ def test_the_search_of_a_validation_is_generation_with_its_options():
         ({"every": 0}, "evaluation.every is 0"),
         ({"sequences": 0}, "evaluation.sequences is 0"),
         ({"patience": 0}, "evaluation.patience is 0"),
-        ({"pairs": "p", "masks": "m"}, "evaluation.pairs stands beside evaluation.corpus or masks; give one of them"),
+        ({"pairs": "p", "masks": "m"}, "evaluation.pairs conflicts with evaluation.corpus or masks; give one of them"),
         ({"mixture": (SourceConfig(name="a", corpus="c"),), "pairs": "p"}, "name the sources in one of the two ways"),
         ({"mixture": (SourceConfig(name="a", corpus="c"),) * 2}, "the names of the sources are 'a', 'a'"),
     ],

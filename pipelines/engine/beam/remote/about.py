@@ -21,7 +21,7 @@ class Driver:
 
     Attributes:
         output: folder of the job.
-        farspan, python: versions; a worker's must be equal, as code travels pickled and decides bytes.
+        farspan, python: versions; a worker's must be equal, because code travels pickled and determines the output.
     """
 
     output: str

@@ -1,4 +1,4 @@
-"""A job that an earlier start of the same command left with an engine: attached to, or seen to be over."""
+"""Jobs that an earlier run of the same command left on an engine: attach to them, or make sure that they have ended."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _POLL_SECONDS = 2.0
 
 
 def settle(job: Job, engine: Engine) -> None:
-    """See that no engine works in a job's folder, waiting for the end of a job that does.
+    """Make sure that no engine works in a job's folder; wait for the end of a job that does.
 
-    Temporary files may be swept afterwards.
+    Temporary files can be deleted afterwards.
 
     Args:
         engine: of this start; its ``worker_timeout`` counts for a job that is attached to.

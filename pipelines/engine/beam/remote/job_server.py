@@ -1,4 +1,4 @@
-"""Beam's Java job servers as processes of the driver: their own words are kept, and they end with it.
+"""Beam's Java job servers as child processes of the driver: their output is kept, and they end with it.
 
 Beam's wrapper stops the server at Ctrl-C, before the job could be cancelled through it, and loses what it printed.
 """
@@ -25,7 +25,7 @@ from apache_beam.portability.api import beam_job_api_pb2_grpc  # isort: skip
 from apache_beam.runners.portability import job_server  # isort: skip
 
 START_SECONDS = 120.0
-_LINES = 20  # that are kept of what a server prints
+_LINES = 20  # lines of a server's output that are kept
 _WATCH = (
     'read nothing; kill -9 "$1"'  # kills the server when its driver has ended, however it did, and with it the pipe
 )
@@ -69,7 +69,7 @@ class JobServer(job_server.JobServer):
 
     @property
     def status(self) -> int | None:
-        """Exit status of a server that ended of itself; None while it runs."""
+        """Exit status of a server that ended by itself; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     @property

@@ -1,4 +1,4 @@
-"""Jobs on an engine by their record, also those of another driver: their state, and their cancellation."""
+"""State and cancellation of jobs on an engine, by their record; also of jobs that another driver submitted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CANCEL_SECONDS = 60.0
 
 
 def is_running(submission: Submission) -> bool | None:
-    """Ask the engine of a job for its state; None if nobody can be asked."""
+    """Ask the engine of a job for its state; None if it cannot be reached."""
     if submission.flink:
         try:
             return Flink(submission.flink).state(submission.name) not in (*ENDED, "")
@@ -39,7 +39,7 @@ def is_running(submission: Submission) -> bool | None:
 
 
 def cancel(output: str, submission: Submission, directly: Callable[[], object] | None = None) -> None:
-    """Cancel a job, and say so; its record stays if it may still run.
+    """Cancel a job and print that; its record stays if it may still run.
 
     Args:
         directly: cancels it in the process that submitted it.

@@ -25,7 +25,7 @@ _STOP_SECONDS = 10.0  # between SIGTERM and SIGKILL
 class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """Starts ``pipelines.harness`` for each worker, and reports one that cannot start.
 
-    Beam's own pool says nothing of a worker that ends at once, so that the engine waits for it for ever, and passes no
+    Beam's own pool does not report a worker that ends at once, so the engine waits for it forever, and it passes no
     options on. Two TaskManagers of one machine may share this pool, though both call their first worker ``1-1``.
     """
 
@@ -58,7 +58,7 @@ class Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def serve(port: int) -> None:
-    """Serve on ``localhost`` until SIGINT or SIGTERM: whoever reaches a pool may run code in it."""
+    """Serve on ``localhost`` until SIGINT or SIGTERM: anyone who reaches a pool can run code in it."""
     pool = Pool()
     server = grpc.server(ThreadPoolExecutor(64))
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)

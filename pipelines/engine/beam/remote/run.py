@@ -63,7 +63,7 @@ def require_shared(engine: Engine, output: str) -> None:
     """Refuse a folder of this machine for workers of others.
 
     Raises:
-        FarspanError: with the ways out.
+        FarspanError: naming the cures.
     """
     if is_local(output) and not engine.shared_folders and not workers_are_here(engine):
         raise FarspanError(

@@ -1,6 +1,6 @@
 """Signs of life of workers elsewhere: each keeps a small file in ``_work/`` that says what it is working on.
 
-The driver needs no connection to its workers, and no clock in common with them: a worker lives if its file changes.
+The driver needs no connection to its workers, and no common clock: a worker is alive if its file changes.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ class Silence:
     def observe(self, signs: Mapping[str, Sign], receipts: int) -> None:
         """Take what ``_work/`` holds now.
 
-        A new receipt, and a changed sign of a worker with a task in hand, end the silence. A worker without one may
-        live on beside one that was killed, whose task the engine gives to nobody.
+        A new receipt, and a changed sign of a worker with a task in hand, end the silence. Those of idle
+        workers do not: they may outlive a killed worker whose task the engine does not assign again.
         """
         heard = receipts > self._receipts
         for path, sign in signs.items():
