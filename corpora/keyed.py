@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 _M0, _M1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
 _W0, _W1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
@@ -41,7 +42,7 @@ def drawn(key: bytes, ids: Iterable[bytes | str], share: float) -> np.ndarray:
     return id_keys(key, ids)[:, 0] <= np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
-@numba.njit(inline="always")
+@compiled(small=True, inline="always")
 def _multiply_high_low(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
     a0, a1, b0, b1 = a & _LOW, a >> _32, b & _LOW, b >> _32
     middle = a1 * b0 + ((a0 * b0) >> _32)
@@ -49,7 +50,7 @@ def _multiply_high_low(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64
     return a1 * b1 + (middle >> _32) + (other >> _32), a * b
 
 
-@numba.njit(cache=True)
+@compiled(small=True)
 def philox_blocks(key0: np.uint64, key1: np.uint64, first: np.uint64, out: np.ndarray) -> None:
     """Write the n blocks from ``first`` on into ``out``, ``(n, 4)`` uint64; numpy's Philox begins at block 1.
 

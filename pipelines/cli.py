@@ -86,9 +86,10 @@ def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
         from pipelines.engine.beam.flags import check_flags
 
         check_flags(rest, typed.parser.flags(), getattr(typed, "runner", EMBEDDED))
-        from pipelines.engine.beam.stores import use_flags
+        if use_store_flags(rest):
+            from pipelines.engine.beam.stores import use_flags  # it loads Beam, which reads its own flags
 
-        use_flags(rest)
+            use_flags(rest)
     else:
         refuse_rest(typed, use_store_flags(rest) if command.flags == "s3" else rest)
     typed.beam_flags = tuple(rest)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged, read_only
 
@@ -69,7 +69,7 @@ class Graph:
         return _families(self.neighbours.values, self.neighbours.offsets, self.near_duplicates)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarray) -> np.ndarray:
     """Connected components, each named by one of its documents."""
     families = np.arange(len(offsets) - 1)
@@ -83,7 +83,7 @@ def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarr
     return families
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _family(families: np.ndarray, document: np.int64) -> np.int64:
     """The root of a document's family, with path halving."""
     while families[document] != document:
@@ -92,7 +92,7 @@ def _family(families: np.ndarray, document: np.int64) -> np.int64:
     return document
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
     """The first row with an invalid neighbour, or with similarities that ascend or are nan; -1 if there is none."""
     n = len(offsets) - 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.storage.ragged import Ragged, read_only
 
 
@@ -77,7 +77,7 @@ def document_groups(
     return Groups(Ragged(documents, ends), chosen, refused)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _grow(
     values: np.ndarray,
     offsets: np.ndarray,

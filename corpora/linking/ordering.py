@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.keyed import philox_blocks
 
 
@@ -15,7 +15,7 @@ def ranks(order: np.ndarray) -> np.ndarray:
     return places
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Sort the neighbours of equal similarity in each row by their rank; returns a copy of ``values``."""
     ordered = values.copy()
@@ -33,7 +33,7 @@ def ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarr
     return ordered
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def places_in_first_list(
     lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray
 ) -> np.ndarray:
@@ -54,7 +54,7 @@ def places_in_first_list(
     return places
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def shuffle_draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
     """Random numbers for the parts of each row, ``(parts,)`` uint64, drawn with the key of the row's first part."""
     draws = np.empty(len(keys), np.uint64)

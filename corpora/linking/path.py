@@ -10,9 +10,9 @@ document, and also after 21 documents.)
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.storage.ragged import Ragged, read_only
 
 
@@ -49,7 +49,7 @@ def document_path(
     return _walk(*forward, sources, begins, weights, starts[kept[starts]], ranks)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _links(
     values: np.ndarray,
     offsets: np.ndarray,
@@ -69,7 +69,7 @@ def _links(
     return links
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find the links to each document from documents that are not in its own row.
 
@@ -109,7 +109,7 @@ def _sources(values: np.ndarray, offsets: np.ndarray, links: np.ndarray) -> tupl
     return sources[:end].copy(), begins, degrees
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _weights(
     values: np.ndarray,
     offsets: np.ndarray,
@@ -129,7 +129,7 @@ def _weights(
     return weights
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _walk(
     values: np.ndarray,
     offsets: np.ndarray,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 
+from corpora.compiled import compiled
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.storage.ragged import Ragged
 
@@ -78,7 +78,7 @@ def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, si
     return Ragged(cut.values - np.repeat(offsets, cut.lengths).astype(cut.values.dtype), cut.offsets)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(small=True)
 def _bounds(
     values: np.ndarray, rows: np.ndarray, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:

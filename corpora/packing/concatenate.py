@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 
+from corpora.compiled import compiled
 from corpora.packing.assemble import assemble
 from corpora.packing.options import Packing
 from corpora.schemas.sequences import SequenceBatch
@@ -67,7 +67,7 @@ def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged,
     return Concatenation(sequences, documents)
 
 
-@numba.njit(cache=True)
+@compiled(small=True)
 def greedy_parts(lengths: np.ndarray, capacity: int, reserved: int, split: bool) -> np.ndarray:
     """Greedy filling: row, document, offset in the document and size of every part, ``(4, parts)`` int64."""
     most = len(lengths) + 1

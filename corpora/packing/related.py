@@ -6,9 +6,9 @@ Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every doc
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.packing.assemble import Cuts
 from corpora.packing.options import Packing, RelatedRows
 from corpora.storage.ragged import Ragged
@@ -66,7 +66,7 @@ def arrange(
     return Cuts(row_offsets, candidates.values[kept], zeros, sizes[kept], zeros), cluster_of_row[parts > 0]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
     """Divide ``room`` equally among ``(n,)`` requests; what small requests leave goes to larger ones; ``(n,)`` int64.
 
@@ -91,7 +91,7 @@ def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
     return given
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sizes(
     documents: np.ndarray,  # (parts,) candidates
     row_offsets: np.ndarray,  # (rows + 1,)
@@ -130,7 +130,7 @@ def _sizes(
     return sizes
 
 
-@numba.njit(cache=True, inline="always")
+@compiled(inline="always")
 def _whole_sentences(
     document: int, budget: int, lengths: np.ndarray, starts: np.ndarray, start_offsets: np.ndarray
 ) -> int:
@@ -181,7 +181,7 @@ def groups(
     return Ragged.from_lengths(documents, sizes)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _groups(
     neighbours: np.ndarray,
     offsets: np.ndarray,

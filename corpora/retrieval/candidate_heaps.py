@@ -5,20 +5,20 @@ The worse of two candidates has the smaller product, or with equal products the 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.retrieval.dot_products import dot_exactly, dot_in_order
 
 
-@numba.njit(inline="always")
+@compiled(inline="always")
 def _worse(product: float, row: np.int32, other_product: float, other_row: np.int32) -> bool:
     if product == other_product:
         return bool(row > other_row)
     return product < other_product
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _sink(products: np.ndarray, rows: np.ndarray, end: int, product: float, row: np.int32) -> None:
     """Replace the worst candidate, the top of the heap of the first ``end`` entries."""
     place = 0
@@ -35,7 +35,7 @@ def _sink(products: np.ndarray, rows: np.ndarray, end: int, product: float, row:
     products[place], rows[place] = product, row
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _rise(products: np.ndarray, rows: np.ndarray, place: int, product: float, row: np.int32) -> None:
     """Add a candidate at the end of a heap that is not full."""
     while place > 0:
@@ -47,7 +47,7 @@ def _rise(products: np.ndarray, rows: np.ndarray, place: int, product: float, ro
     products[place], rows[place] = product, row
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def keep_best(
     seen: np.ndarray,
     places: np.ndarray,
@@ -79,7 +79,7 @@ def keep_best(
         counts[places[i]] = count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> None:
     """Sort each heap, best first: the worst candidate moves to the end, and the heap shrinks by one."""
     for i in range(len(rows)):
@@ -89,7 +89,7 @@ def sort_heaps(products: np.ndarray, rows: np.ndarray, counts: np.ndarray) -> No
             _sink(products[i], rows[i], end, product, row)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def first_together(
     rows: np.ndarray, counts: np.ndarray, queries: np.ndarray, stamps: np.ndarray, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -114,7 +114,7 @@ def first_together(
     return queries, found[:count]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def rank_exactly(
     queries: np.ndarray,
     vectors: np.ndarray,
@@ -155,7 +155,7 @@ def rank_exactly(
             products[query, place], rows[query, place] = found[place], names[place]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def keep_exactly(
     seen: np.ndarray,
     queries: np.ndarray,

@@ -7,8 +7,9 @@ Longer vectors are summed from left to right.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 EXACT_BELOW = 31.0
 """Limit of the product of two vectors' lengths, slightly below 32 because lengths are rounded."""
@@ -26,7 +27,7 @@ def error_bound(dimension: int) -> float:
     return roundings / (1 - roundings)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def dot_in_order(a: np.ndarray, b: np.ndarray) -> float:
     """Inner product of two float32 vectors, summed in float64 from left to right.
 
@@ -38,7 +39,7 @@ def dot_in_order(a: np.ndarray, b: np.ndarray) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc"})
+@compiled(fastmath={"reassoc"})
 def dot_exactly(a: np.ndarray, b: np.ndarray) -> float:
     """Inner product of two float32 vectors of float16 numbers whose lengths multiply to less than ``EXACT_BELOW``.
 
@@ -50,7 +51,7 @@ def dot_exactly(a: np.ndarray, b: np.ndarray) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def squared_lengths(vectors: np.ndarray, out: np.ndarray) -> None:
     """Write the squared lengths of ``(n, d)`` float32 vectors to ``out``, ``(n,)`` float64."""
     for i in range(len(vectors)):

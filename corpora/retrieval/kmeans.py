@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.errors import from_extra
 from corpora.keyed import make_key
 from corpora.retrieval.dot_products import dot_in_order, error_bound, squared_lengths
@@ -101,7 +101,7 @@ def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.nd
     return labels
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _decide(
     products: np.ndarray,
     vectors: np.ndarray,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import pyarrow as pa
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.retrieval.dot_products import squared_lengths
 from corpora.schemas.vectors import vector_rows
@@ -124,7 +124,7 @@ def _inside(block: np.ndarray, whole: pa.Buffer) -> bool:
     return whole.address <= first and first + block.nbytes <= whole.address + whole.size
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _gather(bits: np.ndarray, starts: np.ndarray, rows: np.ndarray, floats: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(rows)):
         start = starts[rows[i]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
@@ -94,7 +94,7 @@ def open_corpus(folder: str | os.PathLike[str], *, verify: bool = False) -> Corp
     return Corpus(os.fspath(folder), verify=verify)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(small=True)
 def _gather(
     values: np.ndarray,  # (tokens of the shard,)
     starts: np.ndarray,  # (rows of the shard,)

@@ -6,16 +6,15 @@ does, so each block keeps a table of where its columns lie in memory, and the pa
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
-import numba
 import numpy as np
 import pyarrow as pa
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
+from corpora.compiled import compiled, intrinsic
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 
@@ -110,31 +109,31 @@ def _slices(columns: Sequence[pa.Array], which: np.ndarray, rows: np.ndarray) ->
     return pa.concat_arrays([columns[block].slice(row, 1) for block, row in pairs])
 
 
-@intrinsic
-def _at(typing: Any, address: types.Type) -> Any:
+def _load_at() -> Any:
+    from corpora.storage.addresses import at
+
+    return at
+
+
+def _load_move() -> Any:
+    from corpora.storage.addresses import move
+
+    return move
+
+
+@intrinsic(_load_at)
+def _at(address: int) -> int:
     """The int64 at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        number = context.get_value_type(types.int64)
-        return builder.load(builder.inttoptr(arguments[0], number.as_pointer()))
-
-    return types.int64(types.int64), generate
+    return ctypes.c_int64.from_address(int(address)).value
 
 
-@intrinsic
-def _move(typing: Any, target: types.Type, source: types.Type, size: types.Type) -> Any:
+@intrinsic(_load_move)
+def _move(target: int, source: int, size: int) -> None:
     """Copy bytes from one address to another."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte = context.get_value_type(types.uint8).as_pointer()
-        target, source = (builder.inttoptr(address, byte) for address in arguments[:2])
-        cgutils.raw_memcpy(builder, target, source, arguments[2], 1)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
+    ctypes.memmove(int(target), int(source), int(size))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(small=True)
 def _locate(
     places: np.ndarray,  # (blocks, columns, 5)
     which: np.ndarray,  # (n,)
@@ -156,7 +155,7 @@ def _locate(
             elif size == _ARROW:
                 first, last = 0, 0
             elif starts != 0:
-                first, last = _at(starts + 8 * rows[i]), _at(starts + 8 * rows[i] + 8)  # type: ignore[call-arg]
+                first, last = _at(starts + 8 * rows[i]), _at(starts + 8 * rows[i] + 8)
             if not 0 <= first <= last <= count:
                 return False
             sources[column, i] = values + first * size
@@ -164,7 +163,7 @@ def _locate(
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(small=True)
 def _copy(
     sources: np.ndarray,  # (columns, n)
     offsets: np.ndarray,  # (columns, n + 1)
@@ -176,4 +175,4 @@ def _copy(
         for i in range(sources.shape[1]):
             first, last = offsets[column, i], offsets[column, i + 1]
             if last > first:
-                _move(targets[column] + first * size, sources[column, i], (last - first) * size)  # type: ignore[call-arg]
+                _move(targets[column] + first * size, sources[column, i], (last - first) * size)

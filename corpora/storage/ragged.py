@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 import pyarrow as pa
+
+from corpora.compiled import compiled
 
 
 def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -99,7 +100,7 @@ class Ragged:
         )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(small=True)
 def _copy_pieces(values: np.ndarray, starts: np.ndarray, out_offsets: np.ndarray, out: np.ndarray) -> None:
     for i in range(len(starts)):
         for j in range(out_offsets[i + 1] - out_offsets[i]):

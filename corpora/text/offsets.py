@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 
 def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
@@ -21,7 +22,7 @@ def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
     return _scan(np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8), characters)
 
 
-@numba.njit(cache=True)
+@compiled(small=True)
 def _scan(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
     out = np.empty(len(characters), np.int64)
     begun = 0  # characters that begin before ``position``

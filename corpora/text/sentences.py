@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.ragged import Ragged
 
@@ -212,7 +212,7 @@ def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
     return Ragged.from_lengths(starts, lengths)
 
 
-@numba.njit(cache=True)
+@compiled(small=True)
 def _token_starts(
     starts: np.ndarray, offsets: np.ndarray, boundaries: np.ndarray, boundary_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -6,9 +6,9 @@ A composition of n into k positive parts is a choice of k - 1 of the n - 1 gaps 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.keyed import philox_blocks
 
 PLACEMENTS = ("t5", "rolled", "free")
@@ -21,7 +21,7 @@ _BIT_NUMBER = np.zeros(64, np.int64)
 _BIT_NUMBER[[(_DE_BRUIJN << i & 0xFFFFFFFFFFFFFFFF) >> 58 for i in range(64)]] = np.arange(64)
 
 
-@numba.njit(cache=True)
+@compiled
 def draw_spans(
     keys: np.ndarray,
     sizes: np.ndarray,
@@ -88,7 +88,7 @@ def draw_spans(
         pieces[row] = out - first_piece
 
 
-@numba.njit(cache=True)
+@compiled
 def _composition(
     items: int, parts: int, key: np.ndarray, used: int, blocks: np.ndarray, bits: np.ndarray, ends: np.ndarray
 ) -> int:

@@ -7,9 +7,9 @@ at the first budget that is used up.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from objectives.rendering.render import columns
@@ -81,7 +81,7 @@ def keep_hardest(
     return Ragged(kept, candidates[-1])
 
 
-@numba.njit(cache=True)
+@compiled
 def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> int:
     """The first row whose ranks are not a permutation, or -1."""
     lengths, ranks, offsets = candidates

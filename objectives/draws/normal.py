@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 _LN2, _TURN = math.log(2.0), 2.0 * math.pi
 _ATANH = tuple(1.0 / (2 * n + 1) for n in range(11))  # of x + x**3 / 3 + x**5 / 5 + ...
@@ -17,7 +18,7 @@ _COS = tuple((-1.0) ** n / math.factorial(2 * n) for n in range(9))
 _SIN = tuple((-1.0) ** n / math.factorial(2 * n + 1) for n in range(9))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def normal(bits: np.ndarray) -> np.ndarray:
     """Standard normal numbers, ``(n,)`` float64, from the first two of each row of ``(n, k)`` uint64 ``bits``.
 
@@ -30,7 +31,7 @@ def normal(bits: np.ndarray) -> np.ndarray:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def log(x: float) -> float:
     """Natural logarithm of a number above 0, to about 2 units in the last place."""
     share, exponent = math.frexp(x)
@@ -40,7 +41,7 @@ def log(x: float) -> float:
     return exponent * _LN2 + 2.0 * ratio * _series(_ATANH, ratio * ratio)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def cos_of_turns(turns: float) -> float:
     """Cosine of ``2 pi turns``, ``0 <= turns < 1``, to about 2 units in the last place of its largest value."""
     quarter = math.floor(4.0 * turns + 0.5)
@@ -50,7 +51,7 @@ def cos_of_turns(turns: float) -> float:
     return value if quarter in (0, 3, 4) else -value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _series(coefficients: tuple[float, ...], x: float) -> float:
     total = 0.0
     for i in range(len(coefficients)):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.keyed import philox_blocks
 
 _BLOCKS = 64  # made at once
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def choose_tokens(
     keys: np.ndarray, sizes: np.ndarray, bounds: np.ndarray, places: np.ndarray, kinds: np.ndarray, counts: np.ndarray
 ) -> None:
@@ -46,7 +46,7 @@ def choose_tokens(
         counts[row] = out - first
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def draw_ids(keys: np.ndarray, counts: np.ndarray, ids: np.ndarray, out: np.ndarray) -> None:
     """Draw ``counts[i]`` of the ``ids`` for row i, with equal probabilities.
 

@@ -6,9 +6,9 @@ Columns come as tuples of read-only arrays, offsets last (``rendering.columns``)
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 
 NONE = -1  # no such token
@@ -16,7 +16,7 @@ NONE = -1  # no such token
 PARTS, PLACES, BORDER, CONTRADICTION, UNALIGNED = 1, 2, 3, 4, 5  # faults of a row
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts: np.ndarray) -> None:
     """Measure each row, without the tokens around its text.
 
@@ -64,7 +64,7 @@ def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts
         counts[3, row], counts[4, row], counts[5, row] = hidden, hidden_markers, replaced
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill(
     tokens: tuple,
     documents: tuple,
@@ -159,7 +159,7 @@ def fill(
             segments[row, at - row_start :] = -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def hide_tokens(
     offsets: np.ndarray, spans: tuple, replacements: np.ndarray, mask: int, shown: np.ndarray, labels: np.ndarray
 ) -> None:
@@ -186,7 +186,7 @@ def hide_tokens(
                     used += 1
 
 
-@numba.njit(inline="always")
+@compiled(inline="always")
 def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> int:
     """Copy ``text[start:stop]`` to ``out[at:]`` and return the position after it.
 

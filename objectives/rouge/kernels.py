@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from objectives.rouge.lcs import lcs_lengths
 from objectives.rouge.ngrams import Ngrams, add_counts, count_shared
 
@@ -28,7 +28,7 @@ class Measure(NamedTuple):
     single: bool
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
     """Compute F1 from the weights of n-grams: shared, in the selected sentences, in the rest."""
     if shared <= 0:
@@ -41,7 +41,7 @@ def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> tuple[int, int, int]:
     """Changes of the weights shared, taken and left when ``more`` of an n-gram are taken and ``less`` are left."""
     old_taken, old_left = worth[taken], worth[left]
@@ -49,7 +49,7 @@ def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> t
     return min(new_taken, new_left) - min(old_taken, old_left), new_taken - old_taken, new_left - old_left
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _move(
     ids: np.ndarray, begin: int, end: int, more: int, less: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int, int]:
@@ -64,7 +64,7 @@ def _move(
     return shared, by_taken, by_left
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _count_all(grams: Ngrams, text: int, left: np.ndarray, worth: np.ndarray) -> int:
     """Count the n-grams of a text into ``left`` and return their total weight."""
     left[: grams.distinct[text]] = 0
@@ -76,7 +76,7 @@ def _count_all(grams: Ngrams, text: int, left: np.ndarray, worth: np.ndarray) ->
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
     """Float64 scores of all runs of ``sizes[i]`` sentences of text i, in order; with joints, of one sentence."""
     ids, bounds, worth, reach = grams.ids, grams.bounds, measure.worth, grams.size - 1
@@ -108,7 +108,7 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
     return scores[:run]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _rejoin(
     grams: Ngrams, sentence: int, begin: int, end: int, way: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int]:
@@ -125,7 +125,7 @@ def _rejoin(
     return before[0] + within[0] + joint[0], before[2] + within[2] + joint[2]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, order: np.ndarray) -> np.ndarray:
     """Take ``offsets[i + 1] - offsets[i]`` sentences of text i greedily, each the best after those before it.
 
@@ -195,7 +195,7 @@ class Index(NamedTuple):
     most: np.ndarray
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _index(grams: Ngrams, text: int) -> Index:
     first, last, distinct = grams.sentences[text], grams.sentences[text + 1], grams.distinct[text]
     room = grams.edges[text + 1] - grams.edges[text]
@@ -223,7 +223,7 @@ def _index(grams: Ngrams, text: int) -> Index:
     return Index(bounds, sentences[:end], held[:end], counts[:end], starts, holders, most)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _take(
     index: Index,
     choice: int,
@@ -256,7 +256,7 @@ def _take(
                 effects[sentence, 2] += new[2] - old[2]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def score_clusters(
     ones: Ngrams, twos: Ngrams, documents: np.ndarray, offsets: np.ndarray, measure: Measure
 ) -> np.ndarray:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 _1, _2, _4, _56 = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(56)
@@ -11,7 +12,7 @@ _5555, _3333 = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)
 _0F0F, _0101 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked: np.ndarray, most: int) -> np.ndarray:
     """Length of the longest common subsequence of ``sequence`` with each of many others.
 
@@ -54,7 +55,7 @@ def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked
     return lengths
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def union_lcs(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, marks: np.ndarray) -> np.ndarray:
     """Elements of ``sequence`` in a longest common subsequence with any of many others.
 
@@ -96,7 +97,7 @@ def union_lcs(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, marks: 
     return taken
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _trace(sequence: np.ndarray, other: np.ndarray, rows: np.ndarray, taken: np.ndarray) -> None:
     """Mark in ``taken`` a longest common subsequence of ``sequence`` and ``other``, from the ``rows`` of bits."""
     i, j = len(sequence) - 1, len(other) - 1
@@ -110,7 +111,7 @@ def _trace(sequence: np.ndarray, other: np.ndarray, rows: np.ndarray, taken: np.
             j -= 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _ones(value: np.uint64) -> int:
     """Number of bits that are 1: sums of neighbours in 2, 4 and 8 bits, then of all bytes."""
     value -= (value >> _1) & _5555

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from objectives.rouge.numbering import mixed, number
 from objectives.rouge.words import Words
 
@@ -64,7 +64,7 @@ def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
     return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _keys(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
     keys = np.zeros(len(begins), np.uint64)
     for i in range(len(begins)):
@@ -73,7 +73,7 @@ def _keys(values: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarra
     return keys
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _join(
     values: np.ndarray, bounds: np.ndarray, sentences: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -103,14 +103,14 @@ def _join(
     return read[:end], pieces, owners[:end]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def add_counts(ids: np.ndarray, counts: np.ndarray, by: int) -> None:
     """Add ``by`` to the count of every n-gram in ``ids``."""
     for gram in ids:
         counts[gram] += by
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def count_shared(ids: np.ndarray, counts: np.ndarray, own: np.ndarray) -> int:
     """Number of n-grams that ``ids`` shares with ``counts``; ``own`` is scratch, all 0 before and after."""
     shared = 0

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 _TOP = np.uint64(1 << 63)
 # The prime of FNV-1a for 64 bits; 2**64 / golden ratio, a multiplier that spreads every bit of a key to the highest.
 _PRIME, _SPREAD = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def mixed(key: np.uint64, letter: int) -> np.uint64:
     """The key of a word after one more letter."""
     return (key ^ np.uint64(letter)) * _PRIME + _SPREAD
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def number(
     letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, keys: np.ndarray, exact: int, edges: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +62,7 @@ class _Table(NamedTuple):
     words: np.ndarray
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _empty_table(least: int) -> _Table:
     size = 256
     while size < least:
@@ -71,7 +72,7 @@ def _empty_table(least: int) -> _Table:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _number_text(
     letters: np.ndarray,
     begins: np.ndarray,
@@ -118,7 +119,7 @@ def _number_text(
     return distinct
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def renumber(numbers: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Renumber by first occurrence in each text ``edges[i]:edges[i + 1]``; -1 stays. Returns the same as ``number``."""
     most = 0

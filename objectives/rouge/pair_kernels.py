@@ -7,14 +7,14 @@ Pieces ``firsts[i]:firsts[i + 1]`` are those of text i, of which the first is th
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from objectives.rouge.lcs import lcs_lengths, union_lcs
 from objectives.rouge.ngrams import Ngrams, add_counts, count_shared
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def shared_ngrams(grams: Ngrams, lines: np.ndarray, firsts: np.ndarray) -> np.ndarray:
     """Number of n-grams shared with each reference; they may cross lines."""
     found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
@@ -29,13 +29,13 @@ def shared_ngrams(grams: Ngrams, lines: np.ndarray, firsts: np.ndarray) -> np.nd
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _ngrams_of(grams: Ngrams, lines: np.ndarray, piece: int) -> np.ndarray:
     begin, end = grams.bounds[lines[piece]], grams.bounds[lines[piece + 1]]
     return grams.ids[begin : max(begin, end - grams.size + 1)]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def subsequences(
     ids: np.ndarray, bounds: np.ndarray, distinct: np.ndarray, lines: np.ndarray, firsts: np.ndarray
 ) -> np.ndarray:
@@ -57,7 +57,7 @@ def subsequences(
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def union_subsequences(
     ids: np.ndarray, bounds: np.ndarray, distinct: np.ndarray, lines: np.ndarray, firsts: np.ndarray
 ) -> np.ndarray:

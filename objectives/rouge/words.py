@@ -11,9 +11,9 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
@@ -143,7 +143,7 @@ def _encode(text: str, starts: np.ndarray, by_bytes: bool) -> tuple[bytes, np.nd
     return text.lower().encode("utf-32-le"), starts
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _split_ascii(
     data: np.ndarray, folded: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -175,7 +175,7 @@ def _split_ascii(
     return letters, begins[:word], ends[:word], keys[:word], sizes
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _split_unicode(
     letters: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import REPLACED, MaskBatch
@@ -82,7 +82,7 @@ def longest_texts(
     return sources, np.minimum(tokens + layout.ends, target_length)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _fit(lengths: np.ndarray, spans: np.ndarray, room: int, stop: bool) -> np.ndarray:
     """Tokens taken of each span, 0 if it is left out; rows of spans in the order of their ranks."""
     taken = np.zeros(len(lengths), np.int64)

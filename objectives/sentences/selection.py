@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.keyed import id_keys, philox_blocks
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
@@ -91,7 +91,7 @@ def find_sentences(batch: SequenceBatch, scope: str) -> Sentences:
     return Sentences(starts[:count], lengths[:count], parts, rows)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _find(
     sizes: np.ndarray, documents: tuple, sentences: tuple, starts: np.ndarray, lengths: np.ndarray, parts: np.ndarray
 ) -> int:
@@ -130,7 +130,7 @@ def draw(key: bytes, batch: SequenceBatch, sentences: Sentences) -> Draws:
     return Draws(blocks[first], np.delete(blocks, first, axis=0))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _draw(keys: np.ndarray, texts: np.ndarray, blocks: np.ndarray) -> None:
     for text in range(len(keys)):
         philox_blocks(
@@ -257,7 +257,7 @@ def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> 
     return masks, numbers
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _lowest_so_far(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     lowest = scores.copy()
     for text in range(len(offsets) - 1):

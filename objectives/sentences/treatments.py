@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
@@ -57,7 +57,7 @@ def stand_ins(batch: SequenceBatch, sentences: Sentences, numbers: np.ndarray, b
     return Ragged.from_lengths(ids, np.bincount(rows, lengths, len(batch)).astype(np.int64))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _repeat(tokens: np.ndarray, starts: np.ndarray, sizes: np.ndarray, lengths: np.ndarray, ids: np.ndarray) -> None:
     at = 0
     for i in range(len(starts)):

@@ -7,14 +7,15 @@ piece.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from corpora.compiled import compiled
 
 NONE, BOS, QUERY, SEPARATORS = 0, 1, 2, 3  # rules of global attention
 NO_TOKEN = -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def divide(
     lengths: np.ndarray,
     offsets: np.ndarray,
@@ -75,7 +76,7 @@ def divide(
         streams[3, row] = shown
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _equal_shares(lengths: np.ndarray, room: int) -> tuple[int, int]:
     """Size s and count e: longer documents are cut to s tokens, the first e of these to s + 1; all fill the room."""
     low, high = 0, 0
@@ -92,7 +93,7 @@ def _equal_shares(lengths: np.ndarray, room: int) -> tuple[int, int]:
     return low, room - _cut_to(lengths, low)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _cut_to(lengths: np.ndarray, size: int) -> int:
     """Tokens of all documents, each cut to ``size``."""
     total = 0
@@ -101,7 +102,7 @@ def _cut_to(lengths: np.ndarray, size: int) -> int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_sources(
     tokens: np.ndarray,
     documents: tuple,
@@ -172,7 +173,7 @@ def fill_sources(
             marks[row, 0] = True
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _fill_stream(
     row: int,
     tokens: np.ndarray,
@@ -194,7 +195,7 @@ def _fill_stream(
     return at
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _append(
     text: np.ndarray,
     start: int,
@@ -218,7 +219,7 @@ def _append(
     return position + size, at
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _put(text: np.ndarray, start: int, size: int, out: np.ndarray, at: int, stop: int) -> int:
     """Copy ``text[start:start + size]`` to ``out[at:stop]`` as far as it fits, and return the position after it."""
     count = max(min(size, stop - at), 0)
@@ -229,7 +230,7 @@ def _put(text: np.ndarray, start: int, size: int, out: np.ndarray, at: int, stop
     return at + count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def fill_targets(
     queries: tuple, targets: tuple, texts: tuple, frame: tuple, lengths: np.ndarray, target: np.ndarray
 ) -> None:

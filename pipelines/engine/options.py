@@ -12,7 +12,8 @@ from pipelines.engine.presence.lease import LEASE
 from pipelines.options import ErrorBudget
 
 EMBEDDED = "embedded"
-EngineName = Literal["beam", "cooperative"]
+_SMALL = 16 << 20  # bytes of work that are done before a second process is up
+EngineName = Literal["auto", "beam", "cooperative"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,10 +21,11 @@ class Engine:
     """The engine that runs a job, its runner and its workers.
 
     Attributes:
-        engine: ``beam``, or ``cooperative``: any number of processes, started by anything with the same command, share
-            the job through files in ``--output``.
+        engine: ``auto``: this process alone where one is enough for the job, Beam otherwise; ``beam``; or
+            ``cooperative``: any number of processes, started by anything with the same command, share the job through
+            files in ``--output``.
         runner: of Beam: ``embedded``, or any other, e.g. PortableRunner, FlinkRunner.
-        workers: processes of the embedded runner; 0 chooses by the size of the job.
+        workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core.
         shared_folders: local paths are on a file system that workers on other machines share, such as NFS.
         worker_timeout: seconds without a sign of life of workers on other machines, after which the job is cancelled
             (default: 60 for the first sign, later 300 on engines that restart workers).
@@ -32,7 +34,7 @@ class Engine:
         beam_flags: Beam's own flags, unchanged.
     """
 
-    engine: EngineName = "beam"
+    engine: EngineName = "auto"
     runner: str = EMBEDDED
     workers: int = 0
     shared_folders: bool = False
@@ -61,9 +63,18 @@ class Engine:
         """Number of processes to start: one for a job that ends before a second one is up."""
         if self.workers:
             return max(1, min(self.workers, tasks))
-        if work_bytes < 16 << 20:
+        if work_bytes < _SMALL:
             return 1
         return max(1, min(len(os.sched_getaffinity(0)), tasks))
+
+    def stays_here(self, workers: int) -> bool:
+        """True if the tasks run one after the other in this process, for which Beam is not imported.
+
+        Args:
+            workers: ``worker_count`` of the job.
+        """
+        asked = self.engine == "beam" or self.runner != EMBEDDED or self.beam_flags
+        return workers == 1 and not asked
 
 
 @dataclass(frozen=True, kw_only=True)

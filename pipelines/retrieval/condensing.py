@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 import numpy as np
 
+from corpora.compiled import compiled
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
 from corpora.tokenizers.protocol import Tokenizer
@@ -48,7 +48,7 @@ def condense(
     return Ragged.from_rows(rows, np.int32), longer
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _choose(order: np.ndarray, sizes: np.ndarray, max_tokens: int) -> np.ndarray:
     """``(sentences,)`` bool: sentences that fit into ``max_tokens``, taken in ``order``; else the first with tokens."""
     kept = np.zeros(len(sizes), np.bool_)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from corpora.compiled import compiled
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
@@ -103,7 +103,7 @@ def _padded(ids: np.ndarray, lengths: np.ndarray, width: int, filler: int, shift
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _fill_behind(lengths: np.ndarray, filler: int, out: np.ndarray) -> None:
     for row in range(len(out)):
         out[row, lengths[row] :] = filler

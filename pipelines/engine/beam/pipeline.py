@@ -1,4 +1,7 @@
-"""A job as a pipeline of Beam's: its stages one after the other, their tasks spread over the workers."""
+"""A job as a pipeline of Beam's: its stages one after the other, their tasks spread over the workers.
+
+A job for one process on this machine needs no pipeline: its tasks run in a plain loop, and Beam is not imported.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,19 @@ def run_stages(job: Job, engine: Engine) -> Manifest:
 def _run_here(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> None:
     widest = max(sum(task.name not in done for task in stage.tasks) for stage in job.stages)
     workers = engine.worker_count(widest, job.work_bytes)
-    run_pipeline(lambda pipeline: _build(pipeline, job, done, bars.reporter), engine, workers)
+    if engine.stays_here(workers):
+        _run_alone(job, done, bars)
+    else:
+        run_pipeline(lambda pipeline: _build(pipeline, job, done, bars.reporter), engine, workers)
+
+
+def _run_alone(job: Job, done: set[str], bars: ProgressBars) -> None:
+    """Do all tasks in this thread."""
+    for stage in job.stages:
+        run = RunTask(stage.name, stage.work, job.output, bars.received)
+        for task in stage.tasks:
+            if task.name not in done:
+                run(task)
 
 
 def _run_elsewhere(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> None:
