@@ -15,6 +15,7 @@ from corpora.flags import make
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, tell_error
 from pipelines.commands import WELCOME, build_parser
+from pipelines.commands.arrow_alone import leave_pandas_out
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
 from pipelines.engine.cooperative.interrupts import Terminated
 from pipelines.engine.options import EMBEDDED, Engine
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _ended(typed: Namespace, rest: Sequence[str]) -> None:
     """Run a command and end the process as its errors say."""
     try:
+        command: Command = typed.parser.command
+        if command.takes_beam_flags or command.reads_artefacts:
+            leave_pandas_out()
         run(typed, rest)
     except BrokenPipeError:
         leave(0)

@@ -25,8 +25,9 @@ from pipelines.corpus import random as random_corpus
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.summary import summary
 from pipelines.inspect.distributions import distributions
-from pipelines.inspect.stats import statistics, summary
+from pipelines.inspect.stats import statistics
 from pipelines.inspect.verify import verify
 from pipelines.masks import job as masks
 from pipelines.retrieval import cluster, neighbours

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from corpora.readers.blocks import BlockBuilder
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, ReadOptions
@@ -107,6 +106,8 @@ def _sizes(array: pa.Array) -> np.ndarray:
         views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)  # the length is the first of four
         return views[array.offset : array.offset + len(array), 0].astype(np.int64)
     if any(is_kind(kind) for is_kind in _BYTES):
+        import pyarrow.compute as pc  # takes a while, and JSON needs none of it
+
         return pc.binary_length(array).cast(pa.int64()).fill_null(0).to_numpy()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         offsets = array.offsets.to_numpy().astype(np.int64)

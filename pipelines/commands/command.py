@@ -94,7 +94,7 @@ def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
     from pipelines.engine.artefacts import absolute
     from pipelines.engine.job import Job, run_job
     from pipelines.engine.options import Engine
-    from pipelines.inspect.stats import summary
+    from pipelines.engine.summary import summary
 
     engine = make(Engine, typed, beam_flags=typed.beam_flags)
     for job in (planned,) if isinstance(planned, Job) else planned:

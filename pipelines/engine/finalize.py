@@ -35,6 +35,7 @@ from pipelines.cards.write import write_card
 from pipelines.engine.options import Finalize
 from pipelines.engine.paths import WORK, remove_empty_folders
 from pipelines.engine.presence.lock import locked
+from pipelines.engine.summary import summary
 
 _ANEW = "delete the folder and run the job's command again"
 _LINKS: Any = Mapping[str, Natural]
@@ -47,8 +48,6 @@ def command(options: Finalize) -> None:
     Raises:
         FarspanError: as ``finalize``.
     """
-    from pipelines.inspect.stats import summary
-
     manifest = finalize(options.output, options.error_budget)
     result(f"{options.output}: {summary(manifest)}", output=options.output, totals=dict(manifest.totals))
 

@@ -31,8 +31,8 @@ from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.job import Job, Report, Stage, Task
 from pipelines.engine.ranks import run_job_on_ranks
 from pipelines.engine.stages import shard_paths, sharded_stage
+from pipelines.engine.summary import summary
 from pipelines.generation.options import Generating
-from pipelines.inspect.stats import summary
 from trainer.model.seq2seq import Seq2Seq
 from trainer.parallel.distributed import World, explained, is_first, on_every_rank
 from trainer.parallel.reports import raised_alike

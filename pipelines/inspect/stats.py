@@ -13,60 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from corpora.printing import printable
-from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.pairs import PairSet
-from corpora.storage.manifest import FILE_COUNTS, Manifest, read_manifest
+from corpora.storage.manifest import FILE_COUNTS, read_manifest
+from pipelines.engine.summary import padding_share, shares
 from pipelines.inspect.distributions import Distribution, distributions, draw, pair_lengths
 from pipelines.inspect.figure import check_figure
 from pipelines.inspect.options import Stats
-
-
-def summary(manifest: Manifest) -> str:
-    """One line on a finished artefact: its totals, and the documents that were left out."""
-    if not any(shard.rows for shard in manifest.shards):
-        totals = "EMPTY, no row was written"
-    else:
-        totals = ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in manifest.totals.items() if value)
-    if manifest.format == "farspan.corpus":
-        totals += f"; {padding_share(manifest):.2%} of positions are padding"
-    totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())
-    totals += _filtered(manifest)
-    if manifest.format == "farspan.masks" and 0 < manifest.totals["sequences"] == manifest.totals["unmasked"]:
-        totals += "; warning: NO row asks for a token, and training refuses such masks; choose options that hide some"
-    if draws := _equal_draws(manifest):
-        totals += f"; all {draws} draws are equal, as the objective draws nothing: one would do"
-    if reason := manifest.config.get("mixture", {}).get("reason"):
-        totals += f"; {reason}"
-    rejected = sum(manifest.rejects.values())
-    return totals + (f"; {rejected:,} rejected, see rejects/" if rejected else "")
-
-
-def _filtered(manifest: Manifest) -> str:
-    """Number of good records that have no row of their own, and the reason."""
-    filtered, read = (sum(count[name] for count in manifest.counts.values()) for name in ("filtered", "read"))
-    if not filtered:
-        return ""
-    if manifest.format == "farspan.pairs":
-        return f"; {filtered:,} of {read:,} records are further answers of a pair"
-    why: str | None = "too short"
-    if manifest.format == "farspan.corpus":
-        why = DocumentUse.of(manifest).left_out
-    elif manifest.config.get("repeats"):
-        why = "repeated or too short"
-    return f"; {filtered:,} of {read:,} documents left out ({why})"
-
-
-def _equal_draws(manifest: Manifest) -> int:
-    """Number of draws of a mask set if all are equal, else 0."""
-    draws = manifest.config.get("draws", 1) if manifest.format == "farspan.masks" else 1
-    checksums = [shard.sha256 for shard in manifest.shards]
-    return draws if draws > 1 and checksums[: len(checksums) // draws] * draws == checksums else 0
-
-
-def padding_share(manifest: Manifest) -> float:
-    """Share of a corpus's positions that stay empty when rows are rendered without a mask."""
-    positions = manifest.totals["sequences"] * manifest.config["sequence_length"]
-    return manifest.totals["padding"] / positions if positions else 0.0
 
 
 def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
@@ -141,19 +93,6 @@ def command(options: Stats) -> None:
     if options.figure:
         draw([(folder, one) for folder, columns in found.items() for one in columns], options.figure)
         print(f"figure: {options.figure}")
-
-
-def shares(manifest: Manifest) -> dict[str, float]:
-    """Skew of clusters (the largest against the mean), and recall of a neighbour search."""
-    totals = manifest.totals
-    found: dict[str, float] = {}
-    if totals.get("clusters") and "max_documents" in totals:
-        found["skew"] = totals["max_documents"] * totals["clusters"] / max(totals["documents"], 1)
-    if totals.get("sampled_neighbours"):
-        found["recall"] = totals["sampled_found"] / totals["sampled_neighbours"]
-        found["recall_of_search"] = totals["sampled_found"] / max(totals["sampled_in_cluster"], 1)
-        found["lost_at_cluster_borders"] = 1 - totals["sampled_in_cluster"] / totals["sampled_neighbours"]
-    return found
 
 
 def print_stats(found: Sequence[Mapping[str, Any]]) -> None:

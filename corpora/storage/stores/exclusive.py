@@ -7,13 +7,13 @@ Arrow's clients for GCS and Azure put no condition on a write, so fsspec's take 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
-
-import fsspec
-from pyarrow import fs
+from typing import TYPE_CHECKING, Any
 
 from corpora.errors import FarspanError
 from corpora.storage.temporary import temporary_name
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _PACKAGES = {"gcs": "gcsfs", "abfs": "adlfs"}  # Arrow's name of a file system -> fsspec's package
 _WHOLE = {"gcs", "gs", "abfs", "az", "memory"}  # fsspec's names of stores where a file appears with its last byte
@@ -70,6 +70,9 @@ def modified(system: fs.FileSystem, info: fs.FileInfo) -> float:
 
 
 def _fsspec(system: fs.FileSystem, root: str) -> Any:
+    import fsspec  # takes a while, and local work needs none
+    from pyarrow import fs
+
     if isinstance(system, fs.PyFileSystem):
         return system.handler.fs
     try:
@@ -89,6 +92,6 @@ def _renamed_once(system: fs.FileSystem, key: str, data: bytes) -> bool:
     except OSError:
         with suppress(FileNotFoundError):
             system.delete_file(temporary)
-        if system.get_file_info(key).type == fs.FileType.NotFound:
+        if system.get_file_info(key).type.name == "NotFound":
             raise
         return False

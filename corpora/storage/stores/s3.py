@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import count
-from typing import Any
-
-from pyarrow import fs
+from typing import TYPE_CHECKING, Any
 
 from corpora.errors import from_extra
 from corpora.storage.stores.exclusive import Unsupported
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
 _CURES = {  # by what Arrow and boto3 call the error
@@ -75,6 +76,8 @@ def _client(settings: tuple[tuple[str, Any], ...]) -> fs.S3FileSystem:
     flags = dict(settings)
     url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     scheme, _, endpoint = (url or "").rstrip("/").rpartition("://")
+    from pyarrow import fs  # loads Arrow's clients, which local work never needs
+
     return fs.S3FileSystem(
         access_key=flags.get("s3_access_key_id"),
         secret_key=flags.get("s3_secret_access_key"),

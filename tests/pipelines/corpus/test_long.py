@@ -18,7 +18,7 @@ from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.inspect.stats import summary
+from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.pipelines.corpus.mixture_recipes import write_recipe

@@ -26,7 +26,7 @@ from pipelines.corpus.random import plan
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.inspect.stats import summary
+from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed
 from tests.pipelines.engine.presence.test_lock import locked_elsewhere

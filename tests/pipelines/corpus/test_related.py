@@ -22,7 +22,7 @@ from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from pipelines.inspect.stats import summary
+from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed
 from tests.neighbours import make_neighbours

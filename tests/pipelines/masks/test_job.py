@@ -23,9 +23,9 @@ from objectives.api.protocol import draw_key, load_objective, mask_key
 from objectives.api.verify import verify_masks
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.summary import summary
 from pipelines.inspect.options import Choice
 from pipelines.inspect.show import show
-from pipelines.inspect.stats import summary
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from tests.artefacts import digests, make_corpus
