@@ -12,6 +12,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
 from corpora.schemas.sequences import token_dtype, token_list
+from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
@@ -82,8 +83,8 @@ DOCUMENT_TOTALS = (
 def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
     """Count the rows of a batch of ``documents_schema`` into ``totals``, which has all ``DOCUMENT_TOTALS``."""
     lengths = Ragged.from_arrow(batch.column("tokens")).lengths
-    held = batch.column("held_out").to_numpy(zero_copy_only=False)
-    clustered = batch.column("cluster").is_valid().to_numpy(zero_copy_only=False)
+    held = booleans(batch.column("held_out"))
+    clustered = validity(batch.column("cluster"))
     totals["documents"] += len(batch)
     totals["clustered_documents"] += int(clustered.sum())
     totals["tokens"] += int(lengths.sum())

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.compiled import compiled
+from corpora.storage.arrow_views import numbers
 
 
 def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -62,7 +63,7 @@ class Ragged:
     @classmethod
     def from_arrow(cls, array: pa.Array) -> Ragged:
         """Zero-copy view of a ``list`` or ``large_list`` array of numbers without nulls."""
-        return cls(array.values.to_numpy(), array.offsets.to_numpy().astype(np.int64, copy=False))
+        return cls(numbers(array.values), numbers(array.offsets).astype(np.int64, copy=False))
 
     def to_arrow(self, kind: pa.DataType) -> pa.Array:
         """As an Arrow array of type ``kind`` (``list`` or ``large_list``), without copying the values."""

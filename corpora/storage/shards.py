@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage import files
+from corpora.storage.arrow_views import booleans, filled, numbers, validity
 from corpora.storage.files import CountingHash
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.stores.local_disk import require_regular
@@ -64,10 +65,14 @@ def compact(array: pa.Array) -> pa.Array:
     were cut into blocks on their way.
     """
     kind = array.type
+    if pa.types.is_boolean(kind) and not array.null_count:
+        return pa.array(booleans(array))
+    if array.null_count and pa.types.is_integer(kind):
+        return pa.array(filled(array, 0), kind, mask=~validity(array))
     if array.null_count or pa.types.is_boolean(kind):
         return array.take(pa.array(np.arange(len(array))))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets = array.offsets.to_numpy()
+        offsets = numbers(array.offsets)
         values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         return type(array).from_arrays(pa.array(offsets - offsets[0]), compact(values), type=kind)
     if pa.types.is_fixed_size_list(kind):

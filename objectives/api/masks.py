@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.sequences import bytes_array, fixed_bytes
+from corpora.storage.arrow_views import numbers
 from corpora.storage.gather import Gatherable, gather
 from corpora.storage.ragged import Ragged, concatenate_columns
 
@@ -81,8 +82,8 @@ class MaskBatch:
 
         return cls(
             sequence_ids=fixed_bytes(batch.column("sequence_id")),
-            source_lengths=batch.column("source_length").to_numpy(),
-            target_lengths=batch.column("target_length").to_numpy(),
+            source_lengths=numbers(batch.column("source_length")),
+            target_lengths=numbers(batch.column("target_length")),
             **{name: column(name) for name in _LISTS},
         )
 

@@ -23,6 +23,7 @@ from corpora.packing.mixture import Mixture, Source, mix
 from corpora.packing.options import Packing
 from corpora.packing.windows import Windows, arrange, take
 from corpora.schemas.document_use import DocumentUse
+from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from pipelines.corpus.mixture_recipe import MixtureRecipe, read_recipe
 from pipelines.corpus.options import LongCorpus
@@ -182,7 +183,7 @@ def _written(documents: Parent, held_out: bool, recipe: MixtureRecipe) -> dict[s
     for shard in documents.shards:
         for batch in shard.batches():
             names = np.asarray(batch.column("source").to_pylist(), object)
-            of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == held_out
+            of_split = booleans(batch.column("held_out")) == held_out
             tokens = recipe.windows.written(np.diff(batch.column("tokens").offsets.to_numpy()))  # (rows,)
             for name in written:
                 written[name] += int(tokens[of_split & (names == name)].sum())
@@ -219,7 +220,7 @@ class PlaceSources:
     sources: tuple[str, ...]
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        read = booleans(batch.column("held_out")) == self.held_out
         read &= np.isin(np.asarray(batch.column("source").to_pylist(), object), np.array(self.sources, object))
         rows = np.flatnonzero(read)
         keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())

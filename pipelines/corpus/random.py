@@ -16,6 +16,7 @@ from corpora.options import recorded
 from corpora.packing.concatenate import concatenate
 from corpora.packing.options import Packing
 from corpora.schemas.document_use import DocumentUse
+from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.corpus.options import RandomCorpus
@@ -62,7 +63,7 @@ class Shuffle:
     packing: Packing
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        read = booleans(batch.column("held_out")) == self.held_out
         kept = read & self.packing.keeps(Ragged.from_arrow(batch.column("tokens")).lengths)
         rows = np.flatnonzero(kept)
         keys = id_keys(self.key, batch.column("document_id").take(pa.array(rows)).to_pylist())

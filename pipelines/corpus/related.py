@@ -22,6 +22,7 @@ from corpora.packing.assemble import assemble_cuts
 from corpora.packing.options import Packing, RelatedRows
 from corpora.packing.related import arrange, groups
 from corpora.schemas.document_use import DocumentUse
+from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.stored_shards import StoredShard
@@ -135,8 +136,8 @@ class PlaceClusters:
     starts: tuple[int, ...]
 
     def __call__(self, index: int, batch: pa.RecordBatch) -> Pieces:
-        read = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
-        kept = read & batch.column("cluster").is_valid().to_numpy(zero_copy_only=False)
+        read = booleans(batch.column("held_out")) == self.held_out
+        kept = read & validity(batch.column("cluster"))
         rows = np.flatnonzero(kept)
         clusters = batch.column("cluster").take(pa.array(rows)).to_numpy()
         numbers, which = np.unique(clusters, return_inverse=True)

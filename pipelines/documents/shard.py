@@ -14,6 +14,7 @@ import pyarrow as pa
 from corpora.readers import Reject
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.storage import files
+from corpora.storage.arrow_views import booleans, numbers
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.shards import write_shard
 
@@ -60,13 +61,13 @@ class DocumentsShard:
         self._writer.write(batch)
         add_document_totals(self.totals, batch)
         # (documents,) tokens, and True for held-out documents
-        lengths = np.diff(batch.column("tokens").offsets.to_numpy())
-        held = batch.column("held_out").to_numpy(zero_copy_only=False)
+        lengths = np.diff(numbers(batch.column("tokens").offsets))
+        held = booleans(batch.column("held_out"))
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources):
             own = sources == source
-            numbers = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
-            self.counts[source].update({name: int(number) for name, number in numbers.items()})
+            found = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
+            self.counts[source].update({name: int(number) for name, number in found.items()})
         if self._keep_ids:
             self.ids += batch.column("document_id").to_pylist()
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage import files
+from corpora.storage.arrow_views import numbers
 from corpora.storage.files import is_local, read_bytes, write_bytes
 from corpora.storage.shards import open_shard
 
@@ -78,7 +79,7 @@ def _add(array: pa.Array, total: int) -> int:
     if pa.types.is_fixed_size_list(kind):
         return _add(array.flatten(), total)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets = array.offsets.to_numpy()
+        offsets = numbers(array.offsets)
         values = array.values.slice(offsets[0], offsets[-1] - offsets[0])
         return _add(values, zlib.crc32(np.diff(offsets).data, total))
     if pa.types.is_string(kind):

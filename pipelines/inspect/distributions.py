@@ -11,6 +11,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError, from_extra
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
+from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
@@ -128,7 +129,7 @@ def _values(rows: ShardedRows, *of_batch: Callable[[pa.RecordBatch], np.ndarray]
 
 
 def _column(name: str) -> Callable[[pa.RecordBatch], np.ndarray]:
-    return lambda batch: batch.column(name).to_numpy()
+    return lambda batch: numbers(batch.column(name))
 
 
 def _row_lengths(name: str) -> Callable[[pa.RecordBatch], np.ndarray]:

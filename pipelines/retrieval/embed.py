@@ -18,6 +18,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.options import recorded
 from corpora.schemas.vectors import vector_column, vectors_schema
+from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import write_shard
@@ -171,7 +172,7 @@ class EmbedBlock:
     def _select(self, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
         """Rows of a batch that get a vector; counts the split's documents by source."""
         lengths = Ragged.from_arrow(batch.column("tokens")).lengths
-        of_split = batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out
+        of_split = booleans(batch.column("held_out")) == self.held_out
         kept = of_split & (lengths >= self.min_document_tokens)
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources[of_split]):

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
+from corpora.storage.arrow_views import booleans
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.engine.derived import Parent
@@ -127,7 +128,7 @@ class ReadPlacements:
             buckets=bucket_of(table["key_high"], self.buckets),
             keys=keys,
             positions=table["position"],
-            read=batch.column("held_out").to_numpy(zero_copy_only=False) == self.held_out,
+            read=booleans(batch.column("held_out")) == self.held_out,
             kept=kept,
             offsets=table["offset"],
             sizes=table["size"],

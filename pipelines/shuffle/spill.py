@@ -18,6 +18,7 @@ from corpora.errors import FarspanError
 from corpora.packing.assemble import cut_sentences
 from corpora.schemas.documents import documents_schema
 from corpora.schemas.sequences import NO_CLUSTER
+from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import map_shard
@@ -203,18 +204,18 @@ def read_bucket(spills: Sequence[str], bucket: int) -> Bucket:
     batches = [read_batch(spill, bucket) for spill in spills]
     columns = {name: pa.concat_arrays([b.column(name) for b in batches]) for name in batches[0].schema.names}
     del batches
-    numbers = {
-        name: columns.pop(name).to_numpy()
+    sorting = {
+        name: numbers(columns.pop(name))
         for name in ("key_high", "key_low", "position", "offset", "length", "use", "cluster")
     }
-    order = np.lexsort((numbers["position"], numbers["key_low"], numbers["key_high"]))
+    order = np.lexsort((sorting["position"], sorting["key_low"], sorting["key_high"]))
     return Bucket(
-        keys=np.column_stack([numbers["key_high"], numbers["key_low"]])[order],
-        positions=numbers["position"][order],
-        offsets=numbers["offset"][order],
-        lengths=numbers["length"][order],
-        uses=numbers["use"][order],
-        clusters=numbers["cluster"][order],
+        keys=np.column_stack([sorting["key_high"], sorting["key_low"]])[order],
+        positions=sorting["position"][order],
+        offsets=sorting["offset"][order],
+        lengths=sorting["length"][order],
+        uses=sorting["use"][order],
+        clusters=sorting["cluster"][order],
         document_ids=columns["document_id"].take(pa.array(order)),
         sources=np.asarray(columns["source"].to_pylist(), object)[order],
         # popped, so that the unsorted copy is freed early

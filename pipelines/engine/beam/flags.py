@@ -44,6 +44,8 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = (), runner: str = EMB
     Raises:
         FarspanError: with the nearest known flag.
     """
+    if not flags:
+        return
     served = {f"--{name}" for name in (_SWITCHES + _VALUES).split()}
     elsewhere = runner != EMBEDDED
     in_source = _flags_in_source() | served
@@ -51,8 +53,6 @@ def check_flags(flags: Sequence[str], own: Sequence[str] = (), runner: str = EMB
     for name in named:
         if name not in in_source and (hint := nearest(name, own)):  # at once: importing Beam takes seconds
             raise _unknown(name, hint)
-    if not flags:
-        return
     parser = _parser(elsewhere)
     unknown = parser.parse_known_args(list(flags))[1]
     for flag in unknown:

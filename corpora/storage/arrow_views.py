@@ -1,0 +1,61 @@
+"""Arrow arrays as numpy arrays.
+
+Arrow's own conversions import pandas, if it is installed, and some of them all of Arrow's functions, which takes longer
+than a small job.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+_FLOATS = {"halffloat": "f2", "float": "f4", "double": "f8"}  # Arrow's names; those of integers are numpy's
+
+
+def numbers(array: pa.Array) -> np.ndarray:
+    """``(n,)`` read-only view of an array of numbers.
+
+    Raises:
+        ArrowInvalid: it has a null.
+    """
+    if array.null_count:
+        raise pa.ArrowInvalid("a null among numbers")
+    kind, data = _dtype(array), array.buffers()[1]
+    if not len(array) or data is None:
+        view = np.empty(0, kind)
+    else:
+        view = np.frombuffer(data, kind, array.offset + len(array))[array.offset :]
+    view.flags.writeable = False
+    return view
+
+
+def filled(array: pa.Array, value: int) -> np.ndarray:
+    """``(n,)`` copy of an array of numbers, with ``value`` in place of nulls."""
+    there = validity(array)
+    if not there.any():
+        return np.full(len(array), value, _dtype(array))
+    data = np.frombuffer(array.buffers()[1], _dtype(array), array.offset + len(array))
+    return np.where(there, data[array.offset :], data.dtype.type(value))
+
+
+def booleans(array: pa.BooleanArray) -> np.ndarray:
+    """``(n,)`` bool: a copy of an array without nulls."""
+    return _unpacked(array, array.buffers()[1])
+
+
+def validity(array: pa.Array) -> np.ndarray:
+    """``(n,)`` bool: True where the array has a value, False for nulls."""
+    bits = array.buffers()[0]
+    return np.ones(len(array), bool) if bits is None else _unpacked(array, bits)
+
+
+def _unpacked(array: pa.Array, bits: pa.Buffer) -> np.ndarray:
+    if not len(array):
+        return np.empty(0, bool)
+    end = array.offset + len(array)
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=end, bitorder="little")[array.offset :].view(bool)
+
+
+def _dtype(array: pa.Array) -> np.dtype:
+    name = str(array.type)
+    return np.dtype(_FLOATS.get(name, name))
