@@ -41,7 +41,7 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
     """Run a command and end the process as its errors say."""
     try:
         command: Command = typed.parser.command
-        if command.takes_beam_flags or command.reads_artefacts:
+        if command.flags != "none":
             leave_pandas_out()
         run(typed, rest)
     except BrokenPipeError:
