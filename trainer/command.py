@@ -58,8 +58,8 @@ def run_command(options: Training) -> None:
         train(recipe)
     except BrokenPipeError as error:
         raise FarspanError(
-            f"the reader of this run's output has ended ({error}); run the same command with its output sent elsewhere "
-            "to continue from the last checkpoint"
+            f"the reader of this run's output has ended ({error}); the same command, with its output sent elsewhere, "
+            "goes on from the last checkpoint"
         ) from error
 
 
