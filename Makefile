@@ -11,7 +11,7 @@ TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: help demo test test-other-processor test-slurm test-flink lint bench clean clean-kernels
+.PHONY: help demo test test-other-processor test-slurm test-flink lint docs bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
 	@echo "make lint   formatting, lint and types"
+	@echo "make docs   the site, in docs/_build/html; a warning is an error"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
 	@echo "make clean  remove $(VENV), demo-output and caches; make clean-kernels: compiled kernels alone"
 
@@ -43,6 +44,10 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
+docs: $(VENV)/installed-dev
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -d docs/_build/doctrees docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 bench: $(VENV)/installed-dev
 	$(VENV)/bin/python -m benchmarks
 
@@ -50,7 +55,7 @@ clean-kernels:
 	find corpora objectives trainer pipelines \( -name '*.nbi' -o -name '*.nbc' \) -delete
 
 clean:
-	rm -rf $(VENV) demo-output build dist farspan.egg-info
+	rm -rf $(VENV) demo-output build dist farspan.egg-info docs/_build docs/generated
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

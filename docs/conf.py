@@ -1,0 +1,37 @@
+"""Configuration of the site: Sphinx reads the Markdown of this folder with MyST, and Furo lays it out."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+import site_pages  # noqa: E402  (found by the path above)
+
+project = "farspan"
+author = "the farspan developers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "farspan"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_copyright = False
+myst_enable_extensions = ["deflist", "colon_fence"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+autodoc_typehints = "none"  # the signature has them
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+python_display_short_literal_types = True
+napoleon_google_docstring = True
+napoleon_use_ivar = True
+# pages of parts that are not installed, such as `view.md`, may be missing; JSON and TOML of the pages have comments and
+# ellipses
+suppress_warnings = ["toc.empty_glob", "misc.highlighting_failure"]
+nitpicky = False
+
+
+def setup(app):
+    """Write the pages that follow from the code before the others are read."""
+    app.connect("builder-inited", lambda _: site_pages.write_all(HERE))

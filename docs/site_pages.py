@@ -1,0 +1,152 @@
+"""Pages of the site that follow from the code: the command reference, the recipes, the API and the tutorial.
+
+They are written to ``docs/generated/``, which is not committed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MODULES = (
+    "corpora.schemas.corpus",
+    "corpora.schemas.documents",
+    "corpora.schemas.sequences",
+    "corpora.storage.manifest",
+    "objectives.api.protocol",
+    "objectives.api.authoring",
+    "objectives.api.masks",
+    "objectives.api.examples",
+    "objectives.tasks.protocol",
+    "trainer.dataset",
+)
+"""Modules that code of users imports from, beside ``farspan`` itself."""
+
+
+def write_all(docs: Path) -> None:
+    """Write all generated pages below ``docs``; pages that are equal keep their time, so Sphinx skips them."""
+    pages = {
+        "commands.md": commands_page(),
+        "api.md": api_page(),
+        "tutorial.md": notebook_page(json.loads((docs / "tutorial.ipynb").read_text("utf-8"))),
+        **recipe_pages(docs.parent / "trainer" / "recipes"),
+    }
+    folder = docs / "generated"
+    for name, text in pages.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+    for path in folder.rglob("*.md"):
+        if path.relative_to(folder).as_posix() not in pages:
+            path.unlink()
+
+
+def commands_page() -> str:
+    """The reference of all commands, from the parsers' own help."""
+    from pipelines.commands import build_parser
+
+    lines = [
+        "# Commands",
+        "",
+        "The flags of every command, as `farspan COMMAND --help` prints them. In Python, each is a keyword of the "
+        "function with the command's name ([Python](../python.md)).",
+        "",
+    ]
+    for name, parser in _leaves("farspan", build_parser()):
+        parser.declare()
+        lines += [f"## {name}", "", _prose(parser.description or ""), ""]
+        for group in parser._action_groups:
+            shown = [action for action in group._group_actions if _is_shown(action)]
+            if shown:
+                heading = group.title if group.title not in ("options", "positional arguments") else ""
+                if heading:
+                    lines += [f"**{heading.capitalize()}** ({group.description})", ""]
+                lines += [line for action in shown for line in _action(parser, action)] + [""]
+        if parser.epilog:
+            lines += ["```sh", *(line.strip() for line in parser.epilog.splitlines()[1:]), "```", ""]
+    return "\n".join(lines)
+
+
+def _leaves(name: str, parser: Any) -> Iterator[tuple[str, Any]]:
+    """Each command that has no commands of its own, with its name."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield name, parser
+    for group in groups:
+        for word, inner in group.choices.items():
+            yield from _leaves(f"{name} {word}", inner)
+
+
+def _is_shown(action: argparse.Action) -> bool:
+    return action.help != argparse.SUPPRESS and not isinstance(action, argparse._HelpAction)
+
+
+def _action(parser: argparse.ArgumentParser, action: argparse.Action) -> list[str]:
+    """A flag as a definition: its spelling, then its help and default."""
+    formatter = parser._get_formatter()
+    spelling = formatter._format_action_invocation(action)
+    needed = " (required)" if action.required and action.option_strings else ""
+    told = formatter._expand_help(action) if action.help else ""
+    return [f"`{spelling}`{needed}", f": {_prose(told) or 'see the examples'}", ""]
+
+
+def _prose(text: str) -> str:
+    """Help as Markdown: what looks like markup in it is text."""
+    return re.sub(r"([<>*_\[\]|$])", lambda found: html.escape(found[1]) if found[1] in "<>" else f"\\{found[1]}", text)
+
+
+def recipe_pages(folder: Path) -> dict[str, str]:
+    """A page for each folder of recipes, and one that lists them: name -> text."""
+    lists = ["# Recipes", "", "The packaged recipes, as `farspan recipes NAME` prints them. A recipe that begins with "]
+    lists[-1] += "`extends` holds only its differences. [Training](../training.md) explains the keys."
+    lists += ["", "```{toctree}", ":maxdepth: 2", ""]
+    pages = {}
+    for system in sorted(path for path in folder.iterdir() if path.is_dir() and list(path.glob("*.toml"))):
+        lines = [f"# Recipes: {system.name}", ""]
+        for recipe in sorted(system.glob("*.toml")):
+            lines += [f"## {recipe.stem}", "", "```toml", recipe.read_text("utf-8").rstrip(), "```", ""]
+        pages[f"recipes/{system.name}.md"] = "\n".join(lines)
+        lists.append(f"recipes/{system.name}")
+    return {"recipes.md": "\n".join([*lists, "```", ""]), **pages}
+
+
+def api_page() -> str:
+    """The reference of the Python API: every name of ``farspan``, and the modules behind it."""
+    import farspan
+
+    lines = [
+        "# Python API",
+        "",
+        "`import farspan` has these names. The functions that run a job have the flags of their command as keywords; "
+        "[Commands](commands.md) explains them.",
+        "",
+    ]
+    names = [name for name in farspan.__all__ if not name.startswith("__")]
+    for title, chosen in (
+        ("Functions", [name for name in names if not isinstance(getattr(farspan, name), type)]),
+        ("Classes", [name for name in names if isinstance(getattr(farspan, name), type)]),
+    ):
+        lines += [f"## {title}", ""]
+        for name in chosen:
+            kind = "autoclass" if title == "Classes" else "autofunction"
+            extra = ["   :members:", "   :no-index:"] if title == "Classes" else []
+            lines += ["```{eval-rst}", f".. {kind}:: farspan.{name}", *extra, "```", ""]
+    lines += ["## Modules", "", "What the names above return and take.", ""]
+    for module in MODULES:
+        lines += [f"### {module}", "", "```{eval-rst}", f".. automodule:: {module}", "   :members:", "```", ""]
+    return "\n".join(lines)
+
+
+def notebook_page(notebook: dict[str, Any]) -> str:
+    """A notebook as Markdown: its code in blocks."""
+    parts = []
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+    return "\n\n".join(parts) + "\n"
