@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,9 @@ NOTEBOOK = json.loads((DOCS / "tutorial.ipynb").read_text("utf-8"))
 @pytest.fixture(scope="module")
 def pages():
     """The module that writes the generated pages."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        import site_pages
-    finally:
-        sys.path.remove(str(DOCS))
-    return site_pages
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(DOCS))
+        return import_module("site_pages")
 
 
 @pytest.fixture(scope="module")
