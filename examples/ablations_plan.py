@@ -141,7 +141,7 @@ class Scale:
             ),
         }
     )
-    facts: Chains = field(default_factory=lambda: Chains(count=8, hops=2))
+    facts: Chains = Chains()
 
 
 QUICK_SIZE = Size(train_documents=4, documents=2, words=300, questions=4)

@@ -252,7 +252,7 @@ def write_few(folder: Path) -> None:
 def write_chains(path: Path) -> None:
     """Questions of one and two hops about facts in short documents."""
     size = Size(train_documents=500, documents=16, words=200, questions=4)
-    lines = write_json_lines(path, chains(list(described_pages()), size, facts=Chains(count=8, hops=2)))
+    lines = write_json_lines(path, chains(list(described_pages()), size, facts=Chains()))
     print(f"{path}: {lines:,} questions", flush=True)
 
 

@@ -4,9 +4,7 @@
   description, and the topic with most sections. With ``--linked CORPUS``, a document is a row of a corpus of similar
   sections, so the other sections are hard distractors.
 - ``wiki-lead``: many sections without their first sentences; these are to be written (PRIMERA's layout).
-- ``chains``: facts of one to several hops between sentences of the same text: "Mary has gold. Paul has what Mary has."
-  It is the variable tracking of RULER (Hsieh et al. 2024, section 3.2) in real text. A decoder of one layer can look up
-  one fact, because its cross-attention sees every position; all other hops are left to the encoder.
+- ``chains``: facts of one to several hops between sentences of the same text; see ``fact_chains.py``.
 
 A line is ``{"id", "documents", "query", "references", "split", ...}``; all further fields are attributes. Sections are
 dealt to the splits by a hash of their titles, so no text is in two splits. Everything follows from the seed.
@@ -26,22 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fact_chains import NAMES, Chains, asked, draw, with_facts
 from wikipedia_text import Record, described_pages, write_json_lines
 
 from corpora.schemas.corpus import open_corpus
 
 SPLITS = {"train": 0.8, "validation": 0.1, "test": 0.1}
-THINGS = """
-bear bird black blue book brown church city dog film fire fish forest glass gold green horse house ice iron island king
-lake light moon mountain music paper peace rain red river salt school sea ship silver snow star stone sun tree wall war
-water white wind wood yellow
-""".split()  # noqa: SIM905
-NAMES = """
-Albert Alexander Arthur Charles Daniel David Edward Francis Frank George Henry James Jean Johann John Joseph Karl Lewis
-Louis Maria Mark Martin Mary Max Michael Oscar Paul Peter Philip Richard Robert Thomas Victoria William
-""".split()  # noqa: SIM905
-"""Words that are frequent in the text, so that a tokenizer trained on it has a token for each."""
 _WORD = re.compile(r"\w+")
+FACTS = Chains()
+_ALL_NAMES = frozenset(NAMES)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'(])")
 
 Line = dict[str, Any]
@@ -66,24 +57,6 @@ class Size:
     def of(self, split: str) -> int:
         """Number of documents of a split."""
         return self.train_documents if split == "train" else self.documents
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chains:
-    """Facts of a document of task ``chains``.
-
-    Attributes:
-        count: number of chains.
-        hops: facts of a chain, and so the maximum number of hops of a question.
-    """
-
-    count: int = 4
-    hops: int = 4
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.count * self.hops <= len(NAMES):
-            names = self.count * self.hops
-            raise ValueError(f"{self.count} chains of {self.hops} hops need {names} names; there are {len(NAMES)}")
 
 
 def split_of(title: str, seed: int = 0) -> str:
@@ -194,67 +167,25 @@ def wiki_lead(pages: Sequence[Record], size: Size, seed: int = 0) -> Iterator[Li
             yield _line(f"lead-{split}-{number}", [page["text"] for page in bundle], "", [summary], split)
 
 
-def chains(pages: Sequence[Record], size: Size, seed: int = 0, facts: Chains = Chains()) -> Iterator[Line]:
+def chains(pages: Sequence[Record], size: Size, seed: int = 0, facts: Chains = FACTS) -> Iterator[Line]:
     """Facts in the text of sections: a chain gives one name a thing, and each later name what the one before has.
 
-    A question with h hops asks for a name that is h facts away from its thing. A training question asks for a name of
-    every chain at once, because each costs a whole source; the others ask for one name.
+    A question with h hops asks for a name that is h facts away from its thing.
     """
     for split in SPLITS:
         rng = np.random.default_rng([seed, 3, *split.encode()])
         for number, bundle in enumerate(bundles(pages_of(pages, split, seed), size.of(split), size.words, rng)):
-            names = rng.permutation(NAMES)[: facts.count * facts.hops].reshape(facts.count, facts.hops).tolist()
-            things = rng.choice(THINGS, facts.count, replace=False).tolist()
-            used = {name for chain in names for name in chain}
+            drawn = draw(facts, rng)
             sentences = [sentence for page in bundle for sentence in _SENTENCE_END.split(page["text"])]
-            other = [sentence for sentence in sentences if used.isdisjoint(_WORD.findall(sentence))]
+            other = [sentence for sentence in sentences if _ALL_NAMES.isdisjoint(_WORD.findall(sentence))]
             ends = np.cumsum([len(sentence.split()) for sentence in other])
             other = other[: int(np.searchsorted(ends, size.words, "right"))]
-            text = " ".join(_scattered(other, _facts(names, things), rng))
-            for turn, asked in enumerate(_asked(facts, split, size.questions, rng)):
-                whose = [names[chain][hop] for chain, hop in asked]
-                # begins with a space, as a name in the text does: byte-level tokenizers then have one token for both
-                answer = "".join(
-                    f"{',' * (place > 0)} {name} {things[asked[place][0]]}" for place, name in enumerate(whose)
-                )
-                hops = max(hop for _, hop in asked) + 1
-                yield _line(f"chains-{split}-{number}-{turn}", [text], question(whose), [answer], split, hops=hops)
-
-
-def question(names: Sequence[str]) -> str:
-    """The question of task ``chains`` for some names."""
-    *some, last = names
-    return f"What do {', '.join(some)} and {last} have?" if some else f"What does {last} have?"
-
-
-def _facts(names: Sequence[Sequence[str]], things: Sequence[str]) -> list[list[str]]:
-    """Each hop's fact of every chain."""
-    first = [f"{chain[0]} has {thing}." for chain, thing in zip(names, things, strict=True)]
-    later = ([f"{chain[hop]} has what {chain[hop - 1]} has." for chain in names] for hop in range(1, len(names[0])))
-    return [first, *later]
-
-
-def _asked(facts: Chains, split: str, questions: int, rng: np.random.Generator) -> list[list[tuple[int, int]]]:
-    """(Chain, hop) of every name in each question."""
-    if split == "train":
-        hops = rng.integers(0, facts.hops, (questions, facts.count)).tolist()
-        return [[(chain, row[chain]) for chain in rng.permutation(facts.count).tolist()] for row in hops]
-    every = [[(chain, hop)] for chain in range(facts.count) for hop in range(facts.hops)]
-    return [every[place] for place in rng.permutation(len(every))[:questions].tolist()]
-
-
-def _scattered(sentences: Sequence[str], facts: Sequence[Sequence[str]], rng: np.random.Generator) -> list[str]:
-    """The sentences with the facts between them, in random order at random places.
-
-    Each hop has a part of the text of its own, so that the facts of a chain lie far apart.
-    """
-    parts = np.array_split(np.array(sentences, object), len(facts))
-    text: list[str] = []
-    for part, hop in zip(parts, rng.permutation(len(facts)).tolist(), strict=True):
-        own = rng.permutation(np.array(facts[hop], object))
-        places = np.sort(rng.integers(0, len(part) + 1, len(own)))
-        text += np.insert(part, places, own).tolist()
-    return text
+            together = split == "train" and bool(rng.random() < facts.together)
+            text = with_facts(other, drawn, together, rng)
+            for turn, names in enumerate(asked(facts, split, size.questions, rng)):
+                hops = max(hop for _, hop in names) + 1
+                query, answer = drawn.question(names), drawn.answer(names)
+                yield _line(f"chains-{split}-{number}-{turn}", [text], query, [answer], split, hops=hops)
 
 
 def _line(name: str, documents: list[str], query: str, references: list[str], split: str, **attributes: Any) -> Line:
@@ -277,8 +208,16 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=Size.words, help="of a document (default: 3000)")
     parser.add_argument("--questions", type=int, default=Size.questions, help="about a document (default: 40)")
     parser.add_argument("--linked", type=Path, metavar="CORPUS", help="documents of wiki-what are rows of this corpus")
-    parser.add_argument("--chains", type=int, default=Chains.count, help="in a document (default: 4)")
-    parser.add_argument("--hops", type=int, default=Chains.hops, help="of a chain (default: 4)")
+    parser.add_argument("--chains", type=int, default=Chains.count, help="in a document (default: 3)")
+    parser.add_argument("--hops", type=int, default=Chains.hops, help="of a chain (default: 2)")
+    parser.add_argument("--names", type=int, default=Chains.names, help="different ones (default: 8)")
+    parser.add_argument("--things", type=int, default=Chains.things, help="different ones (default: 8)")
+    parser.add_argument(
+        "--together",
+        type=float,
+        default=Chains.together,
+        help="share of training documents with the facts of a chain side by side (default: 0.5)",
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     size = Size(
@@ -291,7 +230,10 @@ def main() -> None:
     if given.task == "wiki-what":
         made = wiki_what(pages, size, given.seed, linked_rows(given.linked) if given.linked else None)
     elif given.task == "chains":
-        made = chains(pages, size, given.seed, Chains(count=given.chains, hops=given.hops))
+        facts = Chains(
+            count=given.chains, hops=given.hops, names=given.names, things=given.things, together=given.together
+        )
+        made = chains(pages, size, given.seed, facts)
     else:
         made = wiki_lead(pages, size, given.seed)
     lines = write_json_lines(given.output, made)

@@ -109,43 +109,71 @@ def test_first_sentences_are_not_in_the_sections(pages):
 
 def follow(text, name):
     """(Thing, hops) at the end of a name's chain, by the sentences of the text."""
-    facts = dict(re.findall(r"(?:^|(?<=\. ))([A-Z][a-z]+) has ([^.]+)\.", text))
+    things = dict(re.findall(r"(\w+) has (\w+)\.", text))
+    leaders = dict(re.findall(r"(\w+) follows (\w+)\.", text))
     for hops in range(1, 10):
-        link = re.fullmatch(r"what (\w+) has", facts[name])
-        if link is None:
-            return facts[name], hops
-        name = link[1]
+        if name in things:
+            return things[name], hops
+        name = leaders[name]
     raise AssertionError(f"{text} has a circle")
 
 
 def test_answers_follow_the_facts(pages):
-    facts = tasks.Chains(count=5, hops=3)
+    facts = tasks.Chains(count=5, hops=3, names=20)
     hops = {"train": [], "validation": [], "test": []}
     for line in tasks.chains(pages, SIZE, facts=facts):
         (text,) = line["documents"]
+        assert text.startswith("Facts: ")
         names = re.findall(r"[A-Z][a-z]+", line["query"])[1:]
         ends = [follow(text, name) for name in names]
         answer = ",".join(f" {name} {thing}" for name, (thing, _) in zip(names, ends, strict=True))
         assert line["references"] == [answer]
-        assert line["query"] == tasks.question(names)
         assert line["hops"] == max(hop for _, hop in ends)
-        assert len({thing for thing, _ in ends}) == len(names)  # one name of a chain
-        assert len(names) == (facts.count if line["split"] == "train" else 1)
+        assert len(set(names)) == len(names) == (facts.count if line["split"] == "train" else 1)
         hops[line["split"]].append(line["hops"])
-        assert all(text.count(f"{name} has") <= 2 for name in names)  # its fact, and perhaps one that leads to it
     assert set(hops["test"]) == {1, 2, 3}
 
 
-def test_facts_of_a_chain_lie_in_different_parts(pages):
-    """Each third of the text has the facts of one hop."""
-    for line in tasks.chains(pages, SIZE, facts=tasks.Chains(count=4, hops=3)):
+def test_names_of_a_training_question_are_of_different_chains(pages):
+    for line in tasks.chains(pages, SIZE, facts=tasks.Chains(count=4, hops=3, names=12, things=16)):
+        if line["split"] == "train":
+            leaders = dict(re.findall(r"(\w+) follows (\w+)\.", line["documents"][0]))
+            first = []
+            for name in re.findall(r"[A-Z][a-z]+", line["query"])[1:]:
+                while name in leaders:
+                    name = leaders[name]
+                first.append(name)
+            assert len(set(first)) == 4
+
+
+def test_facts_of_a_chain_lie_in_different_parts_or_side_by_side(pages):
+    """Each third of the text has the facts of one hop, but in a share of the training documents."""
+    shares = []
+    for line in tasks.chains(pages, tasks.Size(train_documents=60, documents=4, words=120, questions=1)):
         (text,) = line["documents"]
-        found = re.findall(r"(?:^|(?<=\. ))([A-Z][a-z]+) has", text)
-        levels = [follow(text, name)[1] for name in found]
-        assert len(found) == 12
-        assert all(len(set(levels[start : start + 4])) == 1 for start in (0, 4, 8))
+        facts = re.findall(r"(\w+) (has|follows) (\w+)\.", text)
+        assert len(facts) == 6
+        levels = [verb for _, verb, _ in facts]
+        apart = all(len(set(levels[start : start + 3])) == 1 for start in (0, 3))
+        together = all(
+            (levels[start], levels[start + 1]) == ("has", "follows") and facts[start][0] == facts[start + 1][2]
+            for start in (0, 2, 4)
+        )
+        assert apart != together
+        if line["split"] == "train":
+            shares.append(together)
+        else:
+            assert apart
+    assert 0.3 < np.mean(shares) < 0.7
 
 
-def test_more_names_than_there_are():
-    with pytest.raises(ValueError, match="40 chains of 2 hops need 80 names; there are"):
-        tasks.Chains(count=40, hops=2)
+def test_texts_of_facts_alone(pages):
+    size = tasks.Size(train_documents=3, documents=2, words=0, questions=2)
+    assert {len(line["documents"][0].split()) for line in tasks.chains(pages, size)} == {19}
+
+
+def test_more_names_or_things_than_there_are():
+    with pytest.raises(ValueError, match="4 chains of 3 hops need 12 names of 8; there are"):
+        tasks.Chains(count=4, hops=3)
+    with pytest.raises(ValueError, match="things is 40; there are"):
+        tasks.Chains(things=40)
