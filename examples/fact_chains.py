@@ -88,14 +88,15 @@ def draw(facts: Chains, rng: np.random.Generator) -> Drawn:
 def asked(facts: Chains, split: str, questions: int, rng: np.random.Generator) -> list[list[tuple[int, int]]]:
     """(Chain, hop) of each name in each question.
 
-    A training question asks for a name of every chain, because each question costs a whole source; the others ask for
-    one name.
+    A training question asks for as many names as there are chains, because each question costs a whole source; the
+    others ask for one name. The names are drawn from all chains alike: a name of each chain would give the last
+    answers away, which are what the others leave.
     """
+    every = [(chain, hop) for chain in range(facts.count) for hop in range(facts.hops)]
     if split == "train":
-        hops = rng.integers(0, facts.hops, (questions, facts.count)).tolist()
-        return [[(chain, row[chain]) for chain in rng.permutation(facts.count).tolist()] for row in hops]
-    every = [[(chain, hop)] for chain in range(facts.count) for hop in range(facts.hops)]
-    return [every[place] for place in rng.permutation(len(every))[:questions].tolist()]
+        drawn = (rng.permutation(len(every))[: facts.count].tolist() for _ in range(questions))
+        return [[every[place] for place in places] for places in drawn]
+    return [[every[place]] for place in rng.permutation(len(every))[:questions].tolist()]
 
 
 def with_facts(sentences: Sequence[str], drawn: Drawn, together: bool, rng: np.random.Generator) -> str:

@@ -134,18 +134,6 @@ def test_answers_follow_the_facts(pages):
     assert set(hops["test"]) == {1, 2, 3}
 
 
-def test_names_of_a_training_question_are_of_different_chains(pages):
-    for line in tasks.chains(pages, SIZE, facts=tasks.Chains(count=4, hops=3, names=12, things=16)):
-        if line["split"] == "train":
-            leaders = dict(re.findall(r"(\w+) follows (\w+)\.", line["documents"][0]))
-            first = []
-            for name in re.findall(r"[A-Z][a-z]+", line["query"])[1:]:
-                while name in leaders:
-                    name = leaders[name]
-                first.append(name)
-            assert len(set(first)) == 4
-
-
 def test_facts_of_a_chain_lie_in_different_parts_or_side_by_side(pages):
     """Each third of the text has the facts of one hop, but in a share of the training documents."""
     shares = []
