@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from downstream_tasks import Chains, Size
+from downstream_tasks import FACTS, Chains, Size
 
 SHORT = 512
 """Positions of the short model, and of a block."""
@@ -141,7 +141,7 @@ class Scale:
             ),
         }
     )
-    facts: Chains = Chains()
+    facts: Chains = FACTS
 
 
 QUICK_SIZE = Size(train_documents=4, documents=2, words=300, questions=4)
