@@ -158,10 +158,3 @@ def test_facts_of_a_chain_lie_in_different_parts_or_side_by_side(pages):
 def test_texts_of_facts_alone(pages):
     size = tasks.Size(train_documents=3, documents=2, words=0, questions=2)
     assert {len(line["documents"][0].split()) for line in tasks.chains(pages, size)} == {19}
-
-
-def test_more_names_or_things_than_there_are():
-    with pytest.raises(ValueError, match="4 chains of 3 hops need 12 names of 8; there are"):
-        tasks.Chains(count=4, hops=3)
-    with pytest.raises(ValueError, match="things is 40; there are"):
-        tasks.Chains(things=40)
