@@ -228,7 +228,9 @@ def disturb(engine: Engine, output: Path, draw: random.Random, most: int) -> Cou
     written: dict[str, int] = {}  # receipt -> time
     before, last = 0, time.monotonic() + 600  # receipts at the last kill; seconds
     while not (output / "manifest.json").exists():
-        assert time.monotonic() < last, f"{output} is not finished"
+        if time.monotonic() > last:
+            said = (engine.folder / "log").read_text()[-2000:]
+            raise TimeoutError(f"{output} is not finished; processes: {processes(output)}; log: {said}")
         for _ in range(engine.count - engine.started(output)):
             engine.start(output)
         time.sleep(draw.uniform(0.3, 2))
