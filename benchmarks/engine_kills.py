@@ -23,9 +23,11 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import ClassVar
 
+from pipelines.cli import main
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 
@@ -72,29 +74,45 @@ class Engine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         threads, pause = {"OMP_NUM_THREADS": "1"}, {"FARSPAN_PAUSE": "0.3"}
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._forks: dict[int, Path] = {}
         self.environment = {**os.environ, **threads, **pause, "PYTHONPATH": f"{folder}/site:{ROOT}"}
 
     def command(self, output: Path) -> list[str]:
+        """Words of the command."""
         job = ["documents", "--task-bytes=1000", "--input", f"a={self.folder}/texts/*.jsonl"]
-        job += ["--tokenizer", f"{self.folder}/tokenizer", "--output", str(output), *self.flags]
-        return [sys.executable, "-P", "-m", "pipelines", *job]
+        return [*job, "--tokenizer", f"{self.folder}/tokenizer", "--output", str(output), *self.flags]
 
     def start(self, output: Path) -> None:
-        """Start one process of the job."""
-        with (self.folder / "log").open("ab") as log:
-            self.launch(self.command(output), {**self.environment, MARK: str(output)}, log)
+        """Start one process of the job: a fork of this one, which has imported all that it needs."""
+        if pid := os.fork():
+            self._forks[pid] = output
+            return
+        status = 1
+        try:
+            os.environ |= {**self.environment, MARK: str(output)}
+            log = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            main(self.command(output))
+            status = 0
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        finally:
+            os._exit(status)
 
-    def launch(self, command: list[str], environment: dict[str, str], log: BinaryIO) -> None:
-        self._children.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+    def processes(self, output: Path) -> dict[int, str]:
+        """Process id -> command line of the processes of a job."""
+        for pid in [pid for pid in self._forks if os.waitpid(pid, os.WNOHANG)[0]]:
+            del self._forks[pid]
+        return {pid: COMMAND for pid, of in self._forks.items() if of == output} | marked(output)
 
     def started(self, output: Path) -> int:
         """Processes with the command that run, or will."""
-        return sum(COMMAND in line for line in processes(output).values())
+        return sum(COMMAND in line for line in self.processes(output).values())
 
     def victims(self, output: Path) -> list[tuple[str, int]]:
         """Kind and number of each process that may be killed."""
-        running = processes(output)
+        running = self.processes(output)
         return [(kind, pid) for kind, words in self.kinds.items() for pid, line in running.items() if words in line]
 
     def kill(self, kind: str, number: int) -> None:
@@ -109,6 +127,12 @@ class Engine:
 
 
 class Embedded(Engine):
+    """The driver, which works itself."""
+
+    flags = ("--workers=1",)
+
+
+class EmbeddedWorkers(Engine):
     """The driver, or one of its two workers."""
 
     flags = ("--workers=2",)
@@ -138,10 +162,12 @@ class Slurm(Cooperative):
         self.environment |= told | {"PATH": told["PATH"].replace("$PATH", os.environ["PATH"])}
         return self
 
-    def launch(self, command: list[str], environment: dict[str, str], log: BinaryIO) -> None:
+    def start(self, output: Path) -> None:
+        command = [sys.executable, "-P", "-m", "pipelines", *self.command(output)]
         resources = ["--cpus-per-task=1", "--mem=0", "--no-requeue", f"--chdir={ROOT}"]
         resources += ["--open-mode=append", f"--output={self.folder}/log", f"--wrap=exec {shlex.join(command)}"]
-        subprocess.run(["sbatch", *resources], env=environment, stdout=log, stderr=log, check=True)
+        environment = {**self.environment, MARK: str(output)}
+        subprocess.run(["sbatch", *resources], env=environment, stdout=subprocess.DEVNULL, check=True)
 
     def started(self, output: Path) -> int:
         ask = ["squeue", "--noheader", "--states=PENDING,CONFIGURING", "--format=%A"]
@@ -171,7 +197,7 @@ class Flink(Engine):
         return [*super().command(output), *self.cluster.flags(), f"--environment_config={json.dumps(config)}"]
 
     def victims(self, output: Path) -> list[tuple[str, int]]:
-        at_work = any("pipelines.harness" in line for line in processes(output).values())
+        at_work = any("pipelines.harness" in line for line in self.processes(output).values())
         managers = [("TaskManager", number) for number in range(2)] if at_work else []
         return [*super().victims(output), *managers]
 
@@ -186,10 +212,11 @@ class Flink(Engine):
         self.cluster.__exit__(*error)
 
 
-ENGINES = {"embedded": Embedded, "cooperative": Cooperative, "slurm": Slurm, "flink": Flink}
+ENGINES = {"embedded": Embedded, "embedded-workers": EmbeddedWorkers, "cooperative": Cooperative, "slurm": Slurm,
+           "flink": Flink}  # fmt: skip
 
 
-def processes(output: Path) -> dict[int, str]:
+def marked(output: Path) -> dict[int, str]:
     """Process id -> command line of the processes whose environment names the job's folder; no zombies."""
     mark, found = f"{MARK}={output}\0".encode(), {}
     for place in Path("/proc").glob("[0-9]*"):
@@ -197,6 +224,15 @@ def processes(output: Path) -> dict[int, str]:
             if mark in (place / "environ").read_bytes():
                 found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return found
+
+
+def preload() -> None:
+    """Import what the processes of jobs need, before they are forked."""
+    os.environ |= {MARK: "", "FARSPAN_PAUSE": "0"}
+    exec(SITE, {})
+    for name in ("pipelines.documents.tokenize", "pipelines.engine.beam.pipeline", "pipelines.engine.beam.remote.run"):
+        import_module(name)
+    del os.environ[MARK]
 
 
 def receipts(output: Path) -> dict[str, int]:
@@ -230,7 +266,7 @@ def disturb(engine: Engine, output: Path, draw: random.Random, most: int) -> Cou
     while not (output / "manifest.json").exists():
         if time.monotonic() > last:
             said = (engine.folder / "log").read_text()[-2000:]
-            raise TimeoutError(f"{output} is not finished; processes: {processes(output)}; log: {said}")
+            raise TimeoutError(f"{output} is not finished; processes: {engine.processes(output)}; log: {said}")
         for _ in range(engine.count - engine.started(output)):
             engine.start(output)
         time.sleep(draw.uniform(0.3, 2))
@@ -244,7 +280,7 @@ def disturb(engine: Engine, output: Path, draw: random.Random, most: int) -> Cou
             killed[kind] += 1
             print(f"{time.strftime('%H:%M:%S')} {output.name}: killed a {kind} at {before} receipts", flush=True)
     last = time.monotonic() + 60
-    while left := processes(output):
+    while left := engine.processes(output):
         assert time.monotonic() < last, f"orphans: {left}"
         time.sleep(0.2)
     require_unrepeated(output, written)
@@ -261,13 +297,14 @@ def require_unrepeated(output: Path, written: dict[str, int]) -> None:
 
 def undisturbed(folder: Path) -> dict[str, bytes]:
     """The files of a run without kills."""
-    engine = Engine(folder)
-    command = [*engine.command(folder / "expected"), "--workers=1"]
-    subprocess.run(command, env=engine.environment, check=True, capture_output=True)
-    return contents(folder / "expected")
+    engine, output = Embedded(folder), folder / "expected"
+    engine.start(output)
+    while engine.processes(output):
+        time.sleep(0.2)
+    return contents(output)
 
 
-def main() -> None:
+def run() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=25, help="on each engine")
     parser.add_argument("--engines", nargs="+", choices=[*ENGINES], default=[*ENGINES])
@@ -276,6 +313,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="farspan-kills-") as name:
         make_input(Path(name), random.Random(given.seed), given.files)
+        preload()
         whole = undisturbed(Path(name))
         for engine_name in given.engines:
             kills: Counter[str] = Counter()
@@ -293,4 +331,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()
