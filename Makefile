@@ -11,11 +11,16 @@ TORCH_CPU_INDEX = https://download.pytorch.org/whl/cpu
 
 PIP = $(VENV)/bin/python -m pip install --quiet
 
-.PHONY: help demo test test-other-processor test-slurm test-flink lint docs bench clean clean-kernels
+# An S3 server that is not Python, for a test that is skipped without it
+S3RVER = 3.7.1
+CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
+
+.PHONY: help demo test s3rver test-other-processor test-slurm test-flink lint docs bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
 	@echo "make test   the tests"
+	@echo "make s3rver install an S3 server of Node's packages into the user's cache, for one of the tests"
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
@@ -29,6 +34,11 @@ demo: $(VENV)/installed-demo
 
 test: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n auto --dist worksteal
+
+s3rver: $(CACHE)/s3rver-$(S3RVER)/node_modules/.bin/s3rver
+
+$(CACHE)/s3rver-$(S3RVER)/node_modules/.bin/s3rver:
+	npm install --silent --no-audit --no-fund --prefix $(CACHE)/s3rver-$(S3RVER) s3rver@$(S3RVER)
 
 test-other-processor: $(VENV)/installed-dev
 	$(VENV)/bin/python -m tests.processors $(VENV)/bin/python -m pytest -q -n auto --dist worksteal

@@ -1,4 +1,4 @@
-"""An S3 server that is not Python: s3rver, of Node's packages (``npm install s3rver``), where it is installed."""
+"""An S3 server that is not Python: s3rver, of Node's packages, where ``make s3rver`` has installed it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,30 @@ import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
+from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.storage import files
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.stores import s3
 from corpora.verify.artefact import verify
+from pipelines.engine.job import run_job
 from tests.artefacts import all_rows, make_documents
 from tests.object_store import upload
+from tests.pipelines.engine.cooperative.jobs import cooperative, shared_job
 
-SERVER = os.environ.get("FARSPAN_S3RVER") or shutil.which("s3rver")
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "farspan" / "s3rver-3.7.1"
+SERVER = shutil.which("s3rver", path=f"{CACHE}/node_modules/.bin{os.pathsep}{os.environ.get('PATH', '')}")
 
 
 @pytest.fixture
 def bucket(tmp_path, monkeypatch):
     """``s3://farspan`` on a server of its own."""
     if SERVER is None:
-        pytest.skip("needs s3rver: npm install s3rver, on PATH or named by FARSPAN_S3RVER")
+        pytest.skip("needs s3rver, of Node's packages: make s3rver")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -72,3 +77,12 @@ def test_artefacts_are_written_read_verified_and_deleted_there(bucket, tmp_path)
     assert bytes(buffer) == files.read_bytes(f"{local}/shards/{cached.manifest.shards[1].name}")
     files.delete(files.walk(f"{bucket}/documents"))
     assert files.walk(bucket) == []
+
+
+def test_a_store_that_ignores_conditions_is_told_from_one_that_keeps_them(bucket, tmp_path):
+    """Claims refuse it; a file that is written a second time takes the place of the first, as anywhere."""
+    assert files.create_new(f"{bucket}/claim", b"first")
+    assert files.create_new(f"{bucket}/claim", b"second")
+    with pytest.raises(FarspanError, match=r"ignores If-None-Match\); use --engine beam there"):
+        run_job(shared_job(f"{bucket}/out", {"write-00": 1}), cooperative())
+    assert files.walk(f"{bucket}/out") == []
