@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
 import time
 import urllib.request
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,9 @@ def require_flink() -> Path:
 class Cluster:
     """A running cluster.
 
+    Attributes:
+        processes: name -> process of the JobManager (``jm``), a TaskManager (``tm0``) or the job server.
+
     Args:
         folder: of logs, and of temporary files.
         address: of the JobManager.
@@ -89,7 +94,7 @@ class Cluster:
         hosts: Sequence[tuple[str, Sequence[str]]] = (("localhost", ()), ("localhost", ())),
     ) -> None:
         self.jars, self.folder, self.address, self.hosts = require_flink(), folder, address, hosts
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.rest = f"{address}:8081"
 
     def __enter__(self) -> Cluster:
@@ -105,7 +110,7 @@ class Cluster:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process in self._processes.values():
+        for process in self.processes.values():
             process.kill()
             process.wait()
 
@@ -119,8 +124,8 @@ class Cluster:
 
     def kill_task_manager(self, number: int) -> None:
         """``kill -9``."""
-        self._processes[f"tm{number}"].kill()
-        self._processes[f"tm{number}"].wait()
+        self.processes[f"tm{number}"].kill()
+        self.processes[f"tm{number}"].wait()
 
     def ask(self, path: str) -> dict:
         try:
@@ -134,14 +139,34 @@ class Cluster:
         jobs = self.ask("/jobs/overview").get("jobs", [])
         return [job["state"] for job in sorted(jobs, key=lambda job: job["start-time"])]
 
-    def flags(self, **environment: object) -> list[str]:
-        """Flags of a job on this cluster, whose workers have environment variables."""
+    @cached_property
+    def job_server(self) -> str:
+        """``host:port`` of one of Beam's job servers, for jobs that need none of their own; starts with the first."""
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        command = ["java", "-Xmx300m", "-jar", str(JOB_SERVER), "--flink-master", f"http://{self.rest}"]
+        command += ["--artifacts-dir", str(self.folder / "artifacts"), "--job-port", str(port), "--artifact-port", "0"]
+        with open(self.folder / "job-server.log", "ab") as log:
+            self.processes["job server"] = subprocess.Popen(
+                [*command, "--expansion-port", "0"], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        return f"localhost:{port}"
+
+    def flags(self, *, served: bool = False, **environment: object) -> list[str]:
+        """Flags of a job on this cluster.
+
+        Args:
+            served: the driver submits to ``job_server``, and starts none, which takes seconds.
+            environment: variables of the workers.
+        """
         variables = {"PYTHON": sys.executable, "ROOT": str(ROOT), **{k: str(v) for k, v in environment.items()}}
         config = {"command": str(ROOT / "tests" / "flink" / "worker.sh"), "env": variables}
         return [
             "--runner=FlinkRunner", f"--flink_master={self.rest}", "--flink_version=1.19", "--shared-folders",
             f"--flink_job_server_jar={JOB_SERVER}", f"--parallelism={len(self.hosts)}", "--worker-timeout=240",
             "--environment_type=PROCESS", f"--environment_config={json.dumps(config)}",
+            *([f"--job_endpoint={self.job_server}"] if served else []),
         ]  # fmt: skip
 
     def _start(
@@ -157,7 +182,7 @@ class Cluster:
         command = [*before, "java", *java, *_OPENS, f"-Dlog4j.configurationFile=file:{place}/log4j.properties"]
         command += ["-cp", f"{self.jars}/*", f"org.apache.flink.runtime.{main}", "--configDir", str(place), *settings]
         with open(self.folder / f"{name}.log", "ab") as log:
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def _config(self, host: str, temporary: Path) -> str:
         bind = "localhost" if self.address == "localhost" else "0.0.0.0"

@@ -23,6 +23,7 @@ from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 from tests.flink.cluster import Cluster
+from tests.pipelines.conftest import run  # noqa: F401 (a fixture)
 from tests.tiny_encoder import make_encoder
 
 pytestmark = pytest.mark.flink
@@ -76,6 +77,17 @@ def farspan(*arguments: str) -> tuple[int, str]:
     return process.returncode, errors
 
 
+@pytest.fixture
+def here(run):  # noqa: F811
+    """Run a command in this process, which spares the start of another; it must succeed."""
+
+    def call(*arguments: str) -> None:
+        status, _, errors = run(*arguments)
+        assert status == 0, errors
+
+    return call
+
+
 def receipts(output: Path) -> set[str]:
     return {path.stem for path in (output / "_work").glob("documents-*.json")}
 
@@ -100,18 +112,17 @@ def differences(found: Path, expected: Path) -> list[str]:
     )
 
 
-def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path):
+def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path, here):
     for command in chain(inputs, tmp_path / "embedded"):
-        assert farspan(*command, "--workers=1")[0] == 0
+        here(*command, "--workers=1")
     for command in chain(inputs, tmp_path / "flink"):
-        status, errors = farspan(*command, *cluster.flags())
-        assert status == 0, errors
+        here(*command, *cluster.flags(served=True))
     assert differences(tmp_path / "flink", tmp_path / "embedded") == []
     for kind in ("documents", "random", "linked", "masks"):
         assert verify(str(tmp_path / "flink" / kind)) == []
 
 
-def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_path):
+def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_path, here):
     """Ctrl-C cancels, a start after ``kill -9`` of the driver attaches, and Flink outlives a TaskManager.
 
     No finished task repeats. Tasks begin as a gate lets them, so that each end comes while the others wait.
@@ -159,12 +170,12 @@ def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_pa
     times = Counter(begun.read_text().split())
     assert {times[task] for task in kept} == {1}  # no task with a receipt repeats
     assert sum(times.values()) <= len(times) + 2  # Flink's restart stops what two workers have in hand
-    assert farspan(*documents(inputs, tmp_path / "embedded"))[0] == 0
+    here(*documents(inputs, tmp_path / "embedded"), "--workers=1")
     assert differences(output, tmp_path / "embedded") == []
 
 
 def test_a_failing_task_ends_the_job_with_its_own_message(cluster, inputs, tmp_path):
-    flags = cluster.flags(FAIL="documents-00003")
+    flags = cluster.flags(served=True, FAIL="documents-00003")
     status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
     assert status == 1
     assert "farspan: task documents-00003 failed: the disk of dreams is full\n" in errors
@@ -174,7 +185,7 @@ def test_a_failing_task_ends_the_job_with_its_own_message(cluster, inputs, tmp_p
 
 
 def test_a_worker_that_cannot_start_ends_the_job_with_the_reason(cluster, inputs, tmp_path):
-    flags = [*cluster.flags(), '--environment_config={"command": "/no/worker"}', "--worker-timeout=30"]
+    flags = [*cluster.flags(served=True), '--environment_config={"command": "/no/worker"}', "--worker-timeout=20"]
     begun = time.monotonic()
     status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
     assert status == 1
@@ -183,19 +194,35 @@ def test_a_worker_that_cannot_start_ends_the_job_with_the_reason(cluster, inputs
     wait_for(lambda: cluster.states()[-1] in ("CANCELED", "FAILED"))
 
 
-def test_a_pool_serves_both_task_managers(cluster, inputs, tmp_path):
+def test_a_pool_serves_both_task_managers(cluster, inputs, tmp_path, here):
     """Both call their first worker 1-1; the options of the command reach the workers all the same."""
     command = [sys.executable, "-P", "-m", "pipelines.harness", "--worker_pool", "--service_port=0"]
     pool = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
     try:
         address = pool.stdout.readline().strip().rpartition("=")[2]
-        flags = [*cluster.flags(), "--environment_type=EXTERNAL", f"--environment_config={address}"]
-        status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
-        assert status == 0, errors
+        flags = [*cluster.flags(served=True), "--environment_type=EXTERNAL", f"--environment_config={address}"]
+        here(*documents(inputs, tmp_path / "documents"), *flags)
     finally:
         pool.terminate()
         pool.wait()
     assert verify(str(tmp_path / "documents")) == []
+
+
+def test_a_job_server_that_hangs_is_not_waited_for_when_all_tasks_are_done(cluster, inputs, tmp_path):
+    output, begun, gate = tmp_path / "documents", tmp_path / "begun", tmp_path / "gate"
+    begun.touch()
+    gate.write_text("3")
+    process = start(*documents(inputs, output), *cluster.flags(served=True, GATE=gate, BEGUN=begun))
+    wait_for(lambda: len(receipts(output)) >= 3, process)
+    cluster.processes["job server"].send_signal(signal.SIGSTOP)
+    try:
+        gate.write_text("1000")
+        _, errors = process.communicate(timeout=300)
+    finally:
+        cluster.processes["job server"].send_signal(signal.SIGCONT)
+    assert process.returncode == 0, errors
+    assert "all tasks are done, and job farspan-documents-" in errors
+    assert verify(str(output)) == []
 
 
 def test_a_job_server_that_does_not_start_is_quoted(cluster, inputs, tmp_path):
@@ -210,6 +237,9 @@ def test_a_job_server_that_does_not_start_is_quoted(cluster, inputs, tmp_path):
 
 def test_no_process_is_left(cluster):
     """Workers and job servers end with those that started them."""
+    if "job server" in cluster.processes:
+        cluster.processes["job server"].kill()
+        cluster.processes["job server"].wait()
     wait_for(lambda: not [line for line in _processes() if "tests.flink.worker" in line or "job-server" in line])
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -49,3 +52,32 @@ def test_it_learns_what_a_local_run_learns(tmp_path, monkeypatch):
     assert os.listdir(tmp_path / "cache") == ["shards"]  # no whole copy
     with pytest.raises(FarspanError, match=r"corpus.data.shuffle_shards: checkpoint 1, now None"):
         run(tmp_path / "here", corpus, None, shuffle_shards=0)
+
+
+@pytest.mark.slow
+def test_two_ranks_of_torchrun_share_one_cache_and_learn_what_they_learn_from_local_disk(tmp_path, bucket, store):
+    """The store is a real server that both processes ask; each shard is fetched once for the two of them."""
+    corpus = make_corpus(str(tmp_path / "corpus"), documents=60, room_per_document=2, shards=4)
+    upload(corpus, f"{bucket}/corpus")
+    store.requests.clear()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "FARSPAN_CACHE": str(tmp_path / "cache"),
+                   "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1",
+                   "AWS_ENDPOINT_URL": store.url}  # fmt: skip
+    found = {}
+    for name, place in (("here", corpus), ("there", f"{bucket}/corpus")):
+        recipe = tmp_path / f"{name}.toml"
+        recipe.write_text(
+            f'extends = "tiny"\n[run]\ndirectory = {json.dumps(str(tmp_path / name))}\ndevice = "cpu"\nsteps = 12\n'
+            f"[data]\nsource_length = 512\ntarget_length = 256\nshuffle_shards = 1\ncorpus = {json.dumps(place)}\n"
+            'objective = { name = "span" }\n[loading]\ncache_gib = 0.01\n'
+        )
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        command += ["-m", "trainer", str(recipe)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        found[name] = [record["loss"] for record in map(json.loads, lines) if "loss" in record]
+    assert len(found["here"]) == 12
+    assert found["there"] == found["here"]
+    assert os.listdir(tmp_path / "cache") == ["shards"]  # no whole copy
+    assert store.asked("GET", "/corpus/shards/") == 4

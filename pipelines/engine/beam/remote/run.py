@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ _LOCAL_RUNNERS = ("DirectRunner", "SwitchingDirectRunner", "BundleBasedDirectRun
 _READER = "wait_until_finish_read"  # Beam's thread that reads an engine's messages
 _NO_PIP_FREEZE = "disable_logging_submission_environment"  # seconds for a list that no worker reads
 _LOOK_SECONDS = (1.0, 60.0)  # between two looks at the folder, at least and at most
+_END_SECONDS = 30.0  # for an engine to say that a job has ended whose tasks all have receipts
 
 
 class _DriverOptions(PipelineOptions):
@@ -149,7 +151,10 @@ def _silence(engine: Engine, result: Any) -> Silence:
 
 
 def _follow(result: Any, watch: Watch, submission: Submission, output: str, servers: list[JobServer]) -> None:
-    """Wait for the end of a job, and end it if it hangs or this process is interrupted."""
+    """Wait for the end of a job, and end it if it hangs or this process is interrupted.
+
+    A job whose tasks are all done needs no engine any more, so one that hangs then is not waited for.
+    """
     ended, failure = threading.Event(), []
 
     def wait() -> None:
@@ -166,12 +171,17 @@ def _follow(result: Any, watch: Watch, submission: Submission, output: str, serv
     try:
         while not ended.wait(pause):
             pause = min(max(20 * watch.look(), least), most)
+            if watch.all_done and watch.silence.seconds > _END_SECONDS:
+                print(f"all tasks are done, and {submission} does not end: going on without it", file=sys.stderr)
+                break
             if watch.silence.too_long:
                 raise _silent(watch, submission, output)
         watch.look()
     except BaseException:
         cancel(output, submission, result.cancel)
         raise
+    if not ended.is_set() and is_running(submission):
+        cancel(output, submission, result.cancel)
     if failure:
         raise _engine_error(failure[0], submission, output, servers) from failure[0]
 
@@ -180,8 +190,8 @@ def _silent(watch: Watch, submission: Submission, output: str) -> FarspanError:
     seconds = f"{watch.silence.seconds:.0f} s"
     if watch.silence.begun:
         return WorkerDied(
-            "a worker process was killed or crashed (out of memory is the usual reason): no worker of "
-            f"{submission} has given a sign of life for {seconds}; {REPEAT}"
+            "a worker process was killed or crashed (out of memory is the usual reason), or the engine hangs: no "
+            f"worker of {submission} has given a sign of life for {seconds}; {REPEAT}"
         )
     why = watch.why_silent()
     if not why and submission.flink:

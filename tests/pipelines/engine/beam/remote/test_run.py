@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from apache_beam.runners.runner import PipelineRunner
 from apache_beam.runners.worker import worker_pool_main
 
 from corpora.errors import FarspanError
+from corpora.storage.files import write_bytes
+from corpora.storage.manifest import Receipt
 from pipelines.engine.beam.loopback import LoopbackGrpc
 from pipelines.engine.beam.remote import run
 from pipelines.engine.beam.remote.run import require_shared, root_cause, workers_are_here
@@ -18,7 +21,7 @@ from pipelines.engine.beam.remote.watch import Silence, Watch
 from pipelines.engine.beam.runner import WorkerDied
 from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
-from tests.pipelines.engine.test_job import job
+from tests.pipelines.engine.test_job import TOTALS, job
 
 TRACE = """\
 java.lang.RuntimeException: The Runner failed
@@ -116,6 +119,24 @@ def test_a_killed_worker_that_the_engine_waits_for_ends_the_job(tmp_path, monkey
         run_job(job(tmp_path, "fine"), engine(Hanging))
     assert Result.cancelled.is_set()
     assert (tmp_path / "_work" / "job.json").exists()
+
+
+def test_an_engine_that_hangs_after_the_last_task_is_not_waited_for(tmp_path, monkeypatch, capsys):
+    class Done(Result):
+        def wait_until_finish(self):
+            write_bytes(str(tmp_path / "_work" / "fine.json"), Receipt("fine", totals=TOTALS).to_json())
+            super().wait_until_finish()
+
+    Done.cancelled.clear()
+    monkeypatch.setattr(Hanging, "run_pipeline", lambda *_: Done())
+    monkeypatch.setattr(run, "_END_SECONDS", 0.05)
+    begun = time.monotonic()
+    manifest = run_job(job(tmp_path, "fine"), engine(Hanging))
+    assert manifest.totals["documents"] == 0
+    assert time.monotonic() - begun < 15  # the engine's 20
+    assert "all tasks are done, and job farspan-" in capsys.readouterr().err
+    assert not (tmp_path / "_work").exists()
+    Result.cancelled.set()
 
 
 def test_the_innermost_cause_is_shown(tmp_path):
