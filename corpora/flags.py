@@ -57,6 +57,7 @@ def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> No
             "default": None if required else [],
             "metavar": flag.metavar,
         }
+        given |= {"action": "extend", "nargs": "+"} if flag.several else {}
     else:
         plain = next((part for part in get_args(hint) if part is not NoneType), hint)
         known = choices(hint, flag)

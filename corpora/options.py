@@ -27,6 +27,7 @@ class Flag:
         help: help text, or a function that returns it; empty for the field's entry under ``Attributes:``.
         convert: function from the text of the command line to the value, in place of the field's type.
         positional: True for an argument without dashes.
+        several: True for a flag that takes one or more values at once; a repeated one adds to them.
         choices: words that the field accepts, if they are computed; otherwise a ``Literal`` type lists them.
         hidden: True to leave the flag out of the help.
         without: fields of a nested dataclass that get no flag.
@@ -38,6 +39,7 @@ class Flag:
     help: str | Callable[[], str] = ""
     convert: Callable[[str], Any] | None = None
     positional: bool = False
+    several: bool = False
     choices: tuple[str, ...] = ()
     hidden: bool = False
     without: tuple[str, ...] = ()

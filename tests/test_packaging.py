@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("corpora", "objectives", "trainer", "pipelines", "farspan")
-OF_JOBS = ("pipelines", "linked", "spacy", "figures", "datasets")  # extras that the rooms import from
+OF_JOBS = ("pipelines", "linked", "spacy", "figures", "datasets", "view")  # extras that the rooms import from
 NOTEBOOK = {"IPython"}  # imported only where it runs
 CONFIG = ConfigParser()
 CONFIG.read(ROOT / "setup.cfg", "utf-8")
@@ -88,7 +88,7 @@ def test_from_extra_names_the_extra_of_what_it_imports():
                     brought = names(CONFIG["options.extras_require"][extra])
                     imported = distributions_of(modules_of(node) - {"torch"})  # torch.utils.tensorboard
                     assert all(owners & brought for owners in imported.values()), path
-    assert {"pipelines", "linked", "spacy", "figures", "tracking"} <= set(named)
+    assert {"pipelines", "linked", "spacy", "figures", "tracking", "view"} <= set(named)
 
 
 def test_extras_hold_what_tests_and_examples_import():

@@ -41,9 +41,19 @@ def find_parent(folder: str, manifest: Manifest) -> str | None:
     Raises:
         FarspanError: the record is damaged.
     """
-    path = (manifest.parent or {}).get("path")  # before version 3
+    return find_origin(folder, manifest, "parent")
+
+
+def find_origin(folder: str, manifest: Manifest, role: str) -> str | None:
+    """The recorded folder of the parent or, of a corpus, the ``neighbours``; None if none is.
+
+    Raises:
+        FarspanError: the record is damaged.
+    """
+    entry = manifest.parent if role == "parent" else manifest.config.get(role)
+    path = entry.get("path") if isinstance(entry, Mapping) else None  # before version 3
     if path is None:
-        path = _read_origins(folder).get("parent")
+        path = _read_origins(folder).get(role)
     return path and resolved(folder, path)
 
 

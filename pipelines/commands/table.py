@@ -98,6 +98,13 @@ COMMANDS = (
         flags="s3",
     ),
     _command(
+        "view",
+        "Look at artefacts in a browser: rows, several mask sets side by side, predictions and references.",
+        "pipelines.view.command:command",
+        "View",
+        flags="s3",
+    ),
+    _command(
         "stats", "Sizes, waste and lengths of an artefact.", "pipelines.inspect.stats:command", "Stats", flags="s3"
     ),
     _command(

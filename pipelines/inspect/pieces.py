@@ -17,8 +17,8 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 
-Kind = Literal["text", "hidden", "shown", "replaced", "candidate", "special"]
-"""Of a piece: plain text, a span by its treatment, or a special token."""
+Kind = Literal["text", "hidden", "shown", "replaced", "candidate", "special", "shared"]
+"""Of a piece: plain text, a span by its treatment, a special token, or words that another text has too."""
 
 KINDS: Mapping[Kind, str] = {
     "hidden": "hidden",
@@ -27,6 +27,8 @@ KINDS: Mapping[Kind, str] = {
     "candidate": "candidate",
 }
 """Each treatment of a span -> its name in a legend."""
+
+_AROUND = 4  # tokens decoded before and after a range of a text; no character has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,38 +121,54 @@ def cluster_of(batch: SequenceBatch, row: int = 0) -> int | None:
     return None if number == NO_CLUSTER else number
 
 
-def plain_pieces(tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int) -> list[Piece]:
-    """Tokens ``start:stop`` of ``(n,)`` tokens as one piece, or none."""
-    return list(_cut(tokenizer, tokens, [start, stop], [("text", -1)]))
+def plain_pieces(
+    tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int, text: tuple[int, int] | None = None
+) -> list[Piece]:
+    """Tokens ``start:stop`` of ``(n,)`` tokens as one piece, or none.
+
+    Args:
+        text: first and last + 1 of the tokens of the text that they are a range of; None for all n.
+    """
+    return list(_cut(tokenizer, tokens, [start, stop], [("text", -1)], text or (0, len(tokens))))
 
 
 def span_pieces(
     tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch, start: int, stop: int, row: int = 0
 ) -> list[Piece]:
-    """Tokens ``start:stop`` of a row, which lie in one part, cut at its spans.
-
-    The pieces are decoded together, so that a character of several tokens or a space at the beginning of a token is
-    not lost at the edge of a span.
-    """
+    """Tokens ``start:stop`` of a row, which lie in one part, cut at its spans."""
     starts, sizes, flags = masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row]
-    first = int(np.searchsorted(starts + sizes, start, side="right"))
-    edges, kinds = [start], []
-    for span in range(first, len(starts)):
+    edges: list[int] = [start]
+    kinds: list[tuple[Kind, int]] = []
+    for span in range(int(np.searchsorted(starts + sizes, start, side="right")), len(starts)):
         begin, end = max(int(starts[span]), start), min(int(starts[span] + sizes[span]), stop)
         if begin >= stop:
             break
         edges += [begin, end]
         kinds += [("text", -1), (treatment(int(flags[span])), span)]
-    return list(_cut(tokenizer, batch.tokens[row], [*edges, stop], [*kinds, ("text", -1)]))
+    part_starts, tokens = batch.document_starts[row], batch.tokens[row]
+    part = int(np.searchsorted(part_starts, start, side="right")) - 1
+    ends = int(part_starts[part + 1]) if part + 1 < len(part_starts) else len(tokens)
+    return list(_cut(tokenizer, tokens, [*edges, stop], [*kinds, ("text", -1)], (int(part_starts[part]), ends)))
 
 
-def _cut(tokenizer: Tokenizer, tokens: np.ndarray, edges: list[int], kinds: list[tuple[Kind, int]]) -> Iterator[Piece]:
-    """The pieces between consecutive token positions ``edges``, ``kinds`` with their kinds and spans."""
-    text, places = tokenizer.decode_with_offsets(tokens[edges[0] : edges[-1]])
-    characters = [int(places[edge - edges[0]]) if edge < edges[-1] else len(text) for edge in edges]
+def _cut(
+    tokenizer: Tokenizer,
+    tokens: np.ndarray,
+    edges: list[int],
+    kinds: list[tuple[Kind, int]],
+    text: tuple[int, int],
+) -> Iterator[Piece]:
+    """The pieces between consecutive token positions ``edges``, ``kinds`` with their kinds and spans.
+
+    They are decoded together, and with the tokens around them inside of ``text``, so that neither a character of
+    several tokens nor a space at the beginning of a token is lost at an edge.
+    """
+    first, last = max(edges[0] - _AROUND, text[0]), min(edges[-1] + _AROUND, text[1])
+    decoded, places = tokenizer.decode_with_offsets(tokens[first:last])
+    characters = [int(places[edge - first]) if edge < last else len(decoded) for edge in edges]
     for number, (kind, span) in enumerate(kinds):
         if (tokens_here := edges[number + 1] - edges[number]) > 0:
-            here = text[characters[number] : characters[number + 1]]
+            here = decoded[characters[number] : characters[number + 1]]
             yield Piece(here, kind, edges[number], tokens_here, span)
 
 
@@ -159,7 +177,7 @@ def row_pieces(tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch | No
     found: list[Piece] = []
     for part in parts_of(batch, row):
         if masks is None:
-            found += plain_pieces(tokenizer, batch.tokens[row], part.start, part.stop)
+            found += plain_pieces(tokenizer, batch.tokens[row], part.start, part.stop, (part.start, part.stop))
         else:
             found += span_pieces(tokenizer, batch, masks, part.start, part.stop, row)
     return found
@@ -173,7 +191,7 @@ def token_pieces(tokenizer: Tokenizer, tokens: np.ndarray, pieces: list[Piece]) 
             found.append(piece)
             continue
         edges = list(range(piece.start, piece.start + piece.tokens + 1))
-        cut = _cut(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens)
+        cut = _cut(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens, (0, len(tokens)))
         found += [replace(each, marked=piece.marked) for each in cut]
     return found
 

@@ -38,6 +38,7 @@ _STYLES: Mapping[Kind, str] = {
     "replaced": "black on magenta",
     "candidate": "underline",
     "special": "bold cyan",
+    "shared": "bold underline",
 }
 _MARKED: Mapping[Kind, str] = {"text": "black on green", "special": "bold red"}
 
@@ -108,7 +109,8 @@ def print_parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | N
         style = "bold cyan" if tokenizer else ""
         console.print(Text(f"  {printable(part.document_id)}: {part.described}", style=style))
         if tokenizer:
-            console.print(_cut(as_text(plain_pieces(tokenizer, batch.tokens[0], part.start, part.stop)), width))
+            own = batch.tokens[0][part.start : part.stop]
+            console.print(_cut(as_text(plain_pieces(tokenizer, own, 0, len(own))), width))
     _more(console, count - most)
 
 

@@ -14,7 +14,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.protocol import equip
 from objectives.api.special_tokens import SpecialTokens
 from objectives.api.tools import Tools
-from objectives.tasks.protocol import NO_TARGET, PairFacts, Task, load_task, task_of
+from objectives.tasks.protocol import NO_TARGET, PairFacts, Rendered, Task, load_task, task_of
 from pipelines.inspect.options import Choice
 from pipelines.inspect.row_text import print_rendered
 
@@ -56,11 +56,14 @@ def print_task(console: Console, pairs: PairSet, row: int, width: int, chosen: C
     batch = pairs.take([row])
     target = 0 if len(batch.targets) else NO_TARGET
     rendered = chosen.task.render(batch, np.array([target]), chosen.special)
+    console.print(Text.assemble((f"\n{chosen.heading}", "bold"), f": {cut_in_words(rendered)}"))
+    print_rendered(console, rendered.examples, chosen.tokenizer, chosen.special.ids, width)
+
+
+def cut_in_words(rendered: Rendered) -> str:
+    """Numbers of tokens that a task cut from its only pair."""
     cut = [int(part[0]) for part in (rendered.cut.query, rendered.cut.documents, rendered.cut.target)]
     lost = ", ".join(
         f"{count:,} of the {name}" for count, name in zip(cut, ("query", "documents", "target"), strict=True) if count
     )
-    console.print(
-        Text.assemble((f"\n{chosen.heading}", "bold"), f": {f'tokens cut: {lost}' if lost else 'nothing is cut'}")
-    )
-    print_rendered(console, rendered.examples, chosen.tokenizer, chosen.special.ids, width)
+    return f"tokens cut: {lost}" if lost else "nothing is cut"

@@ -1,0 +1,268 @@
+"""The server of the pages: reads only, for this machine's browsers, and only with the token in the address."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from corpora.errors import FarspanError, from_extra, nearest
+from pipelines.view.filters import Filter
+from pipelines.view.page import MORE, PARTS, Asked, Subject
+from pipelines.view.search import search
+
+with from_extra("view", "viewing artefacts"):
+    from starlette.applications import Starlette
+    from starlette.datastructures import URL
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pipelines.view.markup import asset, fragment, pieces_html, query, reasons_by_span, render, token_html
+
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_ASSETS = {"view.css": "text/css", "view.js": "text/javascript"}
+_FILTER = ("source", "id", "text", "least", "most", "least_hidden", "most_hidden", "masks", "rows")
+_STATE = (*_FILTER, "draw", "theme", "tokens", "brackets")  # that the address carries from row to row
+_LONGEST = 2_000  # characters of a value of the address
+
+
+def build_app(subjects: Sequence[Subject], token: str, first: int = 0) -> Starlette:
+    """The pages of ``subjects`` below ``/TOKEN/``.
+
+    Args:
+        token: a part of every address; requests without it are answered like those for pages that do not exist.
+        first: row that the list of artefacts links to.
+    """
+    pages = Pages(subjects, token, first)
+    root = "/{token}/"
+    routes = [
+        Route(root, pages.index),
+        Route(root + "static/{name}", pages.static),
+        Route(root + "{subject}/seek", pages.seek),
+        Route(root + "{subject}/goto", pages.goto),
+        Route(root + "{subject}/random", pages.random),
+        Route(root + "{subject}/{row:int}", pages.row),
+        Route(root + "{subject}/{row:int}/block", pages.block),
+    ]
+    app = Starlette(
+        routes=[Route(route.path, pages.answering(route.endpoint), methods=["GET"]) for route in routes],
+        exception_handlers={HTTPException: pages.refused},
+    )
+    app.add_middleware(_Guard, token=token)
+    return app
+
+
+class _Guard:
+    """Refuses requests under another host's name or without the token, and puts the headers on every answer."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *added]
+            await send(message)
+
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        given = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
+        answer: ASGIApp = self._app
+        if host.rsplit(":", 1)[0] not in _HOSTS and host not in _HOSTS:  # another name that leads to this machine
+            answer = Response("another host's name\n", 421, media_type="text/plain")
+        elif not secrets.compare_digest(given, self._token):
+            answer = Response("not found; open the address that farspan view printed\n", 404, media_type="text/plain")
+        await answer(scope, receive, send_with_headers)
+
+
+class Pages:
+    """The answers, each to a GET request."""
+
+    def __init__(self, subjects: Sequence[Subject], token: str, first: int) -> None:
+        self._subjects = {subject.name: subject for subject in subjects}
+        self._root, self._first = f"/{token}/", first
+
+    def answering(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """An endpoint whose errors of the user are pages, too; Starlette runs it in a thread."""
+
+        def answer(request: Request) -> Response:
+            try:
+                return endpoint(request)
+            except FarspanError as error:
+                raise HTTPException(400, str(error)) from error
+
+        return answer
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """A page with the reason."""
+        assert isinstance(error, HTTPException)
+        title = "not found" if error.status_code == 404 else "cannot be shown"
+        return HTMLResponse(self._message(request, title, error.detail), error.status_code)
+
+    def index(self, request: Request) -> Response:
+        if len(self._subjects) == 1:
+            (subject,) = self._subjects.values()
+            return RedirectResponse(self._row_url(subject, self._first, self._state(request)))
+        subjects = list(self._subjects.values())
+        return self._html(request, "index.html", None, subjects=subjects, first=self._first, title="view")
+
+    def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _ASSETS:
+            raise HTTPException(404, f"no file {name}")
+        return Response(asset(name), media_type=_ASSETS[name])
+
+    def row(self, request: Request) -> Response:
+        subject, row, state = self._subject(request), request.path_params["row"], self._state(request)
+        self._check_row(subject, row)
+        asked = self._asked(subject, request)
+        return self._html(
+            request,
+            "row.html",
+            subject,
+            page=subject.page(row, asked),
+            wanted=Filter.parse(state),
+            title=f"{row} · {subject.name}",
+            state=_Blank(state),
+            draw=asked.draw,
+            MORE=MORE,
+            shown=PARTS,
+        )
+
+    def block(self, request: Request) -> Response:
+        """More of a text, or its tokens one by one."""
+        subject, row = self._subject(request), request.path_params["row"]
+        self._check_row(subject, row)
+        given, asked = request.query_params, self._asked(subject, request)
+        start = _number(given.get("start", "0"), "start")
+        size = min(max(_number(given.get("stop") or str(start + MORE), "stop") - start, 1), MORE)
+        block = subject.block(row, given.get("at", ""), start, size, asked)
+        column = _number(given.get("column", "-1"), "column")
+        if given.get("tokens") and block.ids is not None:
+            html = token_html(block, subject.tokenizer)
+        elif column >= 0 and block.look == "prose":
+            columns = [one for band in subject.page(row, asked).bands for one in band if one.number == column]
+            html = pieces_html(block.pieces, column, reasons_by_span(columns[0]) if columns else {})
+        else:
+            html = pieces_html(block.pieces, column)
+        return HTMLResponse(fragment(block, html))
+
+    def seek(self, request: Request) -> Response:
+        """The next row that the filter wants; as JSON for the page's script, which asks again and shows progress."""
+        subject, state = self._subject(request), self._state(request)
+        start = _number(request.query_params.get("start", "0"), "start")
+        step = -1 if request.query_params.get("step") == "-1" else 1
+        found = search(subject, Filter.parse(state), start, step)
+        if request.query_params.get("format") == "json":
+            address = None if found.row is None else self._row_url(subject, found.row, state)
+            return JSONResponse({"address": address, "next": found.next, "looked_at": found.looked_at})
+        if found.row is not None:
+            return RedirectResponse(self._row_url(subject, found.row, state))
+        links = []
+        if found.next is None:
+            where = f"from row {max(start, 0):,} on" if step > 0 else f"before row {start + 1:,}"
+            message = f"No row {where} fits the filter."
+            if step > 0 and start > 0:
+                again = query(state, start=0, step=1)
+                links.append(("Search from the first row", f"{self._base(subject)}seek{again}"))
+        else:
+            message = f"Looked at {found.looked_at:,} rows, up to row {found.next:,} of {len(subject):,}; none fits."
+            onwards = f"{self._base(subject)}seek{query(state, start=found.next, step=step)}"
+            links.append(("Go on", onwards))
+        last = min(max(start - step, 0), len(subject) - 1)
+        links.append(("Back", self._row_url(subject, last, state)))
+        return HTMLResponse(self._message(request, "search", message, links))
+
+    def goto(self, request: Request) -> Response:
+        subject = self._subject(request)
+        row = _number(request.query_params.get("row", ""), "row")
+        self._check_row(subject, row)
+        return RedirectResponse(self._row_url(subject, row, self._state(request)))
+
+    def random(self, request: Request) -> Response:
+        """A random row; with a filter, the search begins there."""
+        subject, state = self._subject(request), self._state(request)
+        wanted = Filter.parse(state)
+        if wanted.rows:
+            rows = [row for row in wanted.rows if row < len(subject)]
+            start = secrets.choice(rows) if rows else 0
+        else:
+            start = secrets.randbelow(len(subject))
+        found = search(subject, wanted, start, 1)
+        row = found.row if found.row is not None else search(subject, wanted, start, -1).row
+        if row is None:
+            onwards = f"{self._base(subject)}seek{query(state, start=found.next, step=1)}"
+            links = [("Go on", onwards)] if found.next is not None else []
+            message = f"Looked around row {start:,}; none fits the filter."
+            return HTMLResponse(self._message(request, "search", message, links))
+        return RedirectResponse(self._row_url(subject, row, state))
+
+    def _subject(self, request: Request) -> Subject:
+        name = request.path_params["subject"]
+        if name not in self._subjects:
+            raise HTTPException(404, f"no artefact {name!r} here{nearest(name, self._subjects)}")
+        return self._subjects[name]
+
+    def _check_row(self, subject: Subject, row: int) -> None:
+        if not 0 <= row < len(subject):
+            raise HTTPException(404, f"row {row}: {subject.name} has rows 0 to {len(subject) - 1}")
+
+    def _state(self, request: Request) -> dict[str, str]:
+        given = request.query_params
+        return {name: given[name] for name in _STATE if given.get(name) and len(given[name]) <= _LONGEST}
+
+    def _asked(self, subject: Subject, request: Request) -> Asked:
+        draw = _number(request.query_params.get("draw") or "0", "draw")
+        if not 0 <= draw < max(subject.draws, 1):
+            raise FarspanError(f"draw {draw}: {subject.name} has draws 0 to {subject.draws - 1}")
+        return Asked(draw, _number(request.query_params.get("part") or "0", "part"))
+
+    def _base(self, subject: Subject) -> str:
+        return str(URL(f"{self._root}{subject.name}/"))
+
+    def _row_url(self, subject: Subject, row: int, state: Mapping[str, str]) -> str:
+        return f"{self._base(subject)}{row}{query(state)}"
+
+    def _html(self, request: Request, template: str, subject: Subject | None, **values: Any) -> Response:
+        state = self._state(request)
+        theme = state.get("theme") if state.get("theme") in ("light", "dark") else None
+        base = self._base(subject) if subject else self._root
+        return HTMLResponse(render(template, root=self._root, base=base, theme=theme, subject=subject, **values))
+
+    def _message(self, request: Request, title: str, message: str, links: Sequence[tuple[str, str]] = ()) -> str:
+        return render("message.html", root=self._root, theme=None, title=title, message=message, links=links)
+
+
+class _Blank(dict[str, str]):
+    """A state whose missing values are empty, as templates take them."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def _number(text: str, name: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise FarspanError(f"{name}={text[:40]!r}: give a whole number") from None
+    if abs(value) > 2**40:
+        raise FarspanError(f"{name}={text[:40]}: too large")
+    return value

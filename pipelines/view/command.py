@@ -1,0 +1,94 @@
+"""``farspan view``: serve pages about artefacts, or save some rows as one file."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Sequence
+
+from corpora.errors import FarspanError, from_extra
+from corpora.storage.files import write_bytes
+from pipelines.view.opened import open_subjects
+from pipelines.view.options import View
+from pipelines.view.page import Asked, Subject
+
+_HOST = "127.0.0.1"  # nobody on another machine sees the pages
+
+
+def command(options: View) -> None:
+    """Run ``farspan view``.
+
+    Raises:
+        FarspanError: artefacts that cannot be shown, a port in use, or the extra is not installed.
+    """
+    with from_extra("view", "viewing artefacts"):
+        import jinja2  # noqa: F401 (before artefacts are opened)
+    subjects = open_subjects(options)
+    if options.save:
+        rows = save(options, subjects)
+        print(f"{options.save}: {rows} {'row' if rows == 1 else 'rows'} of {subjects[0].folder}")
+    else:
+        serve(options, subjects)
+
+
+def serve(options: View, subjects: Sequence[Subject]) -> None:
+    """Serve pages until Ctrl-C.
+
+    Raises:
+        FarspanError: the port is in use.
+    """
+    from pipelines.view.app import build_app
+
+    with from_extra("view", "viewing artefacts"):
+        import uvicorn
+    token = secrets.token_urlsafe(16)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((_HOST, options.port))
+            listening.listen()
+        except OSError as error:
+            raise FarspanError(f"--port {options.port}: {error.strerror}; give another, or 0 for a free one") from error
+        address = f"http://{_HOST}:{listening.getsockname()[1]}/{token}/"
+        if options.rows:
+            address += f"?rows={options.rows}"
+        print(f"{address}\nopen it in a browser on this machine; Ctrl-C ends it", flush=True)
+        config = uvicorn.Config(
+            build_app(subjects, token, first_row(options)),
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="off",
+            ws="none",
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def first_row(options: View) -> int:
+    """The row that is shown first."""
+    return options.chosen_rows[0] if options.chosen_rows else options.row
+
+
+def save(options: View, subjects: Sequence[Subject]) -> int:
+    """Write rows into one self-contained file, and return their number.
+
+    Raises:
+        FarspanError: more than one artefact, rows that it does not have, or the file is no ``.html``.
+    """
+    from pipelines.view.markup import saved_page
+
+    assert options.save
+    if not options.save.endswith((".html", ".htm")):
+        raise FarspanError(f"--save {options.save}: is written as HTML; give FILE.html")
+    if len(subjects) > 1:
+        names = ", ".join(subject.folder for subject in subjects)
+        raise FarspanError(f"--save {options.save}: holds rows of one artefact, not of {names}; name one")
+    (subject,) = subjects
+    rows = options.chosen_rows or tuple(range(options.row, min(options.row + options.count, len(subject))))
+    if rows[-1] >= len(subject):
+        raise FarspanError(f"--rows {options.rows}: {subject.folder} has rows 0 to {len(subject) - 1}")
+    pages = [subject.page(row, Asked()) for row in rows]
+    text = saved_page(subject.name, pages, described=subject.described)
+    write_bytes(options.save, text.encode())
+    return len(pages)

@@ -1,0 +1,95 @@
+"""Documents as pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+
+from corpora.schemas.documents import DocumentSet
+from corpora.storage.ragged import Ragged
+from corpora.tokenizers.load import load_tokenizer_of
+from corpora.tokenizers.protocol import Tokenizer
+from pipelines.inspect.pieces import plain_pieces
+from pipelines.view.filters import Filter, within
+from pipelines.view.page import FIRST, MORE, Asked, Block, Column, RowPage, bounds, no_block
+
+
+class DocumentRows:
+    """A ``Subject``: tokenised documents."""
+
+    kind = "documents"
+    draws = 1
+    mask_sets: tuple[str, ...] = ()
+
+    def __init__(self, name: str, documents: DocumentSet) -> None:
+        self.name, self.folder = name, documents.folder
+        self._documents, self.tokenizer = documents, load_tokenizer_of(documents.folder)
+        self.sources = sorted(documents.manifest.counts)
+        totals = documents.manifest.totals
+        self.described = f"{len(documents):,} documents, {totals['tokens']:,} tokens"
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def page(self, row: int, asked: Asked) -> RowPage:
+        table = self._documents.take([row])
+        values = table.drop_columns(["tokens", "sentence_starts"]).to_pylist()[0]
+        tokens, sentences = (len(table.column(name)[0]) for name in ("tokens", "sentence_starts"))
+        facts = [("source", values["source"]), ("tokens", f"{tokens:,}"), ("sentences", f"{sentences:,}")]
+        if values["cluster"] is not None:
+            facts.append(("cluster", str(values["cluster"])))
+        facts.append(("split", "held out" if values["held_out"] else "train"))
+        block = self._text(row, 0, FIRST)
+        return RowPage(
+            row, f"document {row:,} of {len(self) - 1:,}", tuple(facts), ((Column("text", "", (block,)),),), tokens
+        )
+
+    def block(self, row: int, address: str, start: int, size: int, asked: Asked) -> Block:
+        if address != "document":
+            raise no_block(address)
+        return self._text(row, start, size)
+
+    def _text(self, row: int, start: int, size: int) -> Block:
+        name = self._documents.take([row]).column("document_id")[0].as_py()
+        return document_block("document", name, self.tokenizer, document_tokens(self._documents, row), start, size)
+
+    def batch_of(self, row: int) -> tuple[int, int]:
+        shard, _, inside = (int(column[0]) for column in self._documents.locate(np.array([row])))
+        size = self._documents.manifest.rows_per_batch
+        return row - inside, min(row - inside + size, int(self._documents.starts[shard + 1]))
+
+    def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
+        shard, number, inside = (int(column[0]) for column in self._documents.locate(np.array([start])))
+        batch = self._documents.batch(shard, number).slice(inside, stop - start)
+        lengths = pc.list_value_length(batch.column("tokens")).to_numpy(zero_copy_only=False)
+        fits = within(lengths, wanted.least, wanted.most)
+        if wanted.source:
+            fits &= pc.equal(batch.column("source"), wanted.source).to_numpy(zero_copy_only=False)
+        if wanted.id:
+            named = pc.match_substring(batch.column("document_id"), wanted.id)
+            fits &= named.to_numpy(zero_copy_only=False)
+        return fits
+
+    def texts(self, row: int) -> Iterator[tuple[int, str]]:
+        tokens = document_tokens(self._documents, row)
+        for first in range(0, len(tokens), MORE):
+            piece = tokens[first : first + MORE]
+            yield len(piece), self.tokenizer.decode(piece)
+
+
+def document_tokens(documents: DocumentSet, row: int) -> np.ndarray:
+    """Zero-copy view of a document's tokens."""
+    shard, batch, inside = (int(column[0]) for column in documents.locate(np.array([row])))
+    return Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]
+
+
+def document_block(
+    address: str, name: str, tokenizer: Tokenizer, tokens: np.ndarray, start: int, size: int, part: int | None = 0
+) -> Block:
+    """A range of a document's ``(n,)`` tokens."""
+    start, stop = bounds(start, len(tokens), size)
+    pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
+    note = f"{len(tokens):,} tokens"
+    return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=tokens[start:stop])

@@ -1,0 +1,112 @@
+"""Filters of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from corpora.errors import FarspanError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Rows that are wanted; every value that is given must hold.
+
+    Attributes:
+        source: name of the source of one of its documents.
+        id: part of a document's or pair's id, or the beginning of a sequence's.
+        text: text in it, whatever the case of its letters.
+        least, most: tokens.
+        least_hidden, most_hidden: percent of its tokens that are hidden by mask set ``masks``.
+        rows: row numbers; empty for all.
+    """
+
+    source: str = ""
+    id: str = ""
+    text: str = ""
+    least: int | None = None
+    most: int | None = None
+    least_hidden: float | None = None
+    most_hidden: float | None = None
+    masks: int = 0
+    rows: tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Filter:
+        """Read a filter from an address; other keys are left alone.
+
+        Raises:
+            FarspanError: a value that is no number where one is needed.
+        """
+        values: dict[str, Any] = {}
+        for name in (field.name for field in fields(cls)):
+            text = given.get(name, "").strip() if name != "text" else given.get(name, "")
+            if not text:
+                continue
+            try:
+                values[name] = _READERS.get(name, str)(text)
+            except ValueError:
+                raise FarspanError(f"filter {name}={text!r}: give {_NEEDED[name]}") from None
+        return cls(**values)
+
+    @property
+    def reads(self) -> bool:
+        """True if rows have to be read to apply it."""
+        others = (self.source, self.id, self.text)
+        return any(others) or any(
+            value is not None for value in (self.least, self.most, self.least_hidden, self.most_hidden)
+        )
+
+    @property
+    def hides(self) -> bool:
+        """True if it asks how much is hidden."""
+        return self.least_hidden is not None or self.most_hidden is not None
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "least": int,
+    "most": int,
+    "masks": int,
+    "least_hidden": float,
+    "most_hidden": float,
+    "rows": lambda text: tuple(sorted({int(part) for part in text.split(",")})),
+}
+_NEEDED = {
+    **dict.fromkeys(("least", "most"), "a number of tokens"),
+    **dict.fromkeys(("least_hidden", "most_hidden"), "a percentage"),
+    "masks": "the number of a mask set",
+    "rows": "row numbers, as in 3,17,204",
+}
+
+
+def any_of_row(lists: pa.Array, matching: pa.Array) -> np.ndarray:
+    """``(rows,)`` bool: rows of a list column any of whose flattened values is ``matching``."""
+    owners = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    hits = owners[matching.to_numpy(zero_copy_only=False)]
+    return np.bincount(hits, minlength=len(lists)) > 0
+
+
+def document_matches(lists: pa.Array, wanted: Filter) -> np.ndarray:
+    """``(rows,)`` bool: rows with a document of the source and with a document whose id has the part asked for."""
+    fits = np.ones(len(lists), bool)
+    names = lists.flatten()
+    if wanted.source:
+        fits &= any_of_row(lists, pc.starts_with(names, wanted.source + ":"))
+    if wanted.id:
+        fits &= any_of_row(lists, pc.match_substring(names, wanted.id))
+    return fits
+
+
+def within(values: np.ndarray, least: float | None, most: float | None) -> np.ndarray:
+    """``(n,)`` bool: values that are at least and at most so large."""
+    fits = np.ones(len(values), bool)
+    if least is not None:
+        fits &= values >= least
+    if most is not None:
+        fits &= values <= most
+    return fits

@@ -1,0 +1,162 @@
+"""Pages as HTML: all text of others is escaped, and characters that command a terminal or a layout are spelled out."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from corpora.errors import from_extra
+from corpora.printing import printable
+from corpora.tokenizers.protocol import Tokenizer
+from pipelines.inspect.pieces import KINDS, Kind, Piece, Reason, token_pieces
+from pipelines.view.page import Block, Column, RowPage
+
+with from_extra("view", "viewing artefacts"):
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+    from markupsafe import Markup, escape
+
+_FROM_ZERO = ("draw", "masks", "part", "start")  # left out of an address where they are 0
+_MARKS = {"hidden": "k-hidden", "shown": "k-shown", "replaced": "k-replaced", "candidate": "k-candidate"}
+
+
+def safe(text: str) -> Markup:
+    """Text of others as HTML: escaped, control characters written as ``\\x1b``, half characters as ``\\ud800``."""
+    return escape(printable(text).encode("utf-8", "backslashreplace").decode())
+
+
+def pieces_html(pieces: Iterable[Piece], column: int = -1, reasons: Mapping[int, Reason] | None = None) -> Markup:
+    """Pieces of a text as HTML.
+
+    Args:
+        column: number of the mask set that their spans belong to.
+        reasons: span -> reason, said when a pointer rests on the span.
+    """
+    return Markup("").join(_piece(piece, column, (reasons or {}).get(piece.span)) for piece in pieces)
+
+
+def _piece(piece: Piece, column: int, reason: Reason | None) -> Markup:
+    text = safe(piece.text)
+    if piece.kind == "special":
+        return Markup('<b class="special{}">{}</b>').format(" attended" if piece.marked else "", text)
+    if piece.kind == "shared":
+        return Markup('<mark class="k-shared">{}</mark>').format(text)
+    if piece.kind in _MARKS:
+        title = KINDS[piece.kind] + (f" · {reason_words(reason)}" if reason else "")
+        return Markup('<mark class="{}" data-span="{}-{}" title="{}">{}</mark>').format(
+            _MARKS[piece.kind], column, piece.span, safe(title), text
+        )
+    return Markup('<span class="attended">{}</span>').format(text) if piece.marked else text
+
+
+def token_html(block: Block, tokenizer: Tokenizer) -> Markup:
+    """A block as HTML, token by token, each with its id and position."""
+    assert block.ids is not None
+    found = []
+    own = [replace(piece, start=piece.start - block.start) for piece in block.pieces]
+    for piece in token_pieces(tokenizer, block.ids, own):
+        number = int(block.ids[piece.start])
+        kind = {"special": "special", **_MARKS}.get(piece.kind, "plain")
+        found.append(
+            Markup('<span class="token {}" title="token {}, id {}">{}<i>{}</i></span>').format(
+                kind, block.start + piece.start, number, safe(piece.text) or "·", number
+            )
+        )
+    return Markup("").join(found)
+
+
+def reason_words(reason: Reason) -> str:
+    """A span's rank, score and label in one line."""
+    words = [f"#{reason.rank + 1}"] if reason.rank is not None else []
+    words += [f"score {reason.score:.4f}"] if reason.score is not None else []
+    return " ".join([*words, f"[{reason.label}]"] if reason.label is not None else words)
+
+
+def runs(density: Sequence[Kind | None]) -> list[tuple[int, int, Kind]]:
+    """Runs of equal kinds in a picture of a row: (first, number, kind)."""
+    found: list[tuple[int, int, Kind]] = []
+    for place, kind in enumerate(density):
+        if kind is None:
+            continue
+        if found and found[-1][2] == kind and sum(found[-1][:2]) == place:
+            found[-1] = (found[-1][0], found[-1][1] + 1, kind)
+        else:
+            found.append((place, 1, kind))
+    return found
+
+
+def reasons_by_span(column: Column) -> dict[int, Reason]:
+    """Span -> reason, of a column."""
+    return {why.reason.span: why.reason for why in column.whys}
+
+
+def query(state: Mapping[str, Any], **changed: Any) -> str:
+    """``?key=value&...`` of a state with some values changed; empty values are left out."""
+    values = {
+        key: value
+        for key, value in {**state, **changed}.items()
+        if value not in (None, "") and not (key in _FROM_ZERO and str(value) == "0")
+    }
+    return f"?{urlencode(values)}" if values else ""
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates, with the functions that they use."""
+    made = Environment(
+        loader=PackageLoader("pipelines.view"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"safe_text": safe, "quoted": lambda text: quote(text, safe="")}
+    made.globals |= {
+        "pieces_html": pieces_html,
+        "reason_words": reason_words,
+        "reasons_by_span": reasons_by_span,
+        "runs": runs,
+        "query": query,
+        "KINDS": KINDS,
+    }
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """A template as HTML."""
+    return environment().get_template(template).render(**values)
+
+
+def fragment(block: Block, html: Markup) -> str:
+    """More of a block: its HTML, and how much is left, for the page's script."""
+    return render("fragment.html", block=block, html=html)
+
+
+def asset(name: str) -> str:
+    """The page's style or script."""
+    return files("pipelines.view").joinpath("static", name).read_text("utf-8")
+
+
+def saved_page(title: str, pages: Sequence[RowPage], described: str) -> str:
+    """Pages as one self-contained file, in which nothing but its own style and script may act."""
+    style, script = asset("view.css"), asset("view.js")
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
+    return render(
+        "saved.html",
+        title=title,
+        described=described,
+        theme=None,
+        pages=pages,
+        style=Markup(style),
+        script=Markup(script),
+        policy=policy,
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,102 @@
+"""Masks beside a corpus: those of stored mask sets, and those that an objective would draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.sequences import SequenceBatch
+from objectives.api.mask_set import MaskSet
+from objectives.api.masks import IN_TARGET, MaskBatch
+from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key, objective_of
+from objectives.api.special_tokens import SpecialTokens
+from pipelines.inspect.explain import spelled
+from pipelines.masks.job import equipped_objective
+
+
+class Masker(Protocol):
+    """What hides parts of a corpus's rows.
+
+    Attributes:
+        name: of the mask set's folder, or of the objective.
+        draws: number of masks of each row; None if there may be any number.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def draws(self) -> int | None: ...
+
+    @property
+    def objective(self) -> Objective: ...
+
+    @property
+    def special(self) -> SpecialTokens: ...
+
+    def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+        """The masks of rows ``batch``, which are rows ``rows`` of the corpus."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A mask set."""
+
+    name: str
+    stored: MaskSet
+
+    @property
+    def draws(self) -> int:
+        return self.stored.draws
+
+    @property
+    def objective(self) -> Objective:
+        return self.stored.objective
+
+    @property
+    def special(self) -> SpecialTokens:
+        return self.stored.special_tokens
+
+    def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+        return self.stored.masks(batch, rows, min(draw, self.stored.draws - 1))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An objective, with the masks that ``farspan mask`` would store."""
+
+    name: str
+    objective: Objective
+    special: SpecialTokens
+    seed: int = 0
+    draws: None = None
+
+    @classmethod
+    def of(cls, corpus: Corpus, name: str, seed: int) -> Drawn:
+        """Load an objective, or the preset of one, for a corpus.
+
+        Raises:
+            FarspanError: no such objective or preset, or one that cannot work on the corpus.
+        """
+        owner, preset = objective_of(name)
+        objective = equipped_objective(corpus.folder, owner, preset, {})
+        return cls(name, objective, objective.validate(CorpusFacts.of(corpus.manifest)), seed)
+
+    def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
+        return self.objective.mask(batch, draw_key(mask_key(self.seed, self.objective), draw))
+
+
+def described(objective: Objective) -> str:
+    """An objective's options in one line."""
+    return ", ".join(f"{name}={spelled(value)}" for name, value in objective.options.items())
+
+
+def hidden_shares(masks: MaskBatch, tokens: np.ndarray) -> np.ndarray:
+    """``(n,)`` float64, percent of the ``(n,)`` numbers of tokens that are in targets or labels."""
+    asked = np.where(masks.span_flags.values & IN_TARGET != 0, masks.span_lengths.values, 0)
+    ends = np.concatenate([[0], np.cumsum(asked)])
+    offsets = masks.span_flags.offsets
+    return 100 * (ends[offsets[1:]] - ends[offsets[:-1]]) / np.maximum(tokens, 1)

@@ -1,0 +1,126 @@
+"""Artefacts opened for viewing: each corpus with its mask sets, and predictions with their pairs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from corpora.errors import FarspanError
+from corpora.printing import printable
+from corpora.schemas.corpus import Corpus
+from corpora.schemas.documents import DocumentSet
+from corpora.schemas.pairs import PairSet
+from corpora.schemas.predictions import PredictionSet
+from corpora.storage.manifest import manifest_sha256, read_manifest
+from objectives.api.mask_set import MaskSet
+from pipelines.inspect.options import Choice
+from pipelines.inspect.task_text import ChosenTask, chosen_task
+from pipelines.view.corpus_rows import CorpusRows
+from pipelines.view.document_rows import DocumentRows
+from pipelines.view.links import Links
+from pipelines.view.maskers import Drawn, Masker, Stored
+from pipelines.view.options import View
+from pipelines.view.page import Subject
+from pipelines.view.pair_rows import PairRows, System, check_answers
+
+_VIEWED = ("farspan.corpus", "farspan.masks", "farspan.documents", "farspan.pairs", "farspan.predictions")
+
+
+def open_subjects(options: View) -> list[Subject]:
+    """Open the artefacts of ``farspan view``, in the order in which they were named.
+
+    Raises:
+        FarspanError: an artefact of another kind, one that is not there, masks of another corpus, predictions for
+            different pairs, or an option that fits none of the artefacts.
+    """
+    folders: dict[str, list[str]] = {format: [] for format in _VIEWED}
+    for folder in (*options.artefact, *options.masks):
+        format = read_manifest(folder).format
+        if format not in folders:
+            raise FarspanError(f"{folder}: is {format!r}; a page shows {', '.join(map(repr, _VIEWED))}")
+        if folder in options.masks and format != "farspan.masks":
+            raise FarspanError(f"--masks {folder}: is {format!r}, not a mask set; name it without --masks")
+        folders[format].append(folder)
+    _check_options(options, folders)
+    names = _Names()
+    found: list[Subject] = [*_corpora(options, folders, names)]
+    found += [DocumentRows(names.new(folder), DocumentSet(folder)) for folder in folders["farspan.documents"]]
+    for folder in folders["farspan.pairs"]:
+        pairs = PairSet(folder, options.documents)
+        found.append(PairRows(names.new(folder), pairs, task=_task(options, pairs)))
+    if folders["farspan.predictions"]:
+        found.append(_predictions(options, folders["farspan.predictions"], names))
+    for subject in found:
+        if not len(subject):
+            raise FarspanError(f"{subject.folder}: has no row; there is nothing to view")
+        if options.row >= len(subject):
+            raise FarspanError(f"--row {options.row}: {subject.folder} has rows 0 to {len(subject) - 1}")
+    return found
+
+
+def _check_options(options: View, folders: dict[str, list[str]]) -> None:
+    sequences = folders["farspan.corpus"] + folders["farspan.masks"]
+    pairs = folders["farspan.pairs"] + folders["farspan.predictions"]
+    for flag, value, fitting, what in (
+        ("--objective", options.objective, sequences, "corpus"),
+        ("--corpus", options.corpus, folders["farspan.masks"], "mask set"),
+        ("--neighbours", options.neighbours, sequences, "corpus"),
+        ("--task", options.task, pairs, "pairs"),
+        ("--documents", options.documents, pairs, "pairs"),
+    ):
+        if value and not fitting:
+            given = value if isinstance(value, str) else value[0]
+            raise FarspanError(f"{flag} {given}: there is no {what} among the artefacts; leave the flag out")
+
+
+def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Iterator[CorpusRows]:
+    """The corpora, and those of mask sets whose corpus was not named."""
+    corpora = {manifest_sha256(folder): Corpus(folder) for folder in folders["farspan.corpus"]}
+    beside: dict[str, list[Masker]] = {name: [] for name in corpora}
+    for folder in folders["farspan.masks"]:
+        masks = MaskSet(folder)
+        made_from = (masks.manifest.parent or {}).get("manifest_sha256", "")
+        if made_from not in corpora:
+            corpus = Corpus(options.corpus or masks.parent_folder)
+            masks.check_parent(corpus)
+            corpora[made_from], beside[made_from] = corpus, []
+        masks.check_parent(corpora[made_from])
+        beside[made_from].append(Stored(_name(folder), masks))
+    for key, corpus in corpora.items():
+        beside[key] += [Drawn.of(corpus, name, options.seed) for name in options.objective]
+        links = None
+        if corpus.manifest.config.get("neighbours"):
+            links = Links(corpus.folder, corpus.manifest, options.neighbours)
+        elif options.neighbours:
+            raise FarspanError(f"--neighbours {options.neighbours}: {corpus.folder} was not linked; leave the flag out")
+        yield CorpusRows(names.new(corpus.folder), corpus, beside[key], links)
+
+
+def _predictions(options: View, folders: Iterable[str], names: _Names) -> PairRows:
+    systems = [System(_name(folder), PredictionSet(folder)) for folder in folders]
+    check_answers(systems)
+    pairs = systems[0].predictions.open_pairs(documents=options.documents)
+    return PairRows(names.new(systems[0].predictions.folder), pairs, systems, _task(options, pairs))
+
+
+def _task(options: View, pairs: PairSet) -> ChosenTask | None:
+    return chosen_task(pairs, Choice(task=options.task)) if options.task else None
+
+
+def _name(folder: str) -> str:
+    return printable(os.path.basename(folder.rstrip("/")) or folder)
+
+
+class _Names:
+    """Names of artefacts in addresses: that of the folder, with a number where there are several."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def new(self, folder: str) -> str:
+        plain = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in _name(folder)) or "rows"
+        name, number = plain, 2
+        while name in self._used or name == "static":
+            name, number = f"{plain}-{number}", number + 1
+        self._used.add(name)
+        return name

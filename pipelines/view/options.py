@@ -1,0 +1,77 @@
+"""Options of ``farspan view``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from corpora.errors import FarspanError
+from corpora.options import Flag
+
+_DIR = "DIR"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Options of ``farspan view``.
+
+    Serves pages about the rows of artefacts to browsers on this machine, at an address that is printed; Ctrl-C ends it.
+    Mask sets are laid beside their corpus, predictions beside their references. Needs `pip install 'farspan[view]'`.
+
+    Attributes:
+        artefact: folders of corpora, mask sets, documents, pairs or predictions.
+        masks: mask sets to lay beside their corpus; those among the artefacts count, too.
+        objective: an objective, or one of the presets, whose masks are drawn and laid beside each corpus; repeatable.
+        seed: seed of drawn masks.
+        task: for pairs: also the source and target that this task, or one of the presets, makes of them.
+        corpus: folder of the mask sets' corpus (default: the one they were made from).
+        documents: folder of the documents of pairs (default: those they were made from).
+        neighbours: folder of the neighbours of a linked corpus (default: those it was made from).
+        row: number of the first row to show.
+        rows: numbers of rows, as in 3,17,204: only these are shown.
+        port: number of the port; 0 for a free one.
+        save: write rows into one self-contained file instead of serving pages.
+        count: number of rows to save.
+
+    Examples:
+        farspan view corpus --masks masks-t5 masks-pegasus
+        farspan view corpus --objective bart_ls --objective pegasus
+        farspan view predictions-a predictions-b
+        farspan view masks --save page.html --count 5
+    """
+
+    artefact: Annotated[tuple[str, ...], Flag(positional=True)]
+    masks: Annotated[tuple[str, ...], Flag(metavar=_DIR, several=True)] = ()
+    objective: Annotated[tuple[str, ...], Flag(metavar="NAME")] = ()
+    seed: int = 0
+    task: Annotated[str | None, Flag(metavar="NAME")] = None
+    corpus: Annotated[str | None, Flag(metavar=_DIR)] = None
+    documents: Annotated[str | None, Flag(metavar=_DIR)] = None
+    neighbours: Annotated[str | None, Flag(metavar=_DIR)] = None
+    row: int = 0
+    rows: Annotated[str | None, Flag(metavar="N,N,...")] = None
+    port: int = 0
+    save: Annotated[str | None, Flag(metavar="FILE.html")] = None
+    count: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65_535:
+            raise FarspanError(f"--port {self.port}: give 0 to 65535, 0 for a free one")
+        if self.count < 1:
+            raise FarspanError(f"--count {self.count}: give 1 row or more")
+        if self.row < 0:
+            raise FarspanError(f"--row {self.row}: rows are counted from 0")
+        self.chosen_rows  # noqa: B018 (refuses what is no list of numbers)
+
+    @property
+    def chosen_rows(self) -> tuple[int, ...]:
+        """The rows of ``rows``, ascending; empty for all."""
+        if self.rows is None:
+            return ()
+        try:
+            chosen = sorted({int(part) for part in self.rows.split(",")})
+        except ValueError:
+            chosen = [-1]
+        if chosen[0] < 0:
+            raise FarspanError(f"--rows {self.rows}: give row numbers, as in 3,17,204")
+        return tuple(chosen)

@@ -1,0 +1,231 @@
+"use strict";
+// What a page of `farspan view` does: more of a text, tokens, searches with progress, keys. Everything is there without
+// it but the tokens. A saved page has no server, hence neither more text nor searches.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const base = document.body.dataset.base;
+  const FILTER = ["source", "id", "text", "least", "most", "least_hidden", "most_hidden", "rows"];
+  const state = () => new URLSearchParams(location.search);
+
+  // The address keeps what was chosen, and hands it on to the next row.
+  function keep(key, value) {
+    const change = (given) => {
+      const url = new URL(given, location.href);
+      value ? url.searchParams.set(key, value) : url.searchParams.delete(key);
+      return url.pathname + url.search + url.hash;
+    };
+    if (!base) return;
+    history.replaceState(null, "", change(location.href));
+    for (const link of document.querySelectorAll("nav a, .fields a, .cut a")) link.href = change(link.href);
+    for (const form of [byId("goto"), byId("filter")]) {
+      let field = form.querySelector(`input[type=hidden][name=${key}]`);
+      if (!field) {
+        field = Object.assign(document.createElement("input"), { type: "hidden", name: key });
+        form.append(field);
+      }
+      field.value = value;
+    }
+  }
+
+  // ---- texts
+  async function fetchBlock(block, start, stop, tokens) {
+    const asked = new URLSearchParams({ at: block.dataset.address, start, column: block.dataset.column });
+    if (stop) asked.set("stop", stop);
+    if (tokens) asked.set("tokens", 1);
+    for (const key of ["draw"]) if (state().get(key)) asked.set(key, state().get(key));
+    const answer = await fetch(`${base}${block.dataset.row}/block?${asked}`);
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    return new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
+  }
+
+  async function showMore(block) {
+    const button = block.querySelector(".more");
+    if (!button || button.disabled) return false;
+    button.disabled = true;
+    const tokens = block.classList.contains("tokenised");
+    try {
+      const found = await fetchBlock(block, block.dataset.stop, null, tokens);
+      block.dataset.stop = found.dataset.stop;
+      block.querySelector(".text").append(...found.childNodes);
+      const left = block.dataset.total - block.dataset.stop;
+      if (left > 0) {
+        button.textContent = `Show ${Math.min(left, 8000).toLocaleString("en")} more of ${(+block.dataset.total).toLocaleString("en")} ${block.dataset.unit}`;
+        button.disabled = false;
+      } else button.remove();
+      return true;
+    } catch {
+      button.textContent = "No answer; is farspan view still running?";
+      button.disabled = false;
+      return false;
+    }
+  }
+
+  const plain = new WeakMap();
+  async function setTokens(block, on) {
+    const text = block.querySelector(".text");
+    if (on === block.classList.contains("tokenised")) return;
+    block.classList.toggle("tokenised", on);
+    if (!on) {
+      text.replaceChildren(...plain.get(block));
+      return;
+    }
+    plain.set(block, [...text.childNodes]);
+    const parts = [];
+    const stop = +block.dataset.stop;
+    for (let start = +block.dataset.start; start < stop; start += 8000)
+      parts.push(...(await fetchBlock(block, start, Math.min(start + 8000, stop), true)).childNodes);
+    if (block.classList.contains("tokenised")) text.replaceChildren(...parts);
+  }
+  const seenBlocks = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) if (isIntersecting) setTokens(target, true);
+  }, { rootMargin: "200px" });
+  function toggleTokens(on) {
+    byId("tokens").setAttribute("aria-pressed", on);
+    keep("tokens", on ? "1" : "");
+    for (const block of document.querySelectorAll(".block[data-tokens]")) {
+      if (on) seenBlocks.observe(block);
+      else {
+        seenBlocks.unobserve(block);
+        setTokens(block, false);
+      }
+    }
+  }
+
+  async function goToSpan(line) {
+    if (byId("tokens")?.getAttribute("aria-pressed") === "true") toggleTokens(false);
+    const row = line.closest(".column");
+    const find = () => row.querySelector(`mark[data-span="${line.dataset.to}"]`);
+    const block = row.querySelector(`.block[data-address="${line.dataset.block}"]`);
+    while (!find() && block && base && (await showMore(block)));
+    const mark = find();
+    if (!mark) return;
+    for (const other of document.querySelectorAll("mark.arrived")) other.classList.remove("arrived");
+    mark.classList.add("arrived");
+    mark.scrollIntoView({ block: "center" });
+  }
+
+  document.addEventListener("click", (event) => {
+    const more = event.target.closest(".more");
+    if (more) showMore(more.closest(".block"));
+    const line = event.target.closest(".why tr");
+    if (line) goToSpan(line);
+  });
+  for (const kind of ["pointerover", "pointerout"])
+    document.addEventListener(kind, (event) => {
+      const mark = event.target.closest?.("mark[data-span]");
+      if (!mark) return;
+      const column = mark.closest(".column");
+      for (const one of column.querySelectorAll(`[data-span="${mark.dataset.span}"], [data-to="${mark.dataset.span}"]`))
+        one.classList.toggle("near-by", kind === "pointerover");
+    });
+
+  // ---- searches
+  let search = null;
+  async function seek(asked) {
+    search?.abort();
+    const own = (search = new AbortController());
+    const bar = byId("scan"), rows = +document.body.dataset.rows;
+    const [meter, said] = [bar.querySelector("progress"), bar.querySelector("span")];
+    bar.hidden = false;
+    said.textContent = "Searching …";
+    const step = +(asked.get("step") || 1), first = +(asked.get("start") || 0);
+    const all = Math.max(step > 0 ? rows - first : first + 1, 1);
+    let looked = 0;
+    asked.set("format", "json");
+    try {
+      for (;;) {
+        const answer = await fetch(`${base}seek?${asked}`, { signal: own.signal });
+        if (!answer.ok) {
+          said.textContent = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".missing").textContent;
+          return;
+        }
+        const found = await answer.json();
+        looked += found.looked_at;
+        meter.value = looked / all;
+        if (found.address) return void location.assign(found.address);
+        if (found.next === null) {
+          said.textContent = `No row ${step > 0 ? `from row ${first} on` : `before row ${first + 1}`} fits (${looked.toLocaleString("en")} looked at).`;
+          return;
+        }
+        said.textContent = `Looked at ${looked.toLocaleString("en")} of ${all.toLocaleString("en")} rows …`;
+        asked.set("start", found.next);
+      }
+    } catch (error) {
+      said.textContent = error.name === "AbortError" ? `Stopped after ${looked.toLocaleString("en")} rows.` : "No answer; is farspan view still running?";
+    }
+  }
+  const filtered = () => FILTER.some((key) => state().get(key));
+  byId("filter")?.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const asked = new URLSearchParams();
+    for (const [key, value] of new FormData(event.target)) if (value !== "") asked.set(key, value);
+    seek(asked);
+  });
+  for (const id of ["previous", "next"])
+    byId(id)?.addEventListener("click", (event) => {
+      if (!filtered() || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      seek(new URL(byId(id).href).searchParams);
+    });
+  byId("scan")?.querySelector("button").addEventListener("click", () => search?.abort());
+
+  // ---- looks
+  function setBrackets(on) {
+    document.body.classList.toggle("brackets", on);
+    byId("brackets")?.setAttribute("aria-pressed", on);
+    keep("brackets", on ? "1" : "");
+  }
+  function nextTheme() {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    keep("theme", root.dataset.theme);
+  }
+  for (const tools of document.querySelectorAll(".tools")) tools.hidden = false;
+  byId("brackets")?.addEventListener("click", () => setBrackets(!document.body.classList.contains("brackets")));
+  byId("theme")?.addEventListener("click", nextTheme);
+  byId("tokens")?.addEventListener("click", () => toggleTokens(byId("tokens").getAttribute("aria-pressed") !== "true"));
+  byId("help")?.addEventListener("click", () => byId("keys").showModal());
+  if (state().get("brackets")) setBrackets(true);
+  if (base && state().get("tokens")) toggleTokens(true);
+
+  // ---- keys
+  function step(forwards) {
+    const sections = [...document.querySelectorAll(".saved")];
+    if (!sections.length) return byId(forwards ? "next" : "previous")?.click();
+    const next = forwards
+      ? sections.find((one) => one.getBoundingClientRect().top > 90)
+      : sections.findLast((one) => one.getBoundingClientRect().top < 40);
+    next?.scrollIntoView();
+  }
+  const KEYS = {
+    j: () => step(true), ArrowRight: () => step(true),
+    k: () => step(false), ArrowLeft: () => step(false),
+    r: () => byId("random")?.click(),
+    g: () => byId("goto")?.elements.row.select(),
+    "/": () => {
+      const form = byId("filter");
+      if (!form) return;
+      form.querySelector("details").open = true;
+      form.elements.text.focus();
+    },
+    t: () => byId("tokens")?.click(),
+    b: () => byId("brackets")?.click(),
+    d: nextTheme,
+    "?": () => byId("help")?.click(),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") {
+      search?.abort();
+      return void event.target.blur?.();
+    }
+    if (event.target.closest("input, select, textarea, dialog[open]")) return;
+    const line = event.target.closest(".why tr");
+    if (line && event.key === "Enter") return void goToSpan(line);
+    if (KEYS[event.key]) {
+      event.preventDefault();
+      KEYS[event.key]();
+    }
+  });
+})();

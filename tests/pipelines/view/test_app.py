@@ -1,0 +1,142 @@
+"""The server: only for this machine, only with the token, read-only, and one row at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+pytest.importorskip("starlette", reason="farspan[view] is not installed")
+from starlette.testclient import TestClient
+
+from corpora.schemas.documents import DocumentSet
+from corpora.schemas.pairs import PairSet
+from corpora.schemas.predictions import PredictionSet
+from pipelines.view import search
+from pipelines.view.app import build_app
+from pipelines.view.document_rows import DocumentRows
+from pipelines.view.page import Asked
+from pipelines.view.pair_rows import PairRows, System
+
+
+@pytest.fixture(scope="module")
+def client(made, rows):
+    subjects = [
+        rows,
+        DocumentRows("documents", DocumentSet(made["documents"])),
+        PairRows("second", PairSet(made["pairs"]), [System("second", PredictionSet(made["second"]))]),
+    ]
+    return TestClient(build_app(subjects, "secret"), base_url="http://127.0.0.1:8000", follow_redirects=False)
+
+
+def test_every_artefact_is_listed(client):
+    answer = client.get("/secret/")
+    assert answer.status_code == 200
+    assert re.findall(r'href="/secret/([\w-]+/0)"', answer.text) == ["corpus/0", "documents/0", "second/0"]
+
+
+@pytest.mark.parametrize("path", ["/", "/secre/", "/secrets/corpus/0", "//", "/wrong/static/view.css", "/favicon.ico"])
+def test_nothing_is_there_without_the_token(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "corpus" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "192.168.0.2:8000", "", "localhost.evil:80"]
+)
+def test_another_host_is_refused(client, host):
+    assert client.get("/secret/corpus/0", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "[::1]:9"])
+def test_this_machine_has_several_names(client, host):
+    assert client.get("/secret/corpus/0", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/secret/corpus/0", "/secret/", "/secret/static/view.js", "/wrong/", "/secret/no/0"])
+def test_every_answer_forbids_what_a_page_does_not_need(client, path):
+    headers = client.get(path).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(client, method):
+    assert client.request(method, "/secret/corpus/0").status_code == 405
+
+
+def test_a_page_asks_for_nothing_from_outside(client):
+    for path in ("corpus/3", "documents/3", "second/3", "static/view.css", "static/view.js"):
+        text = client.get(f"/secret/{path}").text
+        assert not re.search(r"(?:href|src|action)=[\"'](?!/secret/|#|data:,)", text), path
+        assert "http://" not in text
+        assert "https://" not in text
+        assert " style=" not in text  # the policy would ignore it
+
+
+def test_a_hostile_prediction_stays_text(client):
+    text = client.get("/secret/second/2").text
+    assert "&lt;script&gt;" in text
+    assert "<script>alert" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("corpus/100000", 404, "corpus has rows 0 to"),
+        ("corpse/0", 404, "did you mean &#39;corpus&#39;"),
+        ("corpus/0?draw=7", 400, "draw 7: corpus has draws 0 to 1"),
+        ("corpus/0?least=many", 400, "give a number of tokens"),
+        ("corpus/0/block?at=text-9-9", 400, "no text"),
+        ("corpus/0/block?at=text-0-0&start=x", 400, "give a whole number"),
+        ("corpus/0/block?at=text-0-0&start=99999999999999999", 400, "too large"),
+        ("corpus/goto?row=x", 400, "give a whole number"),
+        ("static/view.py", 404, "no file"),
+    ],
+)
+def test_what_is_not_there_is_said(client, path, status, said):
+    answer = client.get(f"/secret/{path}")
+    assert answer.status_code == status
+    assert said in answer.text
+
+
+def test_more_of_a_text(client, rows):
+    block = rows.page(3, Asked()).bands[0][0].blocks[0]
+    given = {"at": block.address, "start": 2, "stop": 9, "column": 0}
+    text = client.get("/secret/corpus/3/block", params=given).text
+    assert f'data-start="2" data-stop="9" data-total="{block.total}"' in text
+    tokens = client.get("/secret/corpus/3/block", params={**given, "tokens": 1}).text
+    assert re.findall(r"<i>(\d+)</i>", tokens) == [str(number) for number in block.ids[2:9]]
+
+
+def test_next_and_previous_keep_to_the_filter(client):
+    answer = client.get("/secret/documents/seek?start=0&step=1&source=other&theme=dark")
+    assert answer.headers["location"] == "/secret/documents/1?source=other&theme=dark"
+    answer = client.get("/secret/documents/seek?start=4&step=-1&source=other")
+    assert answer.headers["location"] == "/secret/documents/3?source=other"
+    answer = client.get("/secret/documents/seek?start=5&source=nobody")
+    assert "No row from row 5 on fits the filter." in answer.text
+    assert "Search from the first row" in answer.text
+    for _ in range(5):
+        location = client.get("/secret/documents/random?source=other").headers["location"]
+        assert int(re.findall(r"documents/(\d+)", location)[0]) % 2 == 1
+    assert client.get("/secret/corpus/goto?row=7&draw=1").headers["location"] == "/secret/corpus/7?draw=1"
+
+
+def test_a_search_shows_how_far_it_came(client, monkeypatch):
+    monkeypatch.setattr(search, "ROWS", 20)
+    first = json.loads(client.get("/secret/documents/seek?format=json&source=nobody").text)
+    assert first == {"address": None, "next": 32, "looked_at": 32}
+    page = client.get("/secret/documents/seek?source=nobody").text
+    assert "Looked at 32 rows, up to row 32 of 120; none fits." in page
+    assert "seek?source=nobody&amp;start=32&amp;step=1" in page
+
+
+def test_the_address_keeps_the_state(client):
+    text = client.get("/secret/corpus/3?least=5&draw=1&theme=dark&rows=3,4").text
+    assert 'data-theme="dark"' in text
+    assert 'href="/secret/corpus/seek?least=5&amp;rows=3%2C4&amp;draw=1&amp;theme=dark&amp;start=4&amp;step=1"' in text

@@ -1,0 +1,139 @@
+"""Pages as HTML: hostile texts stay texts."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from hashlib import sha256
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jinja2", reason="farspan[view] is not installed")
+
+from pipelines.inspect.pieces import Piece, Reason, parts_of, plain_pieces
+from pipelines.view.filters import Filter
+from pipelines.view.markup import pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
+from pipelines.view.page import Asked, Block, Column, RowPage
+from tests.artefacts import small_tokenizer
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202eright\u2066 {{ 7 * 7 }} & </div>"
+
+
+class Seen(HTMLParser):
+    """Tags, attributes and texts as a browser would read them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def hostile_page(row: int = 0) -> RowPage:
+    block = Block("text-0", HOSTILE, HOSTILE, (Piece(HOSTILE, "hidden", span=0),), 0, 5, 9, part=0)
+    column = Column(HOSTILE, HOSTILE, (block,), options=HOSTILE, number=0, kinds=("hidden",))
+    return RowPage(row, "row", ((HOSTILE, HOSTILE),), ((column,),), missing=(HOSTILE,))
+
+
+def test_text_is_escaped_and_controls_are_spelled():
+    seen = Seen(str(safe(HOSTILE + "\ud800")))
+    assert seen.tags == []
+    assert seen.text.startswith("<script>alert(1)</script>\"'><img")
+    assert "\\x00\\x1b[31m\\u202eright\\u2066 {{ 7 * 7 }}" in seen.text
+    assert seen.text.endswith("\\ud800")
+
+
+def test_no_tag_or_handler_comes_from_a_text():
+    saved = saved_page(HOSTILE, [hostile_page(3), hostile_page(4)], HOSTILE)
+    seen = Seen(saved)
+    assert seen.tags.count("script") == seen.tags.count("style") == 1
+    assert "img" not in seen.tags
+    assert not any(name.startswith("on") or name == "style" for name, _ in seen.attributes)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", saved)
+    assert {value for name, value in seen.attributes if name == "id"} >= {"row-3", "row-4"}
+
+
+def test_a_saved_page_allows_its_own_style_and_script_only():
+    saved = saved_page("corpus", [hostile_page()], "1 row")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', saved)
+    policy = policy.replace("&#39;", "'")
+    assert policy.startswith("default-src 'none';")
+    for tag in ("style", "script"):
+        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", saved, re.DOTALL)
+        assert f"{tag}-src 'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'" in policy
+    assert "http://" not in saved.replace("http://www.w3.org", "")
+    assert "https://" not in saved
+    assert "@import" not in saved
+    assert 'class="more"' not in saved
+
+
+def test_every_kind_has_a_mark_of_its_own():
+    kinds = ("text", "hidden", "shown", "replaced", "candidate", "special", "shared")
+    html = [str(pieces_html([Piece("fox", kind, span=2)], 1)) for kind in kinds]
+    assert len(set(html)) == len(kinds)
+    assert html[0] == "fox"
+    assert 'data-span="1-2"' in html[1]
+    assert "attended" in str(pieces_html([Piece("fox", marked=True)]))
+    reason = Reason(2, 0, 0.25, "<b>", 4, 9, "hidden")
+    assert reason_words(reason) == "#1 score 0.2500 [<b>]"
+    assert 'title="hidden · #1 score 0.2500 [&lt;b&gt;]"' in str(
+        pieces_html([Piece("fox", "hidden", span=2)], 1, {2: reason})
+    )
+
+
+def test_tokens_have_their_ids():
+    tokenizer = small_tokenizer()
+    ids = tokenizer.encode(["the quick <b>☃"])[0]
+    pieces = tuple(plain_pieces(tokenizer, ids, 2, len(ids)))
+    seen = Seen(str(token_html(Block("a", "", "", pieces, 2, len(ids), len(ids), ids=ids[2:]), tokenizer)))
+    assert seen.tags == ["span", "i"] * (len(ids) - 2)
+    assert ("title", f"token 2, id {ids[2]}") in seen.attributes
+    assert [int(number) for number in re.findall(r"id (\d+)", str(seen.attributes))] == ids[2:].tolist()
+
+
+def test_runs_of_a_picture():
+    assert runs([None, "hidden", "hidden", "shown", None, "hidden"]) == [
+        (1, 2, "hidden"),
+        (3, 1, "shown"),
+        (5, 1, "hidden"),
+    ]
+
+
+def test_an_address_keeps_what_was_chosen():
+    state = {"source": "a b", "draw": "0", "most_hidden": "0", "text": ""}
+    assert query(state, start=0, step=-1) == "?source=a+b&most_hidden=0&step=-1"
+    assert query({}) == ""
+
+
+def test_a_page_with_everything_is_one_document(rows):
+    page = rows.page(2, Asked())
+    html = render(
+        "row.html",
+        root="/t/",
+        base="/t/c/",
+        theme=None,
+        subject=rows,
+        page=page,
+        wanted=Filter(),
+        title="t",
+        state=dict.fromkeys(("rows", "least", "most", "least_hidden", "most_hidden", "id", "text"), "")
+        | dict.fromkeys(("theme", "tokens", "brackets"), ""),
+        draw=0,
+        MORE=10,
+        shown=10,
+    )
+    seen = Seen(html)
+    assert seen.tags.count("article") == 2
+    assert seen.tags.count("rect") > np.sum([len(page.parts)])
+    assert len(page.parts) == len(parts_of(rows._corpus.take(np.array([2]))))

@@ -1,0 +1,71 @@
+"""Artefacts opened together."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.storage.origins import NAME
+from pipelines.view.opened import open_subjects
+from pipelines.view.options import View
+from tests.artefacts import make_corpus
+
+
+def opened(made, *names, **options):
+    folders = {key: tuple(made[name] for name in options.pop(key)) for key in ("masks",) if key in options}
+    return open_subjects(View(artefact=tuple(made[name] for name in names), **folders, **options))
+
+
+def test_masks_are_laid_beside_their_corpus(made):
+    for subjects in (
+        opened(made, "corpus", "spans", "sentences"),
+        opened(made, "corpus", masks=("spans", "sentences")),
+        opened(made, "spans", "sentences"),
+    ):
+        (subject,) = subjects
+        assert (subject.name, subject.kind, list(subject.mask_sets)) == ("corpus", "corpus", ["spans", "sentences"])
+    (subject,) = opened(made, "corpus", objective=("t5",))
+    assert list(subject.mask_sets) == ["t5"]
+
+
+def test_every_kind_is_opened(made):
+    subjects = opened(made, "documents", "pairs", "first", "second", "corpus")
+    assert [(subject.name, subject.kind) for subject in subjects] == [
+        ("corpus", "corpus"),
+        ("documents", "documents"),
+        ("pairs", "pairs"),
+        ("first", "predictions"),
+    ]
+
+
+def test_equal_names_are_told_apart(made, tmp_path):
+    other = make_corpus(str(tmp_path / "corpus"), seed=1)
+    subjects = open_subjects(View(artefact=(made["corpus"], other)))
+    assert [subject.name for subject in subjects] == ["corpus", "corpus-2"]
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["corpus"], {"masks": ["documents"]}, r"--masks .*documents: is 'farspan\.documents', not a mask set"),
+        (["documents"], {"objective": ("t5",)}, "--objective t5: there is no corpus among the artefacts"),
+        (["corpus"], {"task": "bart_ls"}, "--task bart_ls: there is no pairs among the artefacts"),
+        (["corpus"], {"corpus": "x"}, "--corpus x: there is no mask set among the artefacts"),
+        (["corpus"], {"neighbours": "x"}, "--neighbours x: .* was not linked"),
+        (["corpus"], {"row": 10_000}, "--row 10000: .* has rows 0 to"),
+    ],
+)
+def test_what_does_not_fit_is_refused(made, names, options, message):
+    with pytest.raises(FarspanError, match=message):
+        opened(made, *names, **options)
+
+
+def test_masks_of_another_corpus_are_refused(made, tmp_path):
+    alone = str(tmp_path / "alone")
+    shutil.copytree(made["spans"], alone, ignore=shutil.ignore_patterns(NAME))
+    assert open_subjects(View(artefact=(alone,), corpus=made["corpus"]))[0].mask_sets == ["alone"]
+    other = make_corpus(str(tmp_path / "corpus"), seed=1)
+    with pytest.raises(FarspanError, match="its masks are not those of the corpus"):
+        open_subjects(View(artefact=(alone,), corpus=other))

@@ -1,0 +1,39 @@
+"""Options of ``farspan view``."""
+
+from __future__ import annotations
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.flags import make
+from pipelines.commands import build_parser
+from pipelines.view.options import View
+
+
+def test_mask_sets_follow_one_flag():
+    words = ["view", "corpus", "--masks", "a", "b", "--objective", "t5", "--objective", "pegasus", "--masks", "c"]
+    options = make(View, build_parser().parse_args(words))
+    assert options.artefact == ("corpus",)
+    assert options.masks == ("a", "b", "c")
+    assert options.objective == ("t5", "pegasus")
+    assert make(View, build_parser().parse_args(["view", "corpus"])).masks == ()
+
+
+def test_rows_are_numbers():
+    assert View(artefact=("a",), rows="17,3,3").chosen_rows == (3, 17)
+    assert View(artefact=("a",)).chosen_rows == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"rows": "1,x"}, "--rows 1,x: give row numbers"),
+        ({"rows": "-1"}, "--rows -1: give row numbers"),
+        ({"port": 70_000}, "--port 70000: give 0 to 65535"),
+        ({"count": 0}, "--count 0: give 1 row or more"),
+        ({"row": -1}, "--row -1: rows are counted from 0"),
+    ],
+)
+def test_other_values_are_refused(given, message):
+    with pytest.raises(FarspanError, match=message):
+        View(artefact=("a",), **given)
