@@ -33,7 +33,12 @@ def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = N
     from trainer.run import train as run
 
     assignments = [assigned(key, value) for key, value in (settings or {}).items()]
-    return run.train(load_recipe(os.fspath(recipe), assignments))
+    return run.train(load_recipe(os.fspath(recipe), assignments), name=named(os.fspath(recipe)))
+
+
+def named(recipe: str) -> str:
+    """Name of a recipe that was given by name or as a file, without its folders."""
+    return os.path.basename(recipe).removesuffix(".toml")
 
 
 def run_command(options: Training) -> None:
@@ -55,7 +60,7 @@ def run_command(options: Training) -> None:
         print(memory_table(recipe, options.estimate))
         return
     try:
-        train(recipe)
+        train(recipe, name=named(options.recipe))
     except BrokenPipeError as error:
         raise FarspanError(
             f"the reader of this run's output has ended ({error}); the same command, with its output sent elsewhere, "

@@ -135,6 +135,18 @@ COMMANDS = (
         "Training",
     ),
     _command(
+        "runs",
+        "List training runs: step, losses, speed, state.",
+        "pipelines.runs.table:command",
+        "Runs",
+    ),
+    _command(
+        "plot",
+        "Draw the curves of training runs, and name the updates at which a loss rose.",
+        "pipelines.runs.plot:command",
+        "Plot",
+    ),
+    _command(
         "tasks",
         "List the tasks, which render pairs for fine-tuning, or explain one.",
         "pipelines.inspect.explain:print_tasks",

@@ -33,11 +33,13 @@ class Show:
     """Options of ``farspan show``.
 
     Attributes:
-        artefact: folder of a corpus, mask set, pairs or predictions.
-        row: number of the row.
+        artefact: folder of a corpus, mask set, pairs or predictions; or a run of `farspan train`, with --step.
+        row: number of the row (default: 0; of an update, all of its rows).
         width: characters to show of each text; 0 for all.
         figure: draw the row in colour instead of printing it.
         choice: what to show on the row.
+        step: of a run: show the rows that this update saw, as the model saw them.
+        rank: of a run: only the rows of this process.
 
     Examples:
         farspan show masks --row 3 --width 2000
@@ -45,14 +47,17 @@ class Show:
         farspan show masks --set target_length=512
         farspan show pairs --row 3 --width 500
         farspan show pairs --task bart_ls --set query_length=64
+        farspan show run --step 1200 --width 500
     """
 
     artefact: Annotated[str, Flag(positional=True)]
-    row: int = 0
+    row: int | None = None
     corpus: Annotated[str | None, _CORPUS] = None
     documents: Annotated[str | None, _DOCUMENTS] = None
     width: int = 0
     figure: Annotated[str | None, Flag(metavar="FILE.svg")] = None
+    step: Annotated[int | None, Flag(metavar="N")] = None
+    rank: Annotated[int | None, Flag(metavar="R")] = None
     choice: Choice = Choice()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -27,6 +28,8 @@ from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
 from pipelines.inspect.task_text import chosen_task, print_task
 from pipelines.masks.job import equipped_objective
 
+_RECIPE = "recipe.json"  # in a run of farspan train (trainer.recipe, which brings torch)
+
 
 @dataclass(frozen=True)
 class Masked:
@@ -43,9 +46,11 @@ def command(options: Show) -> None:
     Raises:
         FarspanError: as ``show``.
     """
+    if _shows_update(options):
+        return
     show(
         options.artefact,
-        options.row,
+        options.row or 0,
         options.corpus,
         options.width,
         options.choice,
@@ -54,6 +59,31 @@ def command(options: Show) -> None:
     )
     if options.figure:
         print(f"figure: {options.figure}")
+
+
+def _shows_update(options: Show) -> bool:
+    """Print the update of a run, if that is what is asked for.
+
+    Raises:
+        FarspanError: a run without a step, or a step of no run.
+    """
+    is_run = (Path(options.artefact) / _RECIPE).is_file()
+    if options.step is None and not is_run:
+        if options.rank is not None:
+            raise FarspanError(f"--rank {options.rank}: {options.artefact} is no run; leave the flag out")
+        return False
+    if options.step is None:
+        raise FarspanError(f"{options.artefact}: is a run; name the update to show: --step N")
+    if not is_run:
+        raise FarspanError(f"--step {options.step}: {options.artefact} is no run of `farspan train`; give one")
+    from pipelines.runs.update import show_update  # brings torch, which no artefact needs
+
+    console = recording_console(options.figure) if options.figure else None
+    show_update(options.artefact, options.step, options.rank, options.row, options.width, console)
+    if console and options.figure:
+        save_figure(console, options.figure)
+        print(f"figure: {options.figure}")
+    return True
 
 
 def show(

@@ -136,12 +136,15 @@ class MaskedCorpus:
 
         Of a mask set with n draws, epoch e has draw e modulo n.
         """
+        batch, hidden = self.rows(indices, epochs)
+        return self._objective.render(batch, hidden, self.special, **self._rendering)
+
+    def rows(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> tuple[SequenceBatch, MaskBatch]:
+        """The corpus rows and mask rows that ``examples`` renders."""
         batch, masks = self._corpus.take(indices), self._masks
         if isinstance(masks, Drawing):
-            hidden = masks.masks(self._objective.mask, batch, epochs)
-        else:
-            hidden = masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
-        return self._objective.render(batch, hidden, self.special, **self._rendering)
+            return batch, masks.masks(self._objective.mask, batch, epochs)
+        return batch, masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
         """The artefacts and numbers of the remote shards that ``examples`` reads, each once.

@@ -193,10 +193,15 @@ class PairedSource:
         of = f"{self._few.number} pairs of " if self._few else ""
         return f"task {self.task.name} on {of}split {self._split} of {self._pairs.folder}"
 
+    def pair_of(self, index: int) -> tuple[PairSet, int]:
+        """The pairs, and the row in them that sample ``index`` is of."""
+        (place,), _ = self._places(np.array([index]))
+        return self._pairs, int(self._rows[place])
+
     def origin(self, index: int) -> str:
         """The shard, the row in it, the id and the target of sample ``index``."""
-        (place,), (target,) = self._places(np.array([index]))
-        row = int(self._rows[place])
+        _, (target,) = self._places(np.array([index]))
+        _, row = self.pair_of(index)
         shard = int(np.searchsorted(self._pairs.starts, row, side="right")) - 1
         (name,) = self._pairs.table([row]).column("pair_id").to_pylist()
         said = "" if self.task.samples == "sampled" else f", target {target}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import write_bytes
-from trainer.metrics import MetricsConfig
+from trainer.metrics import METRICS, MetricsConfig
 
 
 class MetricsFile:
@@ -99,4 +99,4 @@ def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 
     if rank:
         return MetricsLogs([])
     logs: list[MetricsFile | TensorBoard] = [TensorBoard(directory, step)] if config.tensorboard else []
-    return MetricsLogs([MetricsFile(directory / "metrics.jsonl", step), *logs])
+    return MetricsLogs([MetricsFile(directory / METRICS, step), *logs])

@@ -24,6 +24,7 @@ from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe, keep_recipe
+from trainer.run.about import keep_start, keep_summary
 from trainer.run.display import Display, make_console
 from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut, describe
@@ -51,6 +52,7 @@ def train(
     until: int | None = None,
     console: Console | None = None,
     world: World | None = None,
+    name: str = "",
 ) -> Outcome:
     """Train, or continue the run that ``run.directory`` holds; all processes of a run call this together.
 
@@ -64,6 +66,7 @@ def train(
         until: stop after this update, with a checkpoint, before the recipe's last one.
         console: shows progress, on rank 0.
         world: all processes of the run; None reads them from the environment.
+        name: name of the recipe, for lists of runs.
 
     Raises:
         FarspanError: data that cannot be read or does not suit the model, a directory that holds another run, too
@@ -71,7 +74,7 @@ def train(
     """
     joined = world or World.from_environment(recipe.run.device)
     with explained(joined), Interruption() as stop:
-        outcome = _train(recipe, joined, source, held_out, until, console, stop)
+        outcome = _train(recipe, joined, source, held_out, until, console, stop, name)
         if world is None:
             joined.close()
     return outcome
@@ -85,6 +88,7 @@ def _train(
     until: int | None,
     console: Console | None,
     stop: Interruption,
+    name: str,
 ) -> Outcome:
     console = (console or make_console()) if world.first else Console(quiet=True)
     unit, measured, validation = _open_data(recipe, world, source, held_out, console)
@@ -118,6 +122,8 @@ def _train(
             prefetched(loader, recipe.loading, unit.steps, reopen=reopen, pinned=world.device.type == "cuda")
         )
         batches = unit.batches(loader, ahead, trainer.model, world)
+        if world.first:
+            keep_start(directory, trainer.step, unit.steps, world, name)
         metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
         stack.enter_context(display)
         loop = _Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display)
@@ -129,7 +135,10 @@ def _train(
         early = stopped_early(recipe, checkpoints.selection)
         if early and restored != trainer.step:
             display.say(_ended_early(trainer.step, checkpoints.selection))
-    return Outcome(trainer.step, trainer.step == unit.steps or early)
+        finished = trainer.step == unit.steps or early
+        if finished and world.first:
+            keep_summary(directory, recipe, trainer.model, trainer.model.tokens.num_embeddings, world)
+    return Outcome(trainer.step, finished)
 
 
 def _open_data(

@@ -1,0 +1,1 @@
+"""The style of all figures, and what several of them share."""

@@ -1,0 +1,126 @@
+"""Drawing in farspan's style: a grid of panels, thousands as 4k, labels at the lines, files of the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import from_extra
+
+STYLE = Path(__file__).with_name("farspan.mplstyle")
+_PANEL = (3.4, 2.3)  # inches
+_LINE = 9.0  # points between two labels
+_LABEL = "label of a line"  # marks the texts of label_lines
+
+
+@contextmanager
+def styled() -> Iterator[Any]:
+    """``matplotlib.pyplot`` in the style of farspan's figures, which ends with the ``with`` block.
+
+    Raises:
+        FarspanError: matplotlib is not installed.
+    """
+    with from_extra("figures", "drawing a figure"):
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+    with plt.style.context(STYLE):
+        yield plt
+
+
+def grid(plt: Any, count: int, columns: int = 3, panel: tuple[float, float] = _PANEL) -> tuple[Any, list[Any]]:
+    """A figure of ``count`` panels in rows of at most ``columns``, and their axes in reading order."""
+    across = min(columns, count) if count != 4 else 2
+    down = -(-count // across)
+    figure, axes = plt.subplots(
+        down, across, figsize=(panel[0] * across, panel[1] * down), squeeze=False, layout="constrained"
+    )
+    flat = list(axes.flat)
+    for unused in flat[count:]:
+        unused.set_visible(False)
+    return figure, flat[:count]
+
+
+def save(plt: Any, figure: Any, path: str) -> None:
+    """Write a figure in the format of the path's suffix, without the time, and close it."""
+    _move_labels_apart(figure)
+    figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+    plt.close(figure)
+
+
+def thousands(value: float) -> str:
+    """A number as on an axis: 950, 4k, 16k, 1.5M, 2B; 4096 and other powers of two are 4k."""
+    for power, letter in ((9, "B"), (6, "M"), (3, "k")):
+        unit = 10.0**power
+        if abs(value) >= 0.9995 * unit:
+            binary = 2.0 ** (10 * power // 3)
+            exact = value / binary if value % binary == 0 else value / unit
+            return f"{exact:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def count_axis(axis: Any, low: float, high: float, log: bool) -> None:
+    """An axis of counts from ``low`` to ``high``; a logarithmic one has powers of two, and no empty decade."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    if log:
+        axis.axes.set_xscale("log", base=2)
+        first, last = int(np.floor(np.log2(max(low, 1)))), int(np.ceil(np.log2(max(high, 2))))
+        step = max(1, -(-(last - first) // 7))
+        axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, step)]))
+        axis.set_minor_locator(NullLocator())
+    else:
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
+    axis.axes.set_xlim(low, high)
+
+
+def label_lines(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write labels to the right of lines' ends; ``save`` moves those apart that would overlap.
+
+    Args:
+        ends: ``(x, y, label, colour)`` of each line's end, in data coordinates.
+    """
+    for x, y, label, colour in ends:
+        axis.annotate(
+            label,
+            (x, y),
+            (4, 0),
+            textcoords="offset points",
+            color=colour,
+            va="center",
+            fontsize=8,
+            annotation_clip=False,
+            label=_LABEL,
+        )
+
+
+def _move_labels_apart(figure: Any) -> None:
+    """Lay the figure out once, then move labels of lines that overlap."""
+    labels = [[text for text in axis.texts if text.get_label() == _LABEL] for axis in figure.axes]
+    if not any(labels):
+        return
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axis, own in zip(figure.axes, labels, strict=True):
+        heights = [float(axis.transData.transform(text.xy)[1]) for text in own]
+        for text, height, moved in zip(own, heights, spread(heights, _LINE * figure.dpi / 72), strict=True):
+            text.xyann = (4, (moved - height) * 72 / figure.dpi)
+
+
+def spread(heights: Sequence[float], apart: float) -> list[float]:
+    """Heights in the same order, each pair at least ``apart`` from each other, moved as little as a sweep can."""
+    order = np.argsort(heights, kind="stable")
+    found = np.array(heights, float)[order]
+    for number in range(1, len(found)):
+        found[number] = max(found[number], found[number - 1] + apart)
+    if len(found):
+        found -= (found - np.array(heights, float)[order]).mean()
+    moved = np.empty(len(found))
+    moved[order] = found
+    return moved.tolist()

@@ -1,0 +1,1 @@
+"""What a training run has done: its curves, and the rows that an update saw."""

@@ -1,0 +1,121 @@
+"""The logs of a run: metrics by step, starts, and the spikes of its loss."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError, from_extra
+from trainer.metrics import METRICS
+from trainer.run.about import STARTS, read_lines
+
+_BEFORE = 50  # updates that a spike is compared with
+_LEAST = 10  # updates before a spike can be told
+_DEVIATIONS = 8.0  # median absolute deviations that make a spike
+_EVENTS = "events.out.tfevents.*"
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Metrics of a run.
+
+    Attributes:
+        folder: the run.
+        records: an object for each line of metrics, with its ``step``, ascending.
+        starts: an object for each start of the run, the first one first; none in older runs.
+    """
+
+    folder: Path
+    records: tuple[Mapping[str, Any], ...]
+    starts: tuple[Mapping[str, Any], ...] = ()
+
+    def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """``(n,)`` steps and ``(n,)`` float64 values of a metric, where it has one."""
+        found = [(line["step"], line[name]) for line in self.records if isinstance(line.get(name), int | float)]
+        steps, values = zip(*found, strict=True) if found else ((), ())
+        return np.array(steps, np.int64), np.array(values, np.float64)
+
+    @property
+    def held_out(self) -> list[str]:
+        """Names of the held-out losses."""
+        names = dict.fromkeys(name for line in self.records for name in line)
+        return [name for name in names if name.partition("/")[0] == "held_out_loss"]
+
+    @property
+    def restarts(self) -> list[int]:
+        """Updates after which the run was started again."""
+        return [int(start["step"]) for start in self.starts[1:] if start.get("step", 0) > 0]
+
+    def tokens_at(self, steps: np.ndarray) -> np.ndarray:
+        """``(n,)`` float64, source tokens seen up to each of the ``(n,)`` steps."""
+        known, tokens = self.curve("source_tokens")
+        total = np.concatenate([[0.0], np.cumsum(tokens)])
+        return total[np.searchsorted(known, steps, side="right")]
+
+
+def read_logs(folder: str | os.PathLike[str]) -> Logs:
+    """Read ``metrics.jsonl`` of a run, or TensorBoard's event files where there is none.
+
+    Raises:
+        FarspanError: neither is there, or TensorBoard is not installed.
+    """
+    place = Path(folder)
+    records = [line for line in read_lines(place / METRICS) if isinstance(line.get("step"), int)]
+    if not records and any(place.glob(_EVENTS)):
+        records = _read_events(place)
+    if not records:
+        raise FarspanError(f"{place}: no {METRICS}, and no event files of TensorBoard; give a run of `farspan train`")
+    return Logs(place, tuple(sorted(records, key=lambda line: int(line["step"]))), tuple(read_lines(place / STARTS)))
+
+
+def _read_events(folder: Path) -> list[dict[str, Any]]:
+    """The scalars of TensorBoard's event files; of a step that was made twice, the later one."""
+    with from_extra("tracking", "reading event files"):
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    found: dict[int, dict[str, Any]] = {}
+    for name in events.Tags()["scalars"]:
+        for event in events.Scalars(name):
+            found.setdefault(event.step, {"step": event.step})[name] = event.value
+    return list(found.values())
+
+
+def smoothed(values: np.ndarray, width: int) -> np.ndarray:
+    """Moving average of ``(n,)`` values over the last ``width`` of them, or as many as there are."""
+    totals = np.cumsum(np.insert(values, 0, 0.0))
+    ends = np.arange(1, len(values) + 1)
+    firsts = np.maximum(ends - max(width, 1), 0)
+    return (totals[ends] - totals[firsts]) / (ends - firsts)
+
+
+def spikes(steps: np.ndarray, loss: np.ndarray, most: int = 10) -> list[int]:
+    """Updates whose loss is far above that of those before, the highest of neighbouring ones, in order.
+
+    An update is a spike if its loss exceeds the median of the 50 updates before it by 8 times their median absolute
+    deviation.
+
+    Args:
+        steps: ``(n,)``, ascending.
+        loss: ``(n,)``.
+        most: number of spikes; of more, the highest ones.
+    """
+    found: list[tuple[float, int, int]] = []  # height, number, step
+    for number in range(_LEAST, len(loss)):
+        before = loss[max(number - _BEFORE, 0) : number]
+        middle = np.median(before)
+        deviation = max(float(np.median(np.abs(before - middle))), 1e-3 * abs(float(middle)))
+        height = float(loss[number] - middle) / deviation
+        if height < _DEVIATIONS:
+            continue
+        if found and number - found[-1][1] <= _LEAST:
+            found[-1] = max(found[-1], (height, number, int(steps[number])))
+        else:
+            found.append((height, number, int(steps[number])))
+    return sorted(step for _, _, step in sorted(found, reverse=True)[:most])

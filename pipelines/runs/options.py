@@ -1,0 +1,48 @@
+"""Options of the commands about training runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from corpora.options import Flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs:
+    """Options of ``farspan runs``.
+
+    Attributes:
+        folder: folder with runs of ``farspan train``, at any depth, or a run.
+        json: print JSON instead of a table.
+
+    Examples:
+        farspan runs runs
+    """
+
+    folder: Annotated[str, Flag(positional=True)]
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plot:
+    """Options of ``farspan plot``.
+
+    Draws loss, held-out loss, learning rate, gradient norm and speed of runs, and marks where they were restarted.
+    Where the loss rises far above that of the updates before, the command that shows the rows of that update is
+    printed. A folder with TensorBoard's event files alone is read too.
+
+    Attributes:
+        run: runs of ``farspan train``.
+        figure: file to draw.
+        over: horizontal axis: updates, or source tokens seen.
+        smooth: updates that the smoothed line averages.
+
+    Examples:
+        farspan plot runs/a runs/b --over tokens --figure curves.svg
+    """
+
+    run: Annotated[tuple[str, ...], Flag(positional=True)]
+    figure: Annotated[str, Flag(metavar="FILE.svg")] = "curves.svg"
+    over: Literal["steps", "tokens"] = "steps"
+    smooth: int = 25

@@ -1,0 +1,142 @@
+"""``farspan plot``: curves of runs side by side, and the updates at which a loss rose."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from pipelines.figures.style import grid, label_lines, save, styled, thousands
+from pipelines.inspect.figure import check_figure
+from pipelines.runs.logs import Logs, read_logs, smoothed, spikes
+from pipelines.runs.options import Plot
+
+_PANELS = (
+    ("loss", "loss"),
+    ("held_out_loss", "held-out loss"),
+    ("learning_rate", "learning rate"),
+    ("grad_norm", "gradient norm"),
+    ("source_tokens_per_second", "source tokens/s"),
+)
+
+
+def command(options: Plot) -> None:
+    """Run ``farspan plot``.
+
+    Raises:
+        FarspanError: a folder holds no run.
+    """
+    if options.smooth < 1:
+        raise FarspanError(f"--smooth {options.smooth}: give a number of updates from 1")
+    check_figure(options.figure)
+    found = [read_logs(run) for run in options.run]
+    draw(found, options.figure, options.over, options.smooth)
+    for run, logs in zip(options.run, found, strict=True):
+        for step in spikes(*logs.curve("loss")):
+            print(f"the loss rose at step {step:,}: {show_command(run, step)}")
+    print(f"figure: {options.figure}")
+
+
+def show_command(run: str, step: int) -> str:
+    """The command that shows the rows of an update."""
+    return f"farspan show {shlex.quote(run)} --step {step}"
+
+
+def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25) -> None:
+    """Draw a panel for each metric that any run has, with a line for each run.
+
+    Args:
+        over: ``steps`` or ``tokens``.
+        smooth: updates that a smoothed line averages.
+    """
+    names = _names(runs)
+    panels = [(key, title) for key, title in _PANELS if any(len(_curves(logs, key)) for logs in runs)]
+    with styled() as plt:
+        figure, axes = grid(plt, len(panels))
+        for axis, (key, title) in zip(axes, panels, strict=True):
+            ends = []
+            for number, logs in enumerate(runs):
+                colour = f"C{number % 7}"
+                for name, steps, values in _curves(logs, key):
+                    x = logs.tokens_at(steps) if over == "tokens" else steps
+                    label = " ".join(filter(None, (names[number] if len(runs) > 1 else "", name)))
+                    end = _line(axis, x, values, colour, smooth if key != "held_out_loss" else 1, key)
+                    ends.append((*end, label, colour))
+                _restarts(axis, logs, over, colour)
+                if key == "loss":
+                    _spikes(axis, logs, over, colour)
+            axis.set_title(title)
+            axis.set_xlabel("source tokens" if over == "tokens" else "updates")
+            axis.xaxis.set_major_formatter(lambda value, _: thousands(value))
+            if key == "source_tokens_per_second":
+                axis.yaxis.set_major_formatter(lambda value, _: thousands(value))
+                axis.set_ylim(bottom=0)
+            if any(label for *_, label, _ in ends):
+                label_lines(axis, ends)
+        save(plt, figure, path)
+
+
+def _names(runs: Sequence[Logs]) -> list[str]:
+    """Short names: the last parts of the folders, as many as tell them apart."""
+    parts = [logs.folder.resolve().parts for logs in runs]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return names
+
+
+def _curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """(further name, steps, values) of the lines of a panel."""
+    keys = logs.held_out if key == "held_out_loss" else [key]
+    found = [(name.partition("/")[2], *logs.curve(name)) for name in keys]
+    return [(name, steps, values) for name, steps, values in found if len(values)]
+
+
+def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int, key: str) -> tuple[float, float]:
+    """Draw values, faint where a smoothed line stands beside them; return the end of the line."""
+    shown = values
+    if smooth > 1 and len(values) > 2 * smooth and key != "learning_rate":
+        axis.plot(x, values, color=colour, alpha=0.25, linewidth=0.7)
+        shown = smoothed(values, smooth)
+    axis.plot(x, shown, color=colour, marker="o" if len(values) < 20 else None, markersize=3)
+    if key in ("loss", "grad_norm") and len(values) > 2:  # a few high values would flatten the rest
+        low, high = np.percentile(values, [0, 99.5])
+        bottom, top = axis.get_ylim()
+        room = 0.06 * (high - low)
+        if high > low and axis.get_autoscaley_on():
+            axis.set_ylim(low - room, high + room)
+        elif high > low:
+            axis.set_ylim(min(bottom, low - room), max(top, high + room))
+    return float(x[-1]), float(shown[-1])
+
+
+def _restarts(axis: Any, logs: Logs, over: str, colour: str) -> None:
+    """Mark the places where a run went on after a stop."""
+    steps = np.array(logs.restarts, np.int64)
+    for place in logs.tokens_at(steps) if over == "tokens" else steps:
+        axis.axvline(float(place), color=colour, linewidth=0.8, linestyle=(0, (1, 3)), gid="restart")
+
+
+def _spikes(axis: Any, logs: Logs, over: str, colour: str) -> None:
+    """Mark the updates at which the loss rose; each mark names the command that shows their rows."""
+    steps, losses = logs.curve("loss")
+    found = np.array(spikes(steps, losses), np.int64)
+    x = logs.tokens_at(found) if over == "tokens" else found
+    top = axis.get_ylim()[1]
+    for step, place in zip(found.tolist(), x.tolist(), strict=True):
+        height = min(float(losses[np.searchsorted(steps, step)]), top)
+        axis.plot([place], [height], marker="v", markersize=5, color=colour, clip_on=False)
+        command = show_command(str(logs.folder), step)
+        axis.annotate(
+            f"show {logs.folder.name} --step {step}",
+            (place, height),
+            (3, 4),
+            textcoords="offset points",
+            fontsize=6,
+            color=colour,
+            gid=command,
+        )

@@ -1,0 +1,100 @@
+"""``farspan runs``: the training runs in a folder, one a line."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from corpora.errors import FarspanError
+from corpora.printing import printable
+from pipelines.engine.pace import short
+from pipelines.runs.logs import Logs, read_logs
+from pipelines.runs.options import Runs
+from trainer.metrics import METRICS
+from trainer.run.about import SUMMARY
+
+_LOG_WIDTH = 160  # columns where there is no terminal
+_RATES = 20  # latest updates, over which the speed is averaged
+
+
+def command(options: Runs) -> None:
+    """Run ``farspan runs``.
+
+    Raises:
+        FarspanError: no run there.
+    """
+    found = runs(options.folder)
+    if options.json:
+        print(json.dumps(found, indent=1))
+        return
+    table = Table()
+    for name in ("run", "recipe", "step", "loss", "held-out", "tokens/s", "state", "started"):
+        table.add_column(name, justify="right" if name in ("step", "loss", "held-out", "tokens/s") else "left")
+    for row in found:
+        steps = f"{row['step']:,}" + (f" of {row['steps']:,}" if row["steps"] else "")
+        cells = (row["run"], row["recipe"], steps, _loss(row["loss"]), _loss(row["held_out_loss"]))
+        speed = "" if row["tokens_per_second"] is None else short(row["tokens_per_second"])
+        table.add_row(*(Text(printable(cell)) for cell in (*cells, speed, row["state"], row["started"][:16])))
+    Console(width=None if sys.stdout.isatty() else _LOG_WIDTH).print(table)
+
+
+def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Facts about each run below a folder, by name: ``run``, ``recipe``, ``step``, ``steps``, ``loss`` and others.
+
+    Raises:
+        FarspanError: no run there.
+    """
+    top = Path(folder)
+    places = sorted(path.parent for path in top.rglob(METRICS) if path.stat().st_size)
+    if not places:
+        raise FarspanError(f"{top}: holds no run; give a folder with runs of `farspan train`")
+    return [_facts(read_logs(place), str(place.relative_to(top))) for place in places]
+
+
+def _facts(logs: Logs, name: str) -> dict[str, Any]:
+    last: dict[str, Any] = logs.starts[-1] if logs.starts else {}  # type: ignore[assignment]
+    step = max(int(line["step"]) for line in logs.records)
+    _, losses = logs.curve("loss")
+    _, rates = logs.curve("source_tokens_per_second")
+    held_out = [values[-1] for _, values in map(logs.curve, logs.held_out) if len(values)]
+    return {
+        "run": logs.folder.name if name == "." else name,
+        "recipe": str(last.get("recipe", "")),
+        "step": step,
+        "steps": last.get("steps"),
+        "loss": float(losses[-1]) if len(losses) else None,
+        "held_out_loss": float(sum(held_out) / len(held_out)) if held_out else None,
+        "tokens_per_second": float(rates[-_RATES:].mean()) if len(rates) else None,
+        "state": _state(logs.folder, step, last.get("steps")),
+        "started": str(logs.starts[0].get("started", "")) if logs.starts else "",
+    }
+
+
+def _state(folder: Path, step: int, steps: int | None) -> str:
+    if in_use(folder):
+        return "running"
+    return "finished" if (folder / SUMMARY).is_file() or (steps is not None and step >= steps) else "stopped"
+
+
+def in_use(folder: Path) -> bool:
+    """True if a process of this machine trains the run; of other machines, where their file system shows locks."""
+    try:
+        with (folder / "checkpoints" / "run.lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # never begun, or no locks here
+    return False
+
+
+def _loss(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,184 @@
+"""``farspan show RUN --step N``: the rows of an update, computed from the order of the samples without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from corpora.errors import FarspanError
+from corpora.printing import printable
+from corpora.tokenizers.load import load_tokenizer
+from corpora.tokenizers.protocol import Tokenizer
+from objectives.api.examples import Examples
+from pipelines.inspect.pair_text import print_pair
+from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
+from trainer.data.curriculum import Stage, stage_number
+from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.mixture import Mixture
+from trainer.data.order import partition
+from trainer.data.paired import PairedSource
+from trainer.recipe import Recipe, kept_recipe
+from trainer.run.about import STARTS, read_lines
+from trainer.run.sources import open_stages
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A row of an update.
+
+    Attributes:
+        rank, micro_batch: the process, and its forward pass, that had the row.
+        sample: number of the sample in the order of its stage.
+        source: name of the source in the mixture.
+        part: number of the source in the mixture.
+        row: row in the source.
+        epoch: number of times the run had seen the row before.
+        place: source, file and row in words.
+    """
+
+    rank: int
+    micro_batch: int
+    sample: int
+    source: str
+    part: int
+    row: int
+    epoch: int
+    place: str
+
+
+@dataclass(frozen=True)
+class UpdateRows:
+    """The rows of an update, in the order of their samples.
+
+    Attributes:
+        mixture: what renders them.
+        rows: of the processes asked for.
+    """
+
+    step: int
+    mixture: Mixture
+    rows: Sequence[Seen]
+
+    def examples(self, row: Seen) -> Examples:
+        """The row as the model saw it, ``(1, ...)``."""
+        index = sum(share.size for share in self.mixture.shares[: row.part]) + row.row
+        return self.mixture.examples(np.array([index]), np.array([row.epoch]))
+
+
+def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> UpdateRows:
+    """The rows that update ``step`` of a run saw.
+
+    Args:
+        recipe: of the run.
+        step: number of the update, counted from 1 as in ``metrics.jsonl``.
+        processes: of the run at that step; they decide which of them had a row.
+        rank: only the rows of this process; None for all.
+
+    Raises:
+        FarspanError: no such update or process, data that is gone, or masks that a generator chooses as it learns.
+    """
+    if recipe.generator and recipe.generator.mode == "joint":
+        raise FarspanError(
+            "the run trains its generator jointly, whose weights at that update decide what is hidden; show rows of "
+            "its corpus instead, with the places that metrics.jsonl names"
+        )
+    mixtures = open_stages(recipe.curriculum, cache=recipe.loading.cache)
+    curriculum = recipe.with_samples(len(mixtures[0])).curriculum
+    if not 1 <= step <= curriculum[-1].last_step:
+        raise FarspanError(f"--step {step}: the run has updates 1 to {curriculum[-1].last_step:,}")
+    if rank is not None and not 0 <= rank < processes:
+        raise FarspanError(f"--rank {rank}: the run had processes 0 to {processes - 1} at that update")
+    number = stage_number(curriculum, step - 1)
+    stage, mixture = curriculum[number], mixtures[number]
+    wanted = range(processes) if rank is None else [rank]
+    found = [seen for one in wanted for seen in _rows(stage, mixture, step - 1, recipe.run.seed, one, processes)]
+    return UpdateRows(step, mixture, found)
+
+
+def _rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, processes: int) -> Iterator[Seen]:
+    """The rows that the loader gives a process for ``step``, counted from 0."""
+    samples = np.asarray(stage.samples(step), np.int64)
+    indices, epochs = mixture.sequences(samples, seed)
+    starts = np.cumsum([0, *(share.size for share in mixture.shares)])
+    parts = np.searchsorted(starts, indices, side="right") - 1
+    cuts = partition(stage.batch_size, stage.micro_batch_size, rank, processes)
+    for micro_batch, cut in enumerate(cuts):
+        for place in range(*cut.indices(len(samples))) if cut is not None else ():
+            part = int(parts[place])
+            yield Seen(
+                rank,
+                micro_batch,
+                int(samples[place]),
+                mixture.parts[part].name,
+                part,
+                int(indices[place] - starts[part]),
+                int(epochs[place]),
+                mixture.origins(indices[place : place + 1])[0],
+            )
+
+
+def show_update(
+    folder: str,
+    step: int,
+    rank: int | None = None,
+    row: int | None = None,
+    width: int = 0,
+    console: Console | None = None,
+) -> None:
+    """Print the rows of an update: where each comes from, its documents, what is hidden, source and target.
+
+    Args:
+        folder: run of ``farspan train``.
+        step: number of the update, as in ``metrics.jsonl``.
+        rank: only the rows of this process of the run.
+        row: only this row of those listed; None for all.
+        width: characters of each text, 0 for all.
+
+    Raises:
+        FarspanError: no such run, update, process or row, or data that is gone.
+    """
+    place = Path(folder)
+    recipe = kept_recipe(place)
+    if recipe is None:
+        raise FarspanError(f"{folder}: keeps no recipe; give a run of `farspan train`")
+    update = update_rows(recipe, step, _processes(place, step), rank)
+    if row is not None and not 0 <= row < len(update.rows):
+        raise FarspanError(f"--row {row}: the update has rows 0 to {len(update.rows) - 1}")
+    console = console or Console(highlight=False, soft_wrap=True)
+    tokenizer = load_tokenizer(str(place / "tokenizer"))
+    _print_list(console, folder, update)
+    for number in range(len(update.rows)) if row is None else [row]:
+        _print_row(console, number, update, tokenizer, width)
+
+
+def _processes(folder: Path, step: int) -> int:
+    """The number of processes that made an update: those of the last start before it."""
+    found = [start for start in read_lines(folder / STARTS) if start.get("step", 0) < step]
+    return int(found[-1].get("processes", 1)) if found else 1
+
+
+def _print_list(console: Console, folder: str, update: UpdateRows) -> None:
+    console.print(Text.assemble((f"update {update.step:,}", "bold"), f" of {printable(folder)}"))
+    for number, seen in enumerate(update.rows):
+        order = f"rank {seen.rank}, micro-batch {seen.micro_batch}, sample {seen.sample:,}, epoch {seen.epoch}"
+        console.print(Text(f"  row {number}: {order}, {printable(seen.place)}"))
+
+
+def _print_row(console: Console, number: int, update: UpdateRows, tokenizer: Tokenizer, width: int) -> None:
+    """Print a row with its documents, its spans, and what encoder and decoder saw."""
+    seen = update.rows[number]
+    console.print(Text(f"\nrow {number}: {printable(seen.place)}", style="bold reverse"))
+    source = update.mixture.parts[seen.part].source
+    if isinstance(source, MaskedCorpus):
+        batch, masks = source.rows(np.array([seen.row]), np.array([seen.epoch]))
+        print_parts(console, batch, None, width)
+        print_spans(console, batch, masks, tokenizer, width)
+    elif isinstance(source, PairedSource):
+        pairs, row = source.pair_of(seen.row)
+        print_pair(console, pairs, row, width)
+    print_rendered(console, update.examples(seen), tokenizer, update.mixture.special.ids, width)

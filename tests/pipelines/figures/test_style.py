@@ -1,0 +1,68 @@
+"""The style of figures."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from pipelines.figures.style import count_axis, grid, label_lines, save, spread, styled, thousands
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (950, "950"), (1000, "1k"), (4096, "4k"), (16384, "16k"), (1.5e6, "1.5M"), (1 << 20, "1M"), (2e9, "2B"),
+     (-3000, "-3k"), (0.25, "0.25"), (999.9, "1k")],
+)  # fmt: skip
+def test_thousands(value: float, text: str):
+    assert thousands(value) == text
+
+
+def test_labels_keep_their_order_and_distance():
+    heights = [10.0, 11.0, 50.0, 10.5]
+    moved = spread(heights, 9.0)
+    assert sorted(range(4), key=heights.__getitem__) == sorted(range(4), key=moved.__getitem__)
+    ascending = sorted(moved)
+    assert all(b - a >= 9 - 1e-9 for a, b in pairwise(ascending))
+    assert spread([1.0, 20.0], 9.0) == [1.0, 20.0]
+    assert spread([], 9.0) == []
+
+
+def test_a_grid_is_no_strip(tmp_path):
+    with styled() as plt:
+        shapes = {}
+        for count in (1, 2, 3, 4, 5, 7):
+            figure, axes = grid(plt, count)
+            assert len(axes) == count
+            shapes[count] = axes[0].get_subplotspec().get_gridspec().get_geometry()
+            plt.close(figure)
+    assert shapes == {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 2), 5: (2, 3), 7: (3, 3)}
+
+
+def test_a_logarithmic_axis_of_counts_ends_where_they_end(tmp_path):
+    with styled() as plt:
+        figure, (axis,) = grid(plt, 1)
+        axis.plot([100, 20_000], [0, 1])
+        count_axis(axis.xaxis, 90, 22_000, log=True)
+        assert axis.get_xlim() == (90, 22_000)
+        assert {"128", "1k", "4k", "16k"} & {thousands(tick) for tick in axis.get_xticks()}
+        save(plt, figure, str(tmp_path / "figure.svg"))
+
+
+def test_a_figure_has_the_same_bytes_again(tmp_path):
+    for name in ("a.svg", "b.svg"):
+        with styled() as plt:
+            figure, (axis,) = grid(plt, 1)
+            axis.plot([0, 1], [1, 2])
+            label_lines(axis, [(1, 2, "first", "C0"), (1, 2, "second", "C1")])
+            save(plt, figure, str(tmp_path / name))
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+def test_the_style_ends_with_its_block():
+    import matplotlib
+
+    before = matplotlib.rcParams["axes.spines.top"]
+    with styled():
+        assert matplotlib.rcParams["axes.spines.top"] is False
+    assert matplotlib.rcParams["axes.spines.top"] == before

@@ -1,0 +1,119 @@
+"""What a run keeps about itself beside its checkpoints: its starts, and a summary of its model.
+
+``starts.jsonl`` has a line for each start; ``summary.json`` is written when the run is finished. Neither decides
+anything. The recipe, with every value filled in, is ``recipe.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from corpora.errors import FarspanError
+from corpora.storage.files import write_bytes
+from corpora.storage.manifest import farspan_version
+from trainer.memory.estimate import Setting, step_memory
+from trainer.metrics import METRICS
+from trainer.model.flops import forward_flops
+from trainer.parallel.distributed import World
+from trainer.recipe import Recipe
+
+STARTS, SUMMARY = "starts.jsonl", "summary.json"
+_LIBRARIES = ("torch", "numpy", "pyarrow", "safetensors", "tokenizers", "transformers")
+
+
+def keep_start(directory: Path, step: int, steps: int, world: World, recipe: str = "") -> None:
+    """Add a line for this start: time, recipe, finished updates, those of the whole run, processes, device, versions.
+
+    The summary of a run that goes on is deleted: a finished run has one.
+    """
+    (directory / SUMMARY).unlink(missing_ok=True)
+    start = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "recipe": recipe,
+        "step": step,
+        "steps": steps,
+        "processes": world.size,
+        "device": world.device.type,
+        "versions": versions(),
+    }
+    with (directory / STARTS).open("ab") as file:
+        file.write(json.dumps(start).encode() + b"\n")
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a file of JSON lines; none if there is no file. Incomplete lines of a killed run are left out."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict):
+                yield found
+
+
+def versions() -> dict[str, str]:
+    """Versions of farspan, Python and the libraries that training uses."""
+    found = {"farspan": farspan_version(), "python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: int, world: World) -> None:
+    """Write ``summary.json`` of a finished run.
+
+    Args:
+        vocab_size: rows of the token table.
+    """
+    measured = max((line.get("memory_gib") or 0 for line in read_lines(directory / METRICS)), default=0.0)
+    setting = Setting(world_size=world.size, local_size=world.local_size, device=world.device.type)
+    try:
+        expected = round(step_memory(recipe, vocab_size, setting).total / 2**30, 6)
+    except FarspanError:  # the generator's first weights are gone, and a finished run does not fail for that
+        expected = None
+    summary = {
+        **model_summary(recipe, model, vocab_size),
+        "memory_gib": {"expected": expected, "measured": round(measured, 6), "device": world.device.type},
+        "versions": versions(),
+    }
+    write_bytes(str(directory / SUMMARY), json.dumps(summary, indent=1).encode() + b"\n")
+
+
+def model_summary(recipe: Recipe, model: nn.Module, vocab_size: int) -> Mapping[str, Any]:
+    """Parameters by part, and floating-point operations a source token.
+
+    Returns:
+        ``parameters`` (``total`` and one entry for each part of the model; shared weights count once, in the first
+        part that has them) and ``flops_per_source_token`` of a training step with rows of the recipe's greatest
+        lengths, 3 times those of a forward pass.
+    """
+    parts: dict[str, int] = {}
+    seen: set[int] = set()
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if id(parameter) not in seen:
+            seen.add(id(parameter))
+            part = name.removeprefix("module.").partition(".")[0]
+            parts[part] = parts.get(part, 0) + parameter.numel()
+    data = recipe.data
+    flops = 3 * forward_flops(recipe.model, vocab_size, data.source_length, data.target_length)
+    return {
+        "parameters": {"total": sum(parts.values()), **parts},
+        "flops_per_source_token": flops // data.source_length,
+        "source_length": data.source_length,
+        "target_length": data.target_length,
+        "vocabulary": vocab_size,
+    }
