@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from corpora.errors import FarspanError
 from corpora.options import Flag
+from corpora.readers.load_dataset import is_network_error
 from corpora.storage import files
 from corpora.storage.manifest import file_info, read_manifest
 
@@ -283,8 +284,10 @@ def _explained(target: str) -> Iterator[None]:
             cure = "log in with `hf auth login`, or set HF_TOKEN to a token that may write there"
         raise FarspanError(f"{target}: the hub refuses ({_first_line(error)}); {cure}") from error
     except Exception as error:
-        cure = "run the command again to resume"
-        raise FarspanError(f"{target}: {_first_line(error.__cause__ or error)}; {cure}") from error
+        told = _first_line(error.__cause__ or error)
+        if is_network_error(error):
+            told = f"the hub cannot be reached ({told})"
+        raise FarspanError(f"{target}: {told}; run the command again to resume") from error
 
 
 def _first_line(error: BaseException) -> str:

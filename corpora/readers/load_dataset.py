@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
+from socket import gaierror
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PREFIX = "hf:"
 _MOST_ROWS = 256
-_CLIENTS = ("aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")
+_CLIENTS = ("aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")  # with httpx2 and the like
 
 
 class Split(NamedTuple):
@@ -151,7 +152,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
                     yield done + sizes[index] * rows // (2 * len(batch))  # the rows of a shard are unknown
                 row += len(batch)
         except Exception as error:
-            if isinstance(error, FarspanError) or _is_network(error):
+            if isinstance(error, FarspanError) or is_network_error(error):
                 raise _explanation(piece.path, error) from error
             block.damage(DamagedFile(error, row), sizes[index])
         block.prefix = ""
@@ -253,16 +254,17 @@ def _explanation(text: str, error: Exception) -> FarspanError:
     name = text.removeprefix(PREFIX)
     if type(error).__name__ in ("RepositoryNotFoundError", "RevisionNotFoundError", "DatasetNotFoundError"):
         cure = f"no such data set, or a private one (`hf auth login`); give a folder as ./{name} if it is one"
-    elif _is_network(error) or (isinstance(error, OSError) and "ffline" in reason):
+    elif is_network_error(error) or (isinstance(error, OSError) and "ffline" in reason):
         cure = "the hub cannot be reached; run the command again, or download the data set and give its folder"
     else:
         cure = "see whether datasets.load_dataset opens it"
     return FarspanError(f"--input {text}: {reason.rstrip('.')}; {cure}")
 
 
-def _is_network(error: BaseException | None) -> bool:
+def is_network_error(error: BaseException | None) -> bool:
+    """True for errors of connections and of the libraries that make them, which say nothing about the data."""
     while error is not None:
-        if isinstance(error, ConnectionError | TimeoutError) or type(error).__module__.split(".")[0] in _CLIENTS:
+        if isinstance(error, ConnectionError | TimeoutError | gaierror) or type(error).__module__.startswith(_CLIENTS):
             return True
         error = error.__cause__
     return False

@@ -118,6 +118,14 @@ def test_what_is_unfinished_damaged_or_no_place_is_refused(hub, documents, tmp_p
     assert hub.repos == {}
 
 
+def test_a_hub_that_cannot_be_reached_is_one_line_with_a_cure(hub, documents):
+    hub.close()
+    with pytest.raises(FarspanError, match=r"hub cannot be reached \(.*\); run the command again to resume$"):
+        push(documents, f"hf://{PLACE}")
+    with pytest.raises(FarspanError, match=r"the hub cannot be reached; run the command again, or download"):
+        find_split("hf:me/books")
+
+
 def test_a_model_is_published_as_one(tmp_path, hub, capsys):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
