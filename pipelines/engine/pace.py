@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ class Pace:
         clock: seconds.
         earlier: units done before this start of the job, which say nothing about the rate.
         rejects: records that finished tasks of this start have rejected.
+        done: units done.
     """
 
     total: int
@@ -32,13 +34,15 @@ class Pace:
     clock: Callable[[], float] = time.monotonic
     earlier: int = 0
     rejects: int = 0
+    done: int = 0
     _done: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     _begun: float | None = None
     _tenth: int = 0
 
     def restored(self, task: str, units: int) -> None:
         """Count a task that was done before this start."""
-        self._done[task] = units
+        self._count(task, units)
         self.earlier += units
         self._tenth = 10 * self.done // max(self.total, 1)
 
@@ -46,13 +50,13 @@ class Pace:
         """Take the units that a task has done so far."""
         if self._begun is None:
             self._begun = self.clock()
-        self._done[task] = units
+        self._count(task, units)
         self.rejects += rejects
 
-    @property
-    def done(self) -> int:
-        """Units done."""
-        return sum(self._done.values())
+    def _count(self, task: str, units: int) -> None:
+        with self._lock:  # reports come from several threads; to add up all tasks for each would take n * n steps
+            self.done += units - self._done.get(task, 0)
+            self._done[task] = units
 
     def due(self, begun: float, last: float) -> bool:
         """True if a line is due.

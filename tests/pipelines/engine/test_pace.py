@@ -72,3 +72,11 @@ def test_the_memory_of_children_counts():
 
 def test_a_process_that_is_gone_has_no_memory():
     assert memory_of_family(2**30) is None
+
+
+def test_reports_of_a_task_count_once_whatever_their_order():
+    pace = Pace(100, "files", Clock())
+    for task, units in (("a", 3), ("b", 5), ("a", 7), ("a", 7), ("b", 2)):
+        pace.received(task, units)
+    pace.restored("c", 10)
+    assert (pace.done, pace.earlier) == (19, 10)
