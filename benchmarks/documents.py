@@ -1,9 +1,10 @@
 """`farspan documents` and `corpus random` against a bare process pool and against datatrove, on the same text.
 
-Every side is a command of its own, run in turn with the others. Start-up (imports, worker processes, loading the
-tokenizer) is measured by the same command, with as many tasks and workers, on 3 documents a file, and subtracted: what
-remains is the rate of a run that is long enough not to care. Before rates are printed, the tokens of all sides are
-compared, and the sentences of the two that split.
+Every side is a command of its own, run in turn with the others. The first rows are rates of whole commands, with their
+start-up (imports, worker processes, loading the tokenizer). For the others, start-up is measured by the same command on
+3 documents a file, and subtracted: what remains is the rate of a run that is long enough not to care. Where too little
+remains, the text was too small, and no rate is printed. Before that, the tokens of all sides are compared, and the
+sentences of the two that split.
 """
 
 from __future__ import annotations
@@ -74,14 +75,15 @@ def main() -> None:
     comparisons = [
         comparison
         for clock, unit in (("wall", "tokens/s"), ("CPU", "tokens/CPU s"))
-        for comparison in compared(seconds[clock], tokens, unit, with_goals=clock == "wall")
+        for apart in (False, True)
+        for comparison in compared(seconds[clock], tokens, unit, apart)
     ]
     versions = machine("tiktoken", "nupunkt", "tokenizers", "apache-beam", "pyarrow")
     if options.datatrove_python:
         versions["datatrove"] = f"{sides.peer_version('datatrove')} (tokenizers {sides.peer_version('tokenizers')})"
     publish(
         f"Documents: {options.megabytes:g} MB of JSONL in {options.files} files, {tokens:,} tokens, byte-level BPE of "
-        f"{options.vocab_size:,}, {options.workers} processes, start-up apart",
+        f"{options.vocab_size:,}, {options.workers} processes",
         HEADINGS,
         comparison_rows(comparisons),
         versions,
@@ -99,16 +101,27 @@ def children_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def compared(seconds: dict[str, dict[str, list[float]]], tokens: int, unit: str, with_goals: bool) -> list[Comparison]:
-    """Rates by one clock, start-up apart."""
-    net = {name: [t - statistics.median(times["start"]) for t in times["whole"]] for name, times in seconds.items()}
+def compared(seconds: dict[str, dict[str, list[float]]], tokens: int, unit: str, apart: bool) -> list[Comparison]:
+    """Rates by one clock, of whole commands, or with their start-up set apart.
+
+    Raises:
+        SystemExit: start-up took most of a run, so that the difference says nothing.
+    """
+    starts = {name: statistics.median(times["start"]) if apart else 0.0 for name, times in seconds.items()}
+    net = {name: [t - starts[name] for t in times["whole"]] for name, times in seconds.items()}
+    if short := [name for name, times in net.items() if min(times) < starts[name]]:
+        raise SystemExit(
+            f"{', '.join(short)}: start-up takes longer than the work ({unit}), so no rate without it can be told; "
+            "give more --megabytes"
+        )
     net["both"] = [documents + corpus for documents, corpus in zip(net["documents"], net["corpus"], strict=True)]
     rates = {name: [tokens / t for t in times] for name, times in net.items()}
-    pairs = [("both", "pool", 0.8), ("documents", "pool", None), ("both", "datatrove", 2.0)]
-    names = {"both": "documents + corpus random", "documents": "documents alone"}
+    pairs = [("both", "datatrove", 5.0), ("both", "pool", 0.8), ("documents", "pool", None)]
+    end = ", without start-up" if apart else ""
+    names = {"both": f"documents + corpus random{end}", "documents": f"documents alone{end}"}
     peers = {"pool": "bare process pool", "datatrove": "datatrove, tokens only"}
     return [
-        Comparison(names[ours], peers[peer], unit, rates[ours], rates[peer], goal if with_goals else None)
+        Comparison(names[ours], peers[peer], unit, rates[ours], rates[peer], None if apart else goal)
         for ours, peer, goal in pairs
         if peer in rates
     ]

@@ -82,8 +82,13 @@ class Intrinsic(Kernel):
 
 
 def _numbers(arguments: tuple[Any, ...]) -> int:
-    """Numbers in the arrays among the arguments, and one for the call."""
-    return 1 + sum(one.size for one in arguments if isinstance(one, np.ndarray))
+    """Numbers in the arrays among the arguments, also inside tuples, and one for the call."""
+    arrays = (one.size if isinstance(one, np.ndarray) else _numbers(one) for one in arguments if _holds(one))
+    return 1 + sum(arrays)
+
+
+def _holds(argument: Any) -> bool:
+    return isinstance(argument, np.ndarray | tuple)
 
 
 @overload

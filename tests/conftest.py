@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from corpora.compiled import Kernel
 from tests.third_party import install_farspan_lead
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # compiled sources are kept beside them, as compiled kernels are: else each worker and child process compiles them again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+Kernel.plain_left = 0  # the tests' little data goes through compiled kernels, as much data does
 
 settings.register_profile("farspan", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)  # pytest --hypothesis-profile thorough

@@ -81,14 +81,14 @@ def redundancy(ngrams: Ragged, part_offsets: np.ndarray) -> tuple[np.ndarray, np
     return _repeated(ngrams.values, ngrams.offsets, np.asarray(part_offsets, np.int64))
 
 
-@compiled(inline="always")
+@compiled(small=True, inline="always")
 def _mixed(value: np.uint64) -> np.uint64:
     """Spread a hash over all 64 bits."""
     value = (value ^ (value >> _32)) * _MULTIPLIER
     return value ^ (value >> _32)
 
 
-@compiled
+@compiled(small=True)
 def _ngrams(data: np.ndarray, edges: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Values and offsets of ``ngram_hashes`` for the texts ``data[edges[i]:edges[i + 1]]``."""
     hashes = np.empty((edges[-1] - edges[0] + len(edges)) // 2, np.uint32)  # a word and its gap take two bytes
@@ -116,7 +116,7 @@ def _ngrams(data: np.ndarray, edges: np.ndarray, n: int) -> tuple[np.ndarray, np
     return hashes[:count].copy(), offsets
 
 
-@compiled(inline="always")
+@compiled(small=True, inline="always")
 def _ngram(recent: np.ndarray, first: int, end: int) -> np.uint32:
     value = np.uint64(0)
     for word in range(first, end):
@@ -166,7 +166,7 @@ def _jaccards(values: np.ndarray, offsets: np.ndarray, rows: np.ndarray, others:
     return shares
 
 
-@compiled
+@compiled(small=True)
 def _repeated(values: np.ndarray, offsets: np.ndarray, part_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sequences = len(part_offsets) - 1
     repeated, totals = np.zeros(sequences, np.int64), np.zeros(sequences, np.int64)

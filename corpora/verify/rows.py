@@ -14,6 +14,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
+from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import special_ids
@@ -84,7 +85,7 @@ class CorpusCheck:
             place = f"{name} batch {number}"
             yield from self._rows(place, batch)
             columns = [record_batch.column(name) for name in ("document_ids", "document_offsets", "document_lengths")]
-            if all((np.diff(column.offsets) == batch.document_starts.lengths).all() for column in columns):
+            if all((np.diff(numbers(column.offsets)) == batch.document_starts.lengths).all() for column in columns):
                 self._parts.append(_Parts.of(place, batch))
             else:
                 yield f"{place}: the lists of parts have different lengths"

@@ -21,7 +21,7 @@ _BIT_NUMBER = np.zeros(64, np.int64)
 _BIT_NUMBER[[(_DE_BRUIJN << i & 0xFFFFFFFFFFFFFFFF) >> 58 for i in range(64)]] = np.arange(64)
 
 
-@compiled
+@compiled(small=True)
 def draw_spans(
     keys: np.ndarray,
     sizes: np.ndarray,
@@ -88,7 +88,7 @@ def draw_spans(
         pieces[row] = out - first_piece
 
 
-@compiled
+@compiled(small=True)
 def _composition(
     items: int, parts: int, key: np.ndarray, used: int, blocks: np.ndarray, bits: np.ndarray, ends: np.ndarray
 ) -> int:

@@ -16,7 +16,7 @@ NONE = -1  # no such token
 PARTS, PLACES, BORDER, CONTRADICTION, UNALIGNED = 1, 2, 3, 4, 5  # faults of a row
 
 
-@compiled
+@compiled(small=True)
 def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts: np.ndarray) -> None:
     """Measure each row, without the tokens around its text.
 
@@ -64,7 +64,7 @@ def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts
         counts[3, row], counts[4, row], counts[5, row] = hidden, hidden_markers, replaced
 
 
-@compiled
+@compiled(small=True)
 def fill(
     tokens: tuple,
     documents: tuple,
@@ -186,7 +186,7 @@ def hide_tokens(
                     used += 1
 
 
-@compiled(inline="always")
+@compiled(small=True, inline="always")
 def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> int:
     """Copy ``text[start:stop]`` to ``out[at:]`` and return the position after it.
 

@@ -14,7 +14,7 @@ from corpora.storage.manifest import farspan_version, read_manifest
 from pipelines.commands import build_parser
 from pipelines.engine.beam.flags import check_flags
 from pipelines.engine.options import Engine
-from tests.artefacts import make_documents
+from tests.artefacts import make_documents, small_tokenizer
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,30 @@ def test_help_imports_nothing_heavy(command):
     )
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_small_commands_import_neither_beam_nor_models_nor_compilers(tmp_path):
+    (tmp_path / "raw.jsonl").write_text('{"text": "One sentence. And another."}\n' * 3)
+    small_tokenizer().save(str(tmp_path / "tokenizer"))
+    commands = [
+        "documents --input raw.jsonl --tokenizer tokenizer --output documents",
+        "corpus random --documents documents --sequence-length 64 --output corpus",
+        "mask span --preset t5 --corpus corpus --output masks",
+        "show masks",
+        "stats documents corpus",
+        "verify documents corpus masks",
+    ]
+    code = (
+        "import sys\nfrom pipelines.cli import main\n"
+        "for command in sys.argv[1:]: main(command.split())\n"
+        "heavy = {'torch', 'apache_beam', 'transformers', 'numba', 'pandas', 'fsspec', 'grpc'}\n"
+        "print('imported:', sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *commands], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "imported: []"
 
 
 def test_beams_own_flags_pass():
