@@ -41,6 +41,8 @@ class RunConfig:
         non_finite: ``skip`` leaves out updates whose loss or gradient is NaN or infinite, up to ``max_skipped`` in a
             row; ``abort`` stops at the first.
         max_skipped: consecutive updates that may be skipped.
+        profile: first and last update to record, counted from 1: a trace for Perfetto and a table of the ten dearest
+            operations, in ``profile/`` of the directory; these updates are slower.
         dry_run: pass the largest batch forward and backward before the first update, so that a run that lacks memory
             fails at once.
 
@@ -63,6 +65,7 @@ class RunConfig:
     device: Device = "auto"
     non_finite: Literal["skip", "abort"] = "skip"
     max_skipped: int = 10
+    profile: tuple[int, ...] = ()
     dry_run: bool = True
 
     def __post_init__(self) -> None:
@@ -77,6 +80,10 @@ class RunConfig:
             raise FarspanError(f"run.epochs is {self.epochs}; it must be above 0 and finite")
         if min(self.extend, default=1) < 1:
             raise FarspanError(f"run.extend is {list(self.extend)}; each number of updates must be at least 1")
+        if self.profile and not (len(self.profile) == 2 and 1 <= self.profile[0] <= self.profile[1]):
+            raise FarspanError(
+                f"run.profile is {list(self.profile)}; give the first and the last update to record, e.g. [20, 22]"
+            )
         if not self.directory:
             raise FarspanError("run.directory is ''; name a folder, which need not exist yet")
 

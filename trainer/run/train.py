@@ -29,6 +29,7 @@ from trainer.run.display import Display, make_console
 from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut, describe
 from trainer.run.logs import MetricsLogs, open_metrics
+from trainer.run.profile import Profile
 from trainer.run.signals import Interruption
 from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences, keep_tokenizer
 from trainer.run.step import Trainer, Update
@@ -126,7 +127,8 @@ def _train(
             keep_start(directory, trainer.step, unit.steps, world, name)
         metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
         stack.enter_context(display)
-        loop = _Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display)
+        profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))
+        loop = _Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
         stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.asked))
         checkpoints.finish()
         if stopped:
@@ -181,10 +183,11 @@ class _Loop:
         validation: Validation | None,
         metrics: MetricsLogs,
         display: Display,
+        profile: Profile,
     ) -> None:
         self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
         self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
-        self._validation = validation
+        self._validation, self._profile = validation, profile
         self._unlogged: Update | None = None
         self._saved, self._selected = trainer.step, checkpoints.selection
 
@@ -193,6 +196,7 @@ class _Loop:
         trainer = self._trainer
         self._evaluate(asked)  # a run that was stopped had no time for it
         while trainer.step < last and not self._early():
+            self._profile.before(trainer.step + 1)
             update = trainer.update(self._batches, stop=asked())
             self._log()  # the previous update, while the device works on this one
             if update is None:
