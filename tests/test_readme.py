@@ -45,7 +45,7 @@ def test_the_parser_takes(command: str):
         with pytest.raises(SystemExit, match=r"^0$"):
             parser.parse_args(shlex.split(command)[1:])
         return
-    options = parser.parse_args(shlex.split(command.partition(" > ")[0])[1:])
+    options = parser.parse_args(shlex.split(command.partition(" > ")[0], comments=True)[1:])
     if options.command == "train":
         load_recipe(options.recipe, options.set)
 
