@@ -71,25 +71,26 @@ def document_groups(
         candidates: ``(n,)`` bool, documents that may be added to a seed.
     """
     (similarities,) = read_only(similarities)
-    documents, chosen, ends, refused = _grow(
-        neighbours.values, neighbours.offsets, similarities, families, sizes, seeds, candidates, limits
-    )
+    nodes = _Nodes(neighbours.values, neighbours.offsets, similarities, families, sizes, candidates)
+    documents, chosen, ends, refused = _grow(nodes, seeds, limits)
     return Groups(Ragged(documents, ends), chosen, refused)
 
 
+class _Nodes(NamedTuple):
+    """The arguments of ``document_groups`` about documents and their neighbours."""
+
+    values: np.ndarray
+    offsets: np.ndarray
+    similarities: np.ndarray
+    families: np.ndarray
+    sizes: np.ndarray
+    candidates: np.ndarray
+
+
 @compiled
-def _grow(
-    values: np.ndarray,
-    offsets: np.ndarray,
-    similarities: np.ndarray,
-    families: np.ndarray,
-    sizes: np.ndarray,
-    seeds: np.ndarray,
-    candidates: np.ndarray,
-    limits: Limits,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _grow(nodes: _Nodes, seeds: np.ndarray, limits: Limits) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    families, sizes, n = nodes.families, nodes.sizes, len(nodes.sizes)
     capacity, reserved = limits.capacity, limits.room_per_document
-    n = len(sizes)
     uses = np.zeros(n, np.int32)
     refused, refusals = np.empty((16, 2), np.int64), 0
     # per document, the seed of its last group; per family, the seed of its last group and its document there
@@ -105,8 +106,7 @@ def _grow(
     for seed in seeds:
         if uses[seed]:
             continue
-        count, free, top = 0, capacity, -1
-        added, step = seed, np.float32(np.nan)
+        count, free, top, added, step = 0, capacity, -1, seed, np.float32(np.nan)
         while added >= 0:
             group[count], steps[count], inside[added] = added, step, seed
             count += 1
@@ -114,35 +114,23 @@ def _grow(
             taken[families[added]], member[families[added]] = seed, added
             if limits.chain or count == 1:
                 top += 1
-                queries[top], edges[top] = added, offsets[added]
+                queries[top], edges[top] = added, nodes.offsets[added]
             added = -1
             while added < 0 and top >= 0 and free > reserved:
-                edge = edges[top]
-                if edge == offsets[queries[top] + 1] or similarities[edge] < limits.min_similarity:
-                    top -= 1  # the list is exhausted: what did not fit now will not fit later
-                    continue
-                edges[top] += 1
-                other = np.int64(values[edge])
-                if (
-                    not candidates[other]
-                    or inside[other] == seed
-                    or uses[other] >= limits.max_uses
-                    or sizes[other] + reserved > free
-                ):
-                    continue
+                edge, top = _next_edge(nodes, limits, seed, free, uses, inside, queries, edges, top)
+                if edge < 0:
+                    break
+                other = np.int64(nodes.values[edge])
                 if taken[families[other]] != seed:
-                    added, step = other, similarities[edge]
+                    added, step = other, nodes.similarities[edge]
                     continue
-                if refusals == len(refused):
-                    refused = np.concatenate((refused, np.empty_like(refused)))
+                refused = _with_room(refused, refusals + 1)
                 refused[refusals, 0], refused[refusals, 1] = member[families[other]], other
                 refusals += 1
         if capacity - free < limits.least:
             continue
         end = ends[groups] + count
-        while end > len(documents):
-            documents = np.concatenate((documents, np.empty_like(documents)))
-            chosen = np.concatenate((chosen, np.empty_like(chosen)))
+        documents, chosen = _with_room(documents, end), _with_room(chosen, end)
         documents[ends[groups] : end], chosen[ends[groups] : end] = group[:count], steps[:count]
         for document in group[:count]:
             uses[document] += 1
@@ -150,3 +138,41 @@ def _grow(
         ends[groups] = end
     total = ends[groups]
     return documents[:total].copy(), chosen[:total].copy(), ends[: groups + 1].copy(), refused[:refusals].copy()
+
+
+@compiled
+def _next_edge(
+    nodes: _Nodes,
+    limits: Limits,
+    seed: int,
+    free: int,
+    uses: np.ndarray,
+    inside: np.ndarray,
+    queries: np.ndarray,
+    edges: np.ndarray,
+    top: int,
+) -> tuple[int, int]:
+    """Find the next edge to a document that fits, and the index of its query; both are -1 if there is none."""
+    while top >= 0:
+        edge = edges[top]
+        if edge == nodes.offsets[queries[top] + 1] or nodes.similarities[edge] < limits.min_similarity:
+            top -= 1  # the list is exhausted: what did not fit now will not fit later
+            continue
+        edges[top] += 1
+        other = np.int64(nodes.values[edge])
+        if (
+            nodes.candidates[other]
+            and inside[other] != seed
+            and uses[other] < limits.max_uses
+            and nodes.sizes[other] + limits.room_per_document <= free
+        ):
+            return edge, top
+    return -1, top
+
+
+@compiled
+def _with_room(array: np.ndarray, count: int) -> np.ndarray:
+    """The array, doubled until it has room for ``count`` entries."""
+    while count > len(array):
+        array = np.concatenate((array, np.empty_like(array)))
+    return array

@@ -49,6 +49,7 @@ def draw_spans(
         starts, lengths: output, the pieces of all rows, concatenated; int32, long enough for all.
         pieces: output, ``(n,)`` int64, number of pieces per row.
     """
+    # Longer than other functions: in plain Python, which small batches run as, a call of a kernel per row costs more.
     rolled, free = placement == 1, placement == 2
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     bits = np.zeros((sizes.max() + 1) // 64 + 1 if len(sizes) else 0, np.uint64)

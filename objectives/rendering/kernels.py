@@ -85,6 +85,7 @@ def fill(
         frame: ids of padding, begin, end, and before, between and after documents; ``NONE`` for none.
         source, target, segments: output, (B, S), (B, T) and, unless it is empty, (B, S) int32; all positions are set.
     """
+    # Longer than other functions: in plain Python, which small batches run as, a call of a kernel per token costs more.
     text, borders = tokens[0], documents[0]
     starts, lengths, flags, span_offsets = spans
     pad, begin, end, before, between, after = frame

@@ -108,13 +108,9 @@ def _train(
         checkpoints = stack.enter_context(
             Checkpoints(directory / "checkpoints", recipe.checkpoint, world, identity, vocabulary, display.say)
         )
-        with raised_alike():
-            restored = checkpoints.restore(trainer.model, trainer.optimizer)
+        restored = _restore(trainer, unit, directory, checkpoints, display)
         if world.first:
             keep_recipe(recipe, directory)
-        if restored is not None:
-            trainer.step = restored
-            display.say(_resumed(unit, restored, directory, checkpoints.selection))
         if run.dry_run and trainer.step < unit.steps and not stopped_early(recipe, checkpoints.selection):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
         if loader.ahead:
@@ -141,6 +137,18 @@ def _train(
         if finished and world.first:
             keep_summary(directory, recipe, trainer.model, trainer.model.tokens.num_embeddings, world)
     return Outcome(trainer.step, finished)
+
+
+def _restore(
+    trainer: Trainer, unit: TrainUnit, directory: Path, checkpoints: Checkpoints, display: Display
+) -> int | None:
+    """Continue from the newest checkpoint; returns its step, None if there is none."""
+    with raised_alike():
+        restored = checkpoints.restore(trainer.model, trainer.optimizer)
+    if restored is not None:
+        trainer.step = restored
+        display.say(_resumed(unit, restored, directory, checkpoints.selection))
+    return restored
 
 
 def _open_data(
