@@ -12,7 +12,7 @@ import numpy as np
 
 from corpora.errors import FarspanError, from_extra
 from trainer.metrics import METRICS
-from trainer.run.about import STARTS, read_lines
+from trainer.run.logs import STARTS, read_lines
 
 _BEFORE = 50  # updates that a spike is compared with
 _LEAST = 10  # updates before a spike can be told

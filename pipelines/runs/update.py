@@ -23,7 +23,7 @@ from trainer.data.mixture import Mixture
 from trainer.data.order import partition
 from trainer.data.paired import PairedSource
 from trainer.recipe import Recipe, kept_recipe
-from trainer.run.about import STARTS, read_lines
+from trainer.run.logs import STARTS, read_lines
 from trainer.run.sources import open_stages
 
 

@@ -16,6 +16,7 @@ from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import Model, write_model_folder
 from trainer.conversion.options import Conversion, Convert
 from trainer.conversion.sources import model_config, read_model
+from trainer.conversion.training_card import training_section
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.recipe import load_recipe
@@ -50,7 +51,7 @@ def convert(source: Path, output: Path, conversion: Conversion) -> Model:
     if differences(model.config, target, allowed=()):
         model = replace(model, config=target, state=adapt(model.state, model.config, target, model.vocabulary))
     if conversion.to == "huggingface":
-        write_hugging_face(model, output)
+        write_hugging_face(model, output, training_section(source))
     else:
         write_model_folder(model, output)
     return model

@@ -90,8 +90,11 @@ def read_hugging_face_config(path: Path) -> ModelConfig:
         raise FarspanError(f"{path}: {error}") from None
 
 
-def write_hugging_face(model: Model, path: Path) -> None:
+def write_hugging_face(model: Model, path: Path, training: str = "") -> None:
     """Write a folder that ``AutoModelForSeq2SeqLM`` loads, atomically.
+
+    Args:
+        training: section of the model card about the model's training.
 
     Raises:
         FarspanError: ``path`` exists, or Hugging Face has no class for the model.
@@ -108,7 +111,8 @@ def write_hugging_face(model: Model, path: Path) -> None:
     temporary.mkdir(parents=True)
     _write_json(temporary / "config.json", values | ids)
     _write_json(temporary / "generation_config.json", generation_settings(model, ids))
-    (temporary / "README.md").write_text(model_card(model, values["architectures"][0]), "utf-8")
+    card = model_card(model, values["architectures"][0])
+    (temporary / "README.md").write_text("\n".join(filter(None, [card, training])), "utf-8")
     for name, content in tokenizer_files(model).items():
         (temporary / name).write_bytes(content)
     stored = save_state(family.name_map(model.config), model.state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,8 +24,9 @@ from trainer.metrics import METRICS
 from trainer.model.flops import forward_flops
 from trainer.parallel.distributed import World
 from trainer.recipe import Recipe
+from trainer.run.logs import STARTS, read_lines
 
-STARTS, SUMMARY = "starts.jsonl", "summary.json"
+SUMMARY = "summary.json"
 _LIBRARIES = ("torch", "numpy", "pyarrow", "safetensors", "tokenizers", "transformers")
 
 
@@ -46,20 +47,6 @@ def keep_start(directory: Path, step: int, steps: int, world: World, recipe: str
     }
     with (directory / STARTS).open("ab") as file:
         file.write(json.dumps(start).encode() + b"\n")
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a file of JSON lines; none if there is no file. Incomplete lines of a killed run are left out."""
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict):
-                yield found
 
 
 def versions() -> dict[str, str]:

@@ -5,13 +5,30 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import write_bytes
 from trainer.metrics import METRICS, MetricsConfig
+
+STARTS = "starts.jsonl"
+"""File in a run's directory with one JSON object for each start."""
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a file of JSON lines; none if there is no file. Incomplete lines of a killed run are left out."""
+    if not path.is_file():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict):
+                yield found
 
 
 class MetricsFile:
