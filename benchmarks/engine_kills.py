@@ -226,8 +226,9 @@ def marked(output: Path) -> dict[int, str]:
     return found
 
 
-def preload() -> None:
+def preload(folder: Path) -> None:
     """Import what the processes of jobs need, before they are forked."""
+    sys.path.insert(0, str(folder / "site"))  # which a driver hands on to its workers
     os.environ |= {MARK: "", "FARSPAN_PAUSE": "0"}
     exec(SITE, {})
     for name in ("pipelines.documents.tokenize", "pipelines.engine.beam.pipeline", "pipelines.engine.beam.remote.run"):
@@ -310,7 +311,7 @@ def run() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="farspan-kills-") as name:
         make_input(Path(name), random.Random(given.seed), given.files)
-        preload()
+        preload(Path(name))
         whole = undisturbed(Path(name))
         for engine_name in given.engines:
             kills: Counter[str] = Counter()

@@ -17,7 +17,7 @@ def main() -> None:
     ``FAIL``: name of a task."""
     perform = tasks.perform
 
-    def perform_listed(task, work, *rest):
+    def perform_listed(task, work, *rest, **options):
         def listed(task, report):
             if "GATE" in os.environ:
                 _pass(Path(os.environ["GATE"]), Path(os.environ["BEGUN"]), task.name)
@@ -25,7 +25,7 @@ def main() -> None:
                 raise FarspanError("the disk of dreams is full")
             return work(task, report)
 
-        return perform(task, listed, *rest)
+        return perform(task, listed, *rest, **options)
 
     tasks.perform = perform_listed
     harness.main()
