@@ -15,7 +15,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo test s3rver test-other-processor test-slurm test-flink lint docs bench clean clean-kernels
+.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser screenshots lint docs bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
+	@echo "make test-browser   the pages of farspan view in Chromium, skipped where it is missing; make screenshots: the docs' pictures"
 	@echo "make lint   formatting, lint and types"
 	@echo "make docs   the site, in docs/_build/html; a warning is an error"
 	@echo "make bench  the benchmarks of docs/benchmarks.md"
@@ -48,6 +49,12 @@ test-slurm: $(VENV)/installed-dev
 
 test-flink: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m flink tests/flink
+
+test-browser: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n0 -m browser tests/pipelines/view/integration
+
+screenshots: $(VENV)/installed-dev
+	FARSPAN_SCREENSHOTS=docs/figures $(VENV)/bin/python -m pytest -q -n0 -m browser tests/pipelines/view/integration
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff format --check .

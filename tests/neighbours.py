@@ -20,12 +20,26 @@ def training_documents(documents: str) -> list[dict]:
 
 
 def make_neighbours(
-    folder: str, documents: str, clusters: int = 2, k: int = 10, seed: int = 0, jaccard: float = 0.1
+    folder: str,
+    documents: str,
+    clusters: int = 2,
+    k: int = 10,
+    seed: int = 0,
+    jaccard: float = 0.1,
+    vectors: np.ndarray | None = None,
 ) -> str:
-    """Random unit vectors of 8 dimensions; shard c holds first-level cluster c, of parts 0 and 1."""
+    """Random unit vectors of 8 dimensions; shard c holds first-level cluster c, of parts 0 and 1.
+
+    Args:
+        vectors: ``(documents, d)`` float32 of norm 1, in place of random ones; a shard is then one cluster.
+    """
+    given = vectors
     rng = np.random.default_rng(seed)
     found = training_documents(documents)
-    cluster = np.sort(rng.integers(0, clusters, len(found)) * PARTS_OF_CLUSTER + rng.integers(0, 2, len(found)))
+    cluster = np.sort(
+        rng.integers(0, clusters, len(found)) * PARTS_OF_CLUSTER
+        + rng.integers(0, 2 if vectors is None else 1, len(found))
+    )
     order = rng.permutation(len(found))  # which document has which place
     receipts = []
     for shard in range(clusters):
@@ -34,6 +48,8 @@ def make_neighbours(
             members = sorted((found[i] for i in order[cluster == number]), key=lambda row: row["row"])
             first = len(columns["document_id"])
             vectors = rng.normal(size=(len(members), 8)).astype(np.float32)
+            if given is not None:
+                vectors = given[[row["row"] for row in members]]
             vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
             products = (vectors @ vectors.T).astype(np.float16)
             np.fill_diagonal(products, -np.inf)
