@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fact_chains import NAMES, Chains, asked, draw, with_facts
+from fact_chains import NAMES, Chains, Places, asked, draw, with_facts
 from wikipedia_text import Record, described_pages, write_json_lines
 
 from corpora.schemas.corpus import open_corpus
@@ -180,8 +180,9 @@ def chains(pages: Sequence[Record], size: Size, seed: int = 0, facts: Chains = F
             other = [sentence for sentence in sentences if _ALL_NAMES.isdisjoint(_WORD.findall(sentence))]
             ends = np.cumsum([len(sentence.split()) for sentence in other])
             other = other[: int(np.searchsorted(ends, size.words, "right"))]
-            together = split == "train" and bool(rng.random() < facts.together)
-            text = with_facts(other, drawn, together, rng)
+            together = bool(rng.random() < facts.together)
+            places: Places = "apart" if split != "train" else "together" if together else "anywhere"
+            text = with_facts(other, drawn, places, rng)
             for turn, names in enumerate(asked(facts, split, size.questions, rng)):
                 hops = max(hop for _, hop in names) + 1
                 query, answer = drawn.question(names), drawn.answer(names)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +27,8 @@ Joseph Daniel Michael Frank Louis Alexander Max Victoria Maria Philip Arthur Lew
 """Words that are frequent in the text, so that a tokenizer trained on it has a token for each."""
 OPENING = "Facts:"
 """Begins each text, so that every name follows a space: byte-level tokenizers then have one token for it everywhere."""
+
+Places = Literal["together", "anywhere", "apart"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,28 +102,30 @@ def asked(facts: Chains, split: str, questions: int, rng: np.random.Generator) -
     return [[every[place]] for place in rng.permutation(len(every))[:questions].tolist()]
 
 
-def with_facts(sentences: Sequence[str], drawn: Drawn, together: bool, rng: np.random.Generator) -> str:
+def with_facts(sentences: Sequence[str], drawn: Drawn, places: Places, rng: np.random.Generator) -> str:
     """The sentences with the facts between them, at random places.
 
     Args:
         sentences: of the text.
         drawn: the facts.
-        together: True for the facts of each chain side by side; else each hop has a part of the text of its own, in
-            random order, so that the facts of a chain lie far apart.
+        places: "together" for the facts of each chain side by side; "anywhere"; "apart" for a part of the text for
+            each hop, in random order, so that the facts of a chain lie far from each other.
         rng: for the places.
     """
-    groups = [[_fact(drawn, chain, hop) for hop in range(len(drawn.names[0]))] for chain in range(len(drawn.names))]
-    if together:
-        parts, units = [list(sentences)], [[" ".join(chain) for chain in groups]]
-    else:
-        order = rng.permutation(len(groups[0])).tolist()
+    facts = [[_fact(drawn, chain, hop) for hop in range(len(drawn.names[0]))] for chain in range(len(drawn.names))]
+    if places == "apart":
+        order = rng.permutation(len(facts[0])).tolist()
         parts = [part.tolist() for part in np.array_split(np.array(sentences, object), len(order))]
-        units = [[chain[hop] for chain in groups] for hop in order]
+        units = [[chain[hop] for chain in facts] for hop in order]
+    else:
+        parts, units = [list(sentences)], [[" ".join(chain) for chain in facts]]
+        if places == "anywhere":
+            units = [[fact for chain in facts for fact in chain]]
     text = [OPENING]
     for part, own in zip(parts, units, strict=True):
-        places = np.sort(rng.integers(0, len(part) + 1, len(own)))
+        ends = np.sort(rng.integers(0, len(part) + 1, len(own)))
         shuffled = rng.permutation(np.array(own, object))
-        text += np.insert(np.array(part, object), places, shuffled).tolist()
+        text += np.insert(np.array(part, object), ends, shuffled).tolist()
     return " ".join(text)
 
 
