@@ -1,4 +1,4 @@
-"""Byte-level BPE: the byte alphabet, tiktoken as an engine for Hugging Face merges, and decoding with positions.
+"""Byte-level BPE: the byte alphabet, faster engines for Hugging Face merges, and decoding with positions.
 
 A byte-level vocabulary writes each of the 256 bytes as one printable character (GPT-2). tiktoken merges by the rank of
 the *result*, and takes a whole word at once if it is in the vocabulary; Hugging Face merges listed *pairs*. Both give
@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import tiktoken
 import tokenizers
+
+from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine
 
 # Patterns for which the two regular-expression engines agree on every code point (tested), each with an equivalent one
 # that tiktoken runs without backtracking over long runs.
@@ -67,9 +69,10 @@ def token_bytes(token: str) -> bytes:
 
 
 class TiktokenEngine:
-    """Encodes with tiktoken into Hugging Face's ids.
+    """Encodes with tiktoken, or with ``faster`` where that can, into Hugging Face's ids.
 
     Attributes:
+        name: the library that encodes.
         lengths: ``(vocab,)`` int64, bytes of each id; 0 for ids that text never yields.
         prefix_space: whether a space is inserted before a text that does not begin with one.
     """
@@ -81,6 +84,13 @@ class TiktokenEngine:
         self.lengths = np.zeros(ids.max() + 1, np.int64)
         self.lengths[ids] = [len(token) for token in tokens]
         self.prefix_space = prefix_space
+        self.name = "tiktoken"
+        self._faster: GigatokenEngine | None = None
+
+    def use(self, faster: GigatokenEngine | None) -> None:
+        """Encode with ``faster``, if there is one, the texts that it can encode."""
+        if faster is not None:
+            self.name, self._faster = "gigatoken", faster
 
     def encode(self, text: str) -> np.ndarray:
         """``(n,)`` int32.
@@ -88,6 +98,8 @@ class TiktokenEngine:
         Raises:
             ValueError: the text has a run of white space too long for tiktoken (about 100,000 characters).
         """
+        if self._faster is not None and (ids := self._faster.encode(text)) is not None:
+            return ids
         if self.prefix_space and text and not text.startswith(" "):
             text = " " + text
         return self._ids[self._encoding.encode_to_numpy(text, disallowed_special=())]
@@ -122,7 +134,10 @@ def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> 
     pattern, prefix_space = split
     engine = TiktokenEngine(pattern, [token_bytes(token) for token in written], ids, prefix_space)
     same = all(engine.encode(text).tolist() == reference.encode(text).ids for text in _PROBES)
-    return engine if same else None
+    if not same:
+        return None
+    engine.use(gigatoken_engine(config, reference, _PROBES))
+    return engine
 
 
 def _split(pre_tokenizer: dict[str, Any] | None) -> tuple[str, bool] | None:

@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers (tokenizer.json), encoding with tiktoken if that gives the same ids."""
+"""Hugging Face tokenizers (tokenizer.json), encoding with gigatoken or tiktoken if they give the same ids."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HuggingFaceTokenizer:
         vocab_size: largest id + 1, including added tokens.
         fingerprint: hex sha256 of model, normaliser, pre-tokeniser and added tokens that text can match.
         owned_tokens: role -> id, and text -> id of every other special token.
-        engine: ``tiktoken`` or ``huggingface``.
+        engine: ``gigatoken``, ``tiktoken`` or ``huggingface``.
     """
 
     def __init__(self, data: bytes, special: Mapping[str, str] | None = None) -> None:
@@ -81,7 +81,7 @@ class HuggingFaceTokenizer:
             self._tokenizer, config = _load(sealed), sealed
         self.fingerprint = _fingerprint(config)
         self._engine = tiktoken_engine(config, self._tokenizer)
-        self.engine = "tiktoken" if self._engine else "huggingface"
+        self.engine = self._engine.name if self._engine else "huggingface"
         if _is_byte_level(config.get("decoder")):
             self._token_bytes: list[bytes] | None = [token_bytes(token) for token in tokens]
             self._byte_lengths = np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)

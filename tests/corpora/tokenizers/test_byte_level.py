@@ -16,6 +16,7 @@ from corpora.tokenizers import byte_level
 from corpora.tokenizers.byte_level import byte_of_character, decode_utf8, tiktoken_engine
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
+FAST = ("gigatoken", "tiktoken")
 _ALPHABET = sorted(byte_of_character(), key=byte_of_character().__getitem__)
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
@@ -43,14 +44,14 @@ def test_alphabet_is_the_librarys():
 
 
 def test_engine_is_chosen_by_the_merges():
-    assert _engine([["a", "b"], ["ab", "c"]]) == "tiktoken"
+    assert _engine([["a", "b"], ["ab", "c"]]) in FAST
     # "abc" is listed as ab + c, but b and c join first: Hugging Face never makes it, tiktoken would
     assert _engine([["b", "c"], ["a", "b"], ["ab", "c"]]) == "huggingface"
     # two ways to one token
     assert _engine([["a", "b"], ["b", "c"], ["ab", "c"], ["a", "bc"]]) == "huggingface"
     assert _engine([["a", "b"]], ignore_merges=True) == "huggingface"
     assert _engine([["a", "b"]], _split(r"\w+")) == "huggingface"
-    assert _engine([["a", "b"]], _split(byte_level._GPT4)) == "tiktoken"
+    assert _engine([["a", "b"]], _split(byte_level._GPT4)) in FAST
 
 
 @given(data=st.data())
@@ -75,13 +76,13 @@ def test_ids_need_not_follow_the_merges():
     vocab = data["model"]["vocab"]
     vocab["ab"], vocab["cd"], vocab["a"] = vocab["cd"], vocab["a"], vocab["ab"]
     tokenizer = HuggingFaceTokenizer(json.dumps(data).encode())
-    assert tokenizer.engine == "tiktoken"
+    assert tokenizer.engine in FAST
     assert tokenizer.encode(["abcda"])[0].tolist() == [vocab["ab"], vocab["cd"], vocab["a"]]
 
 
 def test_prefix_space():
     spaced = HuggingFaceTokenizer(_tokenizer([["Ġ", "a"]], _BYTE_LEVEL | {"add_prefix_space": True}))
-    assert spaced.engine == "tiktoken"
+    assert spaced.engine in FAST
     ids, starts = spaced.encode_with_starts(["a b", " a", "", "xé"])
     assert starts.values.tolist() == [0, 1, 2, 0, 0, 0, 1, 2]
     assert [len(row) for row in ids] == [3, 1, 0, 4]
