@@ -82,7 +82,7 @@ def main() -> None:
             for done in [pool.submit(run_job, job, engine) for _ in range(given.processes)]:
                 done.result()
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-        left = [path for path in files.walk(output) if not path.endswith("manifest.json")]
+        left = [path for path in files.walk(output) if not path.endswith(("manifest.json", "README.md"))]
     assert not left, left[:3]
     print(f"{given.tasks:,} tasks, {given.processes} processes: {seconds:,.0f} s, {cpu:,.0f} s of CPU, "
           f"{cpu / given.tasks * 1e3:.2f} ms of CPU a task")  # fmt: skip
