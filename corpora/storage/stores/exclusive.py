@@ -7,13 +7,12 @@ Arrow's clients for GCS and Azure put no condition on a write, so fsspec's take 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyarrow import fs
 
 from corpora.errors import FarspanError
 from corpora.storage.temporary import temporary_name
-
-if TYPE_CHECKING:
-    from pyarrow import fs
 
 _PACKAGES = {"gcs": "gcsfs", "abfs": "adlfs"}  # Arrow's name of a file system -> fsspec's package
 _WHOLE = {"gcs", "gs", "abfs", "az", "memory"}  # fsspec's names of stores where a file appears with its last byte

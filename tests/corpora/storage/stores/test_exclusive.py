@@ -77,7 +77,7 @@ def test_a_missing_package_is_named(monkeypatch):
     def missing(url):
         raise ImportError("install it")
 
-    monkeypatch.setattr(exclusive.fsspec.core, "url_to_fs", missing)
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
     for kind, package in (("gcs", "gcsfs"), ("abfs", "adlfs"), ("other", "a package of fsspec")):
         with pytest.raises(Unsupported, match=f"exclusive creation on x://b needs {package}: pip install"):
             create_new(SimpleNamespace(type_name=kind), "x://b", "key", b"")
