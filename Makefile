@@ -15,12 +15,12 @@ PIP = $(VENV)/bin/python -m pip install --quiet
 S3RVER = 3.7.1
 CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farspan
 
-.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser screenshots lint docs bench clean clean-kernels
+.PHONY: help demo test s3rver test-other-processor test-slurm test-flink test-browser test-s3rver screenshots lint docs bench clean clean-kernels
 
 help:
 	@echo "make demo   the whole way from real text to a scored model, in demo-output/"
 	@echo "make test   the tests"
-	@echo "make s3rver install an S3 server of Node's packages into the user's cache, for one of the tests"
+	@echo "make test-s3rver   the tests on an S3 server of Node's packages, which make s3rver installs into the user's cache"
 	@echo "make test-other-processor   the tests as on an x86-64 processor of 2009"
 	@echo "make test-slurm   the tests on a Slurm cluster of this machine, skipped where its packages cannot be had"
 	@echo "make test-flink   the tests on a Flink cluster of this machine, skipped where Java or Flink is missing"
@@ -49,6 +49,9 @@ test-slurm: $(VENV)/installed-dev
 
 test-flink: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m flink tests/flink
+
+test-s3rver: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest -q -n0 -m s3rver tests/corpora/storage/stores/test_s3_servers.py
 
 test-browser: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest -q -n0 -m browser tests/pipelines/view/integration

@@ -1,4 +1,7 @@
-"""An S3 server that is not Python: s3rver, of Node's packages, where ``make s3rver`` has installed it."""
+"""An S3 server that is not Python: s3rver, of Node's packages, where ``make s3rver`` has installed it.
+
+These tests run in a process of their own: once moto is imported, boto3's requests are changed so that s3rver fails.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ from tests.pipelines.engine.cooperative.jobs import cooperative, shared_job
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "farspan" / "s3rver-3.7.1"
 SERVER = shutil.which("s3rver", path=f"{CACHE}/node_modules/.bin{os.pathsep}{os.environ.get('PATH', '')}")
+
+pytestmark = pytest.mark.s3rver
 
 
 @pytest.fixture
