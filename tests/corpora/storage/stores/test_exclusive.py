@@ -12,7 +12,6 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from pyarrow import fs
 
-from corpora.storage.stores import exclusive
 from corpora.storage.stores.exclusive import Unsupported, create_new, modified
 
 
