@@ -186,12 +186,17 @@ def row_pieces(tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch | No
 def token_pieces(tokenizer: Tokenizer, tokens: np.ndarray, pieces: list[Piece]) -> list[Piece]:
     """The same pieces of ``(n,)`` tokens, cut into single tokens; special tokens stay as they are."""
     found: list[Piece] = []
+    special = [(piece.start, piece.start + piece.tokens) for piece in pieces if piece.kind == "special"]
     for piece in pieces:
         if piece.kind == "special" or piece.tokens < 2:
             found.append(piece)
             continue
-        edges = list(range(piece.start, piece.start + piece.tokens + 1))
-        cut = _cut(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens, (0, len(tokens)))
+        stop = piece.start + piece.tokens
+        edges = list(range(piece.start, stop + 1))
+        # the tokenizer does not know special tokens of a mask set, so text is decoded from one to the next
+        first = max((end for _, end in special if end <= piece.start), default=0)
+        last = min((begin for begin, _ in special if begin >= stop), default=len(tokens))
+        cut = _cut(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens, (first, last))
         found += [replace(each, marked=piece.marked) for each in cut]
     return found
 

@@ -17,6 +17,7 @@ import pytest
 pytest.importorskip("starlette", reason="farspan[view] is not installed")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 import uvicorn
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -93,7 +94,7 @@ def press(browser, keys: str) -> None:
 
 
 def wait(browser, until: Callable[[], object]) -> None:
-    WebDriverWait(browser, 20, 0.05).until(lambda _: until())
+    WebDriverWait(browser, 20, 0.05, [WebDriverException]).until(lambda _: until())
 
 
 def take_picture(browser, name: str, width: int, height: int) -> None:
@@ -195,9 +196,10 @@ def test_a_filter_finds_and_keeps(browser, address):
     browser.switch_to.active_element.send_keys("PAINTER CAME", Keys.ENTER)
     wait(browser, lambda: "text=PAINTER" in browser.current_url)
     wait(browser, lambda: browser.execute_script("return document.readyState") == "complete")
-    assert "painter came" in find(browser, "main").text
+    wait(browser, lambda: "painter came" in find(browser, "main").text)
     assert find(browser, ".filter details").get_attribute("open")
     press(browser, "/")
+    wait(browser, lambda: find(browser, "input[name=text]").is_displayed())
     find(browser, "input[name=text]").send_keys(Keys.CONTROL, "a", Keys.NULL, "nobody wrote this", Keys.ENTER)
     wait(browser, lambda: "fits" in find(browser, "#scan").text)
     assert "No row from row" in find(browser, "#scan").text
