@@ -199,8 +199,8 @@ def test_a_filter_finds_and_keeps(browser, address):
     wait(browser, lambda: "painter came" in find(browser, "main").text)
     assert find(browser, ".filter details").get_attribute("open")
     press(browser, "/")
-    wait(browser, lambda: find(browser, "input[name=text]").is_displayed())
-    find(browser, "input[name=text]").send_keys(Keys.CONTROL, "a", Keys.NULL, "nobody wrote this", Keys.ENTER)
+    wait(browser, lambda: find(browser, "#filter input[name=text]").is_displayed())
+    find(browser, "#filter input[name=text]").send_keys(Keys.CONTROL, "a", Keys.NULL, "nobody wrote this", Keys.ENTER)
     wait(browser, lambda: "fits" in find(browser, "#scan").text)
     assert "No row from row" in find(browser, "#scan").text
 
