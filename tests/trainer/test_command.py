@@ -36,7 +36,7 @@ def test_a_table_of_a_recipe_on_the_command_line(capsys):
 
 def test_keywords_of_the_function_are_keys_of_the_recipe(monkeypatch, tmp_path):
     given = []
-    monkeypatch.setattr("trainer.run.train.train", given.append)
+    monkeypatch.setattr("trainer.run.train.train", lambda recipe, name: given.append(recipe))
     settings = {"run.steps": 30, "data.corpus": "a b=c", "model.decoder": None, "optimizer.betas": [0.8, 0.9]}
     path = tmp_path / "recipe.toml"
     path.write_text('extends = "tiny"\n')
@@ -58,9 +58,9 @@ def test_a_wrong_name_is_refused_before_pytorch_is_loaded(monkeypatch):
 
 
 def test_progress_that_nobody_reads_names_the_cure(monkeypatch):
-    def broken(recipe):
+    def broken(recipe, name):
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr("trainer.run.train.train", broken)
-    with pytest.raises(FarspanError, match=r"has gone .*with its output sent elsewhere, goes on from the last checkp"):
+    with pytest.raises(FarspanError, match=r"has ended .*with its output sent elsewhere, goes on from the last checkp"):
         run_command(Training(recipe="tiny"))

@@ -25,6 +25,8 @@ from pipelines.engine.tasks import RunTask, explain
 def run_stages(job: Job, engine: Engine) -> Manifest:
     """Run or resume a job whose folder this process has locked, and return the manifest."""
     elsewhere = engine.runner != EMBEDDED
+    if engine.engine == "beam":  # a missing package is an error before work begins
+        from pipelines.engine.beam.apache import beam  # noqa: F401
     if elsewhere:
         from pipelines.engine.beam.remote.run import require_shared
 

@@ -41,7 +41,7 @@ def test_a_base_install_shows_checks_and_trains(command: list[str], corpus: str)
 def test_a_job_needs_beam(tmp_path):
     documents = make_documents(str(tmp_path / "documents"))
     output = str(tmp_path / "corpus")
-    flags = ["--documents", documents, "--sequence-length", "256", "--output", output]
+    flags = ["--documents", documents, "--sequence-length", "256", "--output", output, "--engine", "beam"]
     done = without("apache_beam", command=["corpus", "random", *flags])
     assert done.returncode == 1
     assert done.stderr == "farspan: running a job needs apache_beam: pip install 'farspan[pipelines]'\n"

@@ -108,7 +108,7 @@ def test_an_objective_that_reads_text_gets_the_corpus_tokenizer(tmp_path, farspa
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ({"objective": replace(SPAN, scorer="model")}, r"objective\.scorer is 'model', but objective span asks"),
+        ({"objective": replace(SPAN, scorer="model")}, r"objective\.scorer is 'model', but objective span uses"),
         ({"objective": SPAN, "masks_options": {"density": 0.1}}, r"give them as objective\.options"),
         ({"objective": replace(SPAN, scorer="model"), "masks": "MASKS"}, r"holds masks that are chosen already"),
     ],

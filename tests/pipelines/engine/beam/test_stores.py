@@ -22,6 +22,6 @@ from pipelines.engine.beam.stores import use_flags
 )  # fmt: skip
 def test_beams_flags_set_up_the_client(monkeypatch, flags, expected):
     monkeypatch.setattr(s3, "_settings", ())
-    monkeypatch.setattr(s3.fs, "S3FileSystem", dict)
+    monkeypatch.setattr("pyarrow.fs.S3FileSystem", dict)
     use_flags(flags)
     assert expected.items() <= s3._client.__wrapped__(s3._settings).items()
