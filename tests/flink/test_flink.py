@@ -141,7 +141,7 @@ def test_interrupted_killed_and_robbed_of_a_task_manager(cluster, inputs, tmp_pa
     process = start(*command)
     let(2, process)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=100)
+    _, errors = process.communicate(timeout=400)
     assert process.returncode == 130
     assert "farspan: cancelled job farspan-documents-" in errors
     assert errors.splitlines()[-1] == "farspan: interrupted; finished work is kept, the same command resumes it"
