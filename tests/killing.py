@@ -7,7 +7,6 @@ forked from a server that has imported Beam once and runs nothing else, which sp
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import signal
 import tempfile
@@ -17,15 +16,13 @@ from pathlib import Path
 
 from pipelines.engine.job import Job, Stage, run_job
 from pipelines.engine.options import Engine
-
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.killing", "apache_beam", "pipelines.cli"])
+from tests.forks import FORKS
 
 
 def run_killed(module: str, function: str, stage: str, *arguments: object) -> None:
     """Run the job that ``module.function`` gives for the arguments, and see its process die."""
     with tempfile.NamedTemporaryFile() as errors:
-        process = _FORKS.Process(
+        process = FORKS.Process(
             target=_run, args=(module, function, stage, arguments, dict(os.environ), errors.name), daemon=False
         )
         process.start()

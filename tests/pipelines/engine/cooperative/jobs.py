@@ -1,8 +1,7 @@
-"""Small jobs for processes that share them, and the processes: forked from a server that never imports Beam."""
+"""Small jobs for processes that share them, and the processes: forked from a server."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -18,9 +17,8 @@ from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt, ShardInfo
 from pipelines.engine.job import Job, Stage, Task, run_job
 from pipelines.engine.options import Engine
+from tests.forks import FORKS
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.pipelines.engine.cooperative.jobs", "pipelines.cli"])
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 
 
@@ -73,7 +71,7 @@ def _second(task: Task, report: Any) -> Receipt:
 
 def launch(errors: Path, *arguments: Any, engine: Engine | None = None) -> BaseProcess:
     """Start a process that takes part in ``shared_job(*arguments)``, with its errors in a file."""
-    process = _FORKS.Process(target=_run, args=(str(errors), arguments, engine or cooperative()))
+    process = FORKS.Process(target=_run, args=(str(errors), arguments, engine or cooperative()))
     process.start()
     return process
 
@@ -92,7 +90,7 @@ def _run(errors: str, arguments: tuple, engine: Engine) -> None:
         os._exit(143)
     except KeyboardInterrupt:
         os._exit(130)
-    os._exit(7 if "apache_beam" in sys.modules else 0)
+    os._exit(0)
 
 
 def end_of(*processes: BaseProcess) -> list[int | None]:
