@@ -27,8 +27,9 @@ class Kernel:
 
     Args:
         function: in the subset of Python that numba compiles.
-        small: True if calls on little data may run as plain Python. The function must then give the same bits: numbers
-            that it takes from arrays keep their dtype in Python, where numba widens small integers to 64 bits.
+        small: True if calls on little data may run as plain Python. The function must then give the same bits, which
+            ``tests/test_small_kernels.py`` checks: numbers that it takes from arrays keep their dtype in Python, where
+            numba widens small integers to 64 bits.
         options: for ``numba.njit``.
     """
 
@@ -37,31 +38,38 @@ class Kernel:
 
     def __init__(self, function: FunctionType, small: bool, options: dict[str, Any]) -> None:
         update_wrapper(self, function)
-        self.function, self._small, self._options = function, small, options
+        self.function, self.small, self._options = function, small, options
         self._compiled: Callable[..., Any] | None = None
+        self._plain: Callable[..., Any] | None = None
 
     def __call__(self, *arguments: Any) -> Any:
-        if self._compiled is None and self._small and (size := _numbers(arguments)) < Kernel.plain_left:
+        if self._compiled is None and self.small and (size := _numbers(arguments)) < Kernel.plain_left:
             Kernel.plain_left -= size
             with np.errstate(over="ignore"):  # unsigned integers wrap around, as they do in compiled code
-                return self.function(*arguments)
+                return self.plain()(*arguments)
         return self.compiled()(*arguments)
+
+    def plain(self) -> Callable[..., Any]:
+        """The function as plain Python; small kernels that it calls run plain too, however much they have seen."""
+        if self._plain is None:
+            self._plain = self._calling(lambda kernel: kernel.plain() if kernel.small else kernel)
+        return self._plain
 
     def compiled(self) -> Callable[..., Any]:
         """The function as numba compiles it; imports numba."""
         if self._compiled is None:
             import numba
 
-            self._compiled = numba.njit(**self._options)(self._with_compiled_names())
+            self._compiled = numba.njit(**self._options)(self._calling(lambda kernel: kernel.compiled()))
         return self._compiled
 
-    def _with_compiled_names(self) -> FunctionType:
-        """The function, with what it calls as compiled kernels."""
+    def _calling(self, form: Callable[[Kernel], Callable[..., Any]]) -> FunctionType:
+        """The function, calling that form of every kernel it names."""
         function, names = self.function, self.function.__globals__
         called = {name: names[name] for name in function.__code__.co_names if isinstance(names.get(name), Kernel)}
         if not called:
             return function
-        names = {**names, **{name: kernel.compiled() for name, kernel in called.items()}}
+        names = {**names, **{name: form(kernel) for name, kernel in called.items()}}
         copied = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
         return cast(FunctionType, update_wrapper(copied, function))
 

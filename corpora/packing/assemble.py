@@ -85,8 +85,9 @@ def _bounds(
     bounds = np.empty((2, len(documents)), np.int64)
     for i in range(len(documents)):
         row = values[rows[documents[i]] : rows[documents[i] + 1]]
-        bounds[0, i] = np.searchsorted(row, offsets[i])
-        bounds[1, i] = np.searchsorted(row, offsets[i] + sizes[i])
+        first = int(offsets[i])
+        bounds[0, i] = np.searchsorted(row, first)
+        bounds[1, i] = np.searchsorted(row, first + int(sizes[i]))
     return bounds
 
 

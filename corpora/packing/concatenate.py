@@ -72,11 +72,11 @@ def greedy_parts(lengths: np.ndarray, capacity: int, reserved: int, split: bool)
     """Greedy filling: row, document, offset in the document and size of every part, ``(4, parts)`` int64."""
     most = len(lengths) + 1
     for length in lengths:
-        most += length // (capacity - reserved) + 1
+        most += int(length) // (capacity - reserved) + 1
     parts = np.empty((4, most), np.int64)
     row, free, part = 0, capacity, 0
     for document in range(len(lengths)):
-        left = lengths[document]
+        left = int(lengths[document])
         while left > 0:
             if free <= reserved or (not split and free < left + reserved and free < capacity):
                 row, free = row + 1, capacity

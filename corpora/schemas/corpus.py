@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from corpora.compiled import compiled
+from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
@@ -42,7 +43,8 @@ class Corpus(ShardedRows):
 
         Args:
             rows: ``(n,)`` row numbers.
-            out: ``(n, width)`` of any integer type; a row longer than ``width`` is cut there.
+            out: ``(n, width)`` of an integer type that holds ``pad`` and every id; a row longer than ``width`` is cut
+                there.
             pad: written after a row's end; None leaves those positions as they are.
 
         Returns:
@@ -50,7 +52,11 @@ class Corpus(ShardedRows):
 
         Raises:
             IndexError: a row outside of ``[0, len)``.
+            FarspanError: ``out`` is of too small a type.
         """
+        most, held = self.manifest.tokenizer["vocab_size"] - 1, np.iinfo(out.dtype)
+        if most > held.max or not held.min <= (pad or 0) <= held.max:
+            raise FarspanError(f"{self.folder}: {out.dtype} cannot hold ids up to {most} and pad {pad}; use int32")
         rows = np.asarray(rows, np.int64)
         shards = set((np.searchsorted(self.starts, rows, side="right") - 1).tolist())
         if shards and not (min(shards) >= 0 and max(shards) < len(self.starts) - 1):

@@ -1,20 +1,23 @@
-"""Kernels: compiled late, plain while there is little to do, and equal in both ways."""
+"""Kernels: compiled late, plain while there is little to do; ``test_small_kernels`` compares the two forms."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from corpora import keyed
 from corpora.compiled import Kernel, compiled
-from corpora.packing.assemble import _bounds
-from corpora.packing.concatenate import greedy_parts
-from corpora.storage.ragged import _copy_pieces
-from corpora.text.offsets import _scan
-from corpora.text.sentences import _token_starts
+from corpora.storage.gather import Gatherable, _copy, _locate, gather
+from corpora.storage.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class Lists:
+    values: Ragged
 
 
 @compiled(small=True)
@@ -66,36 +69,14 @@ def test_plain_random_blocks_are_those_of_numpy(monkeypatch):
     assert np.array_equal(out.ravel(), np.random.Philox(key=key).random_raw(20))
 
 
-def test_plain_kernels_give_what_compiled_ones_give():
-    rng = np.random.default_rng(0)
-    offsets = np.append(0, np.cumsum(rng.integers(0, 30, 40)))
-    starts = np.concatenate([np.sort(rng.choice(200, n, replace=False)) for n in np.diff(offsets)])
-    bounds = np.append(0, np.cumsum(rng.integers(0, 5, 40)))
-    boundaries = np.concatenate([np.sort(rng.choice(200, n, replace=False)) for n in np.diff(bounds)])
-    text = "".join(rng.choice([*"aé漢😀 "], 300))
-    characters = np.sort(rng.integers(0, 301, 50))
-    documents = rng.integers(0, 40, 60)
-    pieces = rng.integers(0, 5, 60)
-    calls = [
-        (_token_starts, starts, offsets, boundaries, bounds),
-        (_scan, np.frombuffer(text.encode(), np.uint8), characters),
-        (greedy_parts, rng.integers(0, 90, 40), 64, 2, True),
-        (greedy_parts, rng.integers(0, 90, 40), 64, 2, False),
-        (_bounds, starts.astype(np.int32), offsets, documents, rng.integers(0, 90, 60), pieces),
-    ]
-    for kernel, *arguments in calls:
-        found, expected = kernel.function(*arguments), kernel.compiled()(*arguments)
-        pairs = [(found, expected)] if isinstance(found, np.ndarray) else zip(found, expected, strict=True)
-        for ours, theirs in pairs:
-            assert np.array_equal(ours, theirs)
-            assert ours.dtype == theirs.dtype
-    source = rng.integers(0, 2**16, 500).astype(np.uint16)
-    ends = np.append(0, np.cumsum(pieces))
-    plain, fast = np.empty((2, ends[-1]), np.uint16)
-    places = rng.integers(0, 490, 60)
-    _copy_pieces.function(source, places, ends, plain)
-    _copy_pieces.compiled()(source, places, ends, fast)
-    assert np.array_equal(plain, fast)
+@pytest.mark.parametrize("left", range(1, 60))
+def test_a_plain_call_that_uses_up_the_budget_is_finished_as_plain_python(monkeypatch, left):
+    """numba's own forms of reading and copying memory cannot be called from Python."""
+    monkeypatch.setattr(Kernel, "plain_left", left)
+    for kernel in (_locate, _copy):
+        monkeypatch.setattr(kernel, "_compiled", None)
+    block = Gatherable.of(Lists(Ragged.from_rows([[1, 2], [3]], np.uint16)))
+    assert gather([block], np.zeros(3, np.int64), np.array([1, 0, 1])).values.values.tolist() == [3, 1, 2, 3]
 
 
 def test_a_module_of_kernels_imports_no_numba():

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 
 
@@ -49,6 +50,12 @@ def test_rows_outside_are_refused(corpus):
         reader.take(np.array([len(reader)]))
     with pytest.raises(IndexError):
         reader.gather_tokens(np.array([-1]), np.zeros((1, 5), np.int64))
+
+
+@pytest.mark.parametrize(("dtype", "pad"), [(np.int8, 0), (np.uint16, -1), (np.int32, 2**31)])
+def test_ids_and_padding_are_never_cut_to_a_smaller_type(corpus, dtype, pad):
+    with pytest.raises(FarspanError, match=f"{np.dtype(dtype)} cannot hold ids .* and pad {pad}"):
+        Corpus(corpus).gather_tokens(np.arange(2), np.zeros((2, 5), dtype), pad)
 
 
 def test_a_reader_can_go_to_another_process(corpus):
