@@ -21,8 +21,9 @@ from typing import Any
 from corpora.storage import files
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.stores.local_disk import LocalDisk
-from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 
 LISTED = 1000  # names in the answer to a request
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}

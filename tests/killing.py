@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipelines.engine.job import Job, Stage, run_job
+from pipelines.engine.job import Job, Stage
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.forks import FORKS
 
 

@@ -23,8 +23,8 @@ from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
 from pipelines.corpus import random as random_corpus
 from pipelines.engine.finalize import finalize
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from pipelines.inspect.distributions import distributions
 from pipelines.inspect.stats import statistics

@@ -92,8 +92,9 @@ def load(place: str) -> Any:
 def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
     """Run jobs with the engine options of the flags, and print the summary of what each has made."""
     from pipelines.engine.artefacts import absolute
-    from pipelines.engine.job import Job, run_job
+    from pipelines.engine.job import Job
     from pipelines.engine.options import Engine
+    from pipelines.engine.run import run_job
     from pipelines.engine.summary import summary
 
     engine = make(Engine, typed, beam_flags=typed.beam_flags)

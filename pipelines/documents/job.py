@@ -34,8 +34,8 @@ from pipelines.documents.ranges import CutFile, cut_files, grouped, listed, work
 from pipelines.documents.shard import DocumentsShard
 from pipelines.documents.tokenize import TokenizeRanges
 from pipelines.engine.artefacts import absolute, save_tokenizer
-from pipelines.engine.job import Job, Stage
-from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
+from pipelines.engine.job import Job, Stage, sharded_stage
+from pipelines.engine.paths import shard_paths, work_paths
 
 
 def plan_raw(raw: RawText, options: Documents) -> Job:

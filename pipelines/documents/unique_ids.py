@@ -21,8 +21,8 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.stored_shards import StoredShard
 from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.handed_on import read_array, write_array
-from pipelines.engine.job import Report, Stage, Task
-from pipelines.engine.stages import sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import work_paths
 
 _KEY = make_key(0, "duplicates")
 _TASKS_A_RANGE = 16

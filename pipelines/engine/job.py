@@ -6,14 +6,12 @@ the manifest is a fold over the receipts. So a killed job can be resumed, and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from corpora.errors import FarspanError, from_os_error
 from corpora.storage.manifest import Manifest, Receipt
-from pipelines.engine.options import Engine
-from pipelines.engine.presence.lock import locked
+from pipelines.engine.paths import numbered
 
 REPEAT = "finished tasks are kept: run the same command again to resume"
 Report = Callable[[int], None]
@@ -68,25 +66,21 @@ class Job:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-def run_job(job: Job, engine: Engine) -> Manifest:
-    """Run or resume a job and return the manifest; a finished artefact is left as it is.
+def sharded_stage(
+    name: str,
+    payloads: Iterable[tuple[Mapping[str, Any], int]],
+    work: Callable[[Task, Report], Receipt],
+    unit: str,
+) -> Stage:
+    """A stage with one task per payload, named ``NAME-00000``, ``NAME-00001`` and so on.
 
-    Raises:
-        FarspanError: the folder holds something else, another process works on it, a task failed, or the error budget
-            is spent.
+    Args:
+        payloads: what each task receives, and its size in ``unit``.
+        work: picklable; does one task.
     """
-    if not 0 <= job.error_budget <= 1:
-        raise FarspanError(f"--error-budget {job.error_budget}: give a share from 0 to 1")
-    try:
-        if engine.engine == "cooperative":
-            from pipelines.engine.cooperative import run as cooperative
-
-            return cooperative.run_stages(job, engine)
-        with locked(job.output, engine.lease):
-            from pipelines.engine.beam.pipeline import run_stages
-
-            return run_stages(job, engine)
-    except OSError as error:
-        if cured := from_os_error(error, job.output):
-            raise FarspanError(f"{cured}; {REPEAT}") from error
-        raise
+    return Stage(
+        name,
+        [Task(numbered(name, index), payload, units) for index, (payload, units) in enumerate(payloads)],
+        work,
+        unit,
+    )

@@ -1,4 +1,4 @@
-"""Places inside an unfinished job's output."""
+"""Names of numbered tasks and files, and places inside an unfinished job's output."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 
 from corpora.storage import files
+from corpora.storage.shards import shard_name
 
 WORK = "_work"
 """Folder of an unfinished job's receipts and intermediate files, inside its output."""
@@ -42,3 +43,17 @@ def remove_empty_folders(output: str) -> None:
     for top, _, _ in os.walk(os.path.join(output, WORK), topdown=False):
         with suppress(OSError):  # not empty, or removed by another process
             os.rmdir(top)
+
+
+def numbered(name: str, index: int) -> str:
+    return f"{name}-{index:05d}"
+
+
+def work_paths(output: str, name: str, count: int, suffix: str = "") -> tuple[str, ...]:
+    """Paths of ``count`` numbered intermediate files, in ``_work/`` of the output."""
+    return tuple(os.path.join(output, WORK, numbered(name, index) + suffix) for index in range(count))
+
+
+def shard_paths(output: str, count: int) -> tuple[str, ...]:
+    """Paths of the ``count`` shards of an artefact."""
+    return tuple(os.path.join(output, "shards", shard_name(index, count)) for index in range(count))

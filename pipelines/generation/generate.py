@@ -28,9 +28,9 @@ from corpora.storage.ragged import Ragged
 from corpora.storage.shards import MOST_SHARDS, map_shard, write_shard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task
+from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import shard_paths
 from pipelines.engine.ranks import run_job_on_ranks
-from pipelines.engine.stages import shard_paths, sharded_stage
 from pipelines.engine.summary import summary
 from pipelines.generation.options import Generating
 from trainer.model.seq2seq import Seq2Seq

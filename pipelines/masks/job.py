@@ -22,8 +22,8 @@ from objectives.api.protocol import CorpusFacts, Objective, draw_key, equip, loa
 from objectives.api.tools import Tools
 from pipelines.engine.artefacts import absolute, artefact_tokenizer
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.job import Job, Report, Task
-from pipelines.engine.stages import shard_paths, sharded_stage
+from pipelines.engine.job import Job, Report, Task, sharded_stage
+from pipelines.engine.paths import shard_paths
 from pipelines.masks.options import Masking
 
 # an objective with a model is about that many times slower

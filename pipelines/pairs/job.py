@@ -19,8 +19,8 @@ from pipelines.documents.inputs import Input, check_first, outside, read_options
 from pipelines.documents.ranges import Group, cut_files, grouped, listed, work_bytes
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.job import Job, Stage
-from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
+from pipelines.engine.job import Job, Stage, sharded_stage
+from pipelines.engine.paths import shard_paths, work_paths
 from pipelines.pairs.merge import GroupPairs, WritePairs
 from pipelines.pairs.options import Pairs, RawPairs
 from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs

@@ -27,9 +27,8 @@ from corpora.storage.stored_shards import StoredShard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.handed_on import partition, read_array, write_batches
-from pipelines.engine.job import Job, Report, Stage, Task
-from pipelines.engine.paths import WORK
-from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
+from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import WORK, shard_paths, work_paths
 from pipelines.retrieval.centroids import Sample, Train, record_batches
 from pipelines.retrieval.options import Clustering
 from pipelines.retrieval.spilled_vectors import SpilledVectors

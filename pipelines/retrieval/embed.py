@@ -26,8 +26,8 @@ from corpora.storage.stored_shards import StoredShard
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from pipelines.engine.artefacts import absolute, artefact_tokenizer, some_tokens
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.job import Job, Report, Task
-from pipelines.engine.stages import shard_paths, sharded_stage
+from pipelines.engine.job import Job, Report, Task, sharded_stage
+from pipelines.engine.paths import shard_paths
 from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.encoder import Encoder, load_encoder, resolve
 from pipelines.retrieval.options import Embed, EncoderOptions

@@ -27,8 +27,8 @@ from corpora.text.word_ngrams import jaccard
 from pipelines.engine.artefacts import absolute
 from pipelines.engine.derived import Parent, derived_job
 from pipelines.engine.handed_on import write_array
-from pipelines.engine.job import Job, Report, Stage, Task
-from pipelines.engine.stages import shard_paths, sharded_stage, work_paths
+from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import shard_paths, work_paths
 from pipelines.retrieval.cluster_shard import ClusterShard
 from pipelines.retrieval.options import NeighbourSearch
 from pipelines.retrieval.recall import SAMPLE_DEPTH, Recall, SampleShard, no_queries, sampled_queries

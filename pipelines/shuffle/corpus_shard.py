@@ -14,8 +14,8 @@ from corpora.schemas.sequences import SequenceBatch, corpus_schema
 from corpora.storage.manifest import Receipt
 from corpora.storage.shards import write_shard
 from pipelines.engine.derived import Parent, derived_job
-from pipelines.engine.job import Job, Report, Stage, Task
-from pipelines.engine.stages import shard_paths, sharded_stage
+from pipelines.engine.job import Job, Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import shard_paths
 from pipelines.options import check_shards
 from pipelines.shuffle.spill import Bucket
 

@@ -19,8 +19,8 @@ from corpora.storage.manifest import Receipt
 from corpora.storage.ragged import Ragged
 from pipelines.engine.derived import Parent
 from pipelines.engine.handed_on import partition, read_batch, write_batches
-from pipelines.engine.job import Report, Stage, Task
-from pipelines.engine.stages import sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import work_paths
 from pipelines.shuffle.spill import Pieces, bucket_of
 
 _SCHEMA = pa.schema(

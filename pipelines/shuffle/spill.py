@@ -25,8 +25,8 @@ from corpora.storage.shards import map_shard
 from corpora.storage.stored_shards import StoredShard
 from pipelines.engine.derived import Parent
 from pipelines.engine.handed_on import checked_batch, partition, read_batch, write_batches
-from pipelines.engine.job import Report, Stage, Task
-from pipelines.engine.stages import sharded_stage, work_paths
+from pipelines.engine.job import Report, Stage, Task, sharded_stage
+from pipelines.engine.paths import work_paths
 from pipelines.options import FAN_IN
 
 

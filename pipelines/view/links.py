@@ -17,7 +17,7 @@ from corpora.storage.origins import find_origin
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import open_shard
-from pipelines.engine.stages import numbered
+from pipelines.engine.paths import numbered
 from pipelines.inspect.pieces import Part
 from pipelines.view.page import Link
 

@@ -11,8 +11,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from objectives.api.mask_set import MaskSet, open_masks
 from objectives.api.protocol import load_objective, mask_key
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus

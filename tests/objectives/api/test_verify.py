@@ -16,8 +16,8 @@ from corpora.storage.shards import map_shard, write_shard
 from objectives.api.mask_set import MaskSet
 from objectives.api.masks import MASK_SCHEMA
 from objectives.api.verify import verify_masks
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus

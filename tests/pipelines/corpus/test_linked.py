@@ -20,8 +20,8 @@ from corpora.storage.shards import read_shard
 from corpora.verify.artefact import verify
 from pipelines.corpus.linked import plan
 from pipelines.corpus.options import LinkedCorpus
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.shuffle.placements import use_numbers
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed

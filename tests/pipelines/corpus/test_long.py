@@ -16,8 +16,8 @@ from corpora.storage.manifest import read_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed

@@ -14,8 +14,8 @@ from corpora.storage.origins import find_parent
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.artefacts import small_tokenizer
 from tests.pipelines.corpus.mixture_recipes import write_recipe
 

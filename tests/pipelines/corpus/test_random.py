@@ -24,8 +24,8 @@ from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan
 from pipelines.engine.finalize import finalize
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents
 from tests.killing import run_killed

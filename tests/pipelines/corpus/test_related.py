@@ -20,8 +20,8 @@ from pipelines.corpus.related import plan
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests, make_documents, small_tokenizer
 from tests.killing import run_killed

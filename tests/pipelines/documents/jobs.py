@@ -12,8 +12,8 @@ from corpora.storage.shards import map_shard
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan
 from pipelines.documents.options import Documents
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 
 
 def job(raw, output, tokenizer, read=ReadOptions(), **options):  # noqa: B008 (frozen)

@@ -17,8 +17,8 @@ from corpora.verify.artefact import verify
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan
 from pipelines.documents.options import Documents
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.artefacts import all_rows
 
 

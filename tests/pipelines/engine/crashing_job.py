@@ -9,8 +9,9 @@ import sys
 from corpora.errors import FarspanError
 from corpora.storage.manifest import Manifest, Receipt
 from pipelines.cli import leave
-from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
 

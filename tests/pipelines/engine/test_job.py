@@ -1,194 +1,23 @@
-"""Messages of a job when one of its tasks fails, or the disk under it."""
+"""Stages of numbered tasks, by whose names an unfinished job is resumed: they must not change."""
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import re
-import shutil
-import subprocess
-from pathlib import Path
-
-import pytest
-
-from corpora.errors import FarspanError
-from corpora.storage.files import write_bytes
-from corpora.storage.manifest import FileInfo, Manifest, Receipt, ShardInfo
-from pipelines.engine.finalize import finalize
-from pipelines.engine.job import Job, Stage, Task, run_job
-from pipelines.engine.options import Engine
-
-TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}
-TOTALS = {"documents": 0, "tokens": 0}
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-ERRORS = {
-    "input": FarspanError("row 3: not a number; mend it"),
-    "strange": OSError("no idea"),
-    "full": FULL,
-    "quota": OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), "/shards/part-00000-of-00001.arrow"),
-    "read-only": OSError(errno.EROFS, os.strerror(errno.EROFS), "/tmp/spill"),
-}
+from corpora.storage.manifest import Receipt
+from pipelines.engine.job import sharded_stage
 
 
 def work(task, report):
-    if task.name in ERRORS:
-        raise ERRORS[task.name]
-    if task.name == "delete":
-        shutil.rmtree(task.payload["output"])
-    if task.name == "write":
-        for number in range(64):
-            write_bytes(f"{task.payload['output']}/shards/{number}", bytes(64 << 10))
-    return Receipt(task.name, totals=TOTALS)
+    return Receipt(task.name)
 
 
-def job(output, *tasks) -> Job:
-    stages = [Stage(name, [Task(name, {"output": str(output)}, 1)], work, "tasks") for name in tasks]
-    head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
-    return Job(str(output), head, stages, lambda folder: None, 0)
-
-
-def failure(output, *tasks) -> list[str]:
-    with pytest.raises(FarspanError) as caught:
-        run_job(job(output, *tasks), Engine(workers=1))
-    return str(caught.value).splitlines()
-
-
-def test_a_repetition_is_advised_only_where_it_may_help(tmp_path):
-    assert failure(tmp_path / "mend", "fine", "input") == [
-        "task input failed: row 3: not a number; mend it",
-        "finished tasks are kept; the others stop there again until that is mended",
+def test_a_task_has_the_stages_name_and_its_number():
+    stage = sharded_stage("pack", [({"bucket": 0}, 5), ({"bucket": 1}, 7)], work, "tokens")
+    assert (stage.name, stage.unit, stage.work) == ("pack", "tokens", work)
+    assert [(task.name, task.payload, task.units) for task in stage.tasks] == [
+        ("pack-00000", {"bucket": 0}, 5),
+        ("pack-00001", {"bucket": 1}, 7),
     ]
-    first, *_, cause, last = failure(tmp_path / "repeat", "fine", "strange")
-    assert first.startswith("task strange failed: Traceback")
-    assert (cause, last) == (
-        "OSError: no idea",
-        "finished tasks are kept: run the same command again to resume",
-    )
 
 
-@pytest.mark.parametrize(
-    ("task", "message"),
-    [
-        (
-            "full",
-            r"{output}: No space left on device; make room there, or choose a place with more; finished tasks are",
-        ),
-        (
-            "quota",
-            r"/shards/part-00000-of-00001.arrow: Disk quota exceeded; make room there, .* quota raised; finished",
-        ),
-        ("read-only", r"/tmp/spill: Read-only file system; mount it for writing, or choose another place; finished"),
-    ],
-)
-def test_an_error_of_the_disk_is_one_line_with_the_cure(tmp_path, task, message):
-    (line,) = failure(tmp_path, "fine", task)
-    assert line.startswith(f"task {task} failed: ")
-    assert re.search(message.format(output=tmp_path), line)
-    assert (tmp_path / "_work" / "fine.json").exists()
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.getuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=False).returncode:
-        pytest.skip("needs the right to mount")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
-
-
-def test_a_full_disk_keeps_what_is_done(small_disk):
-    output = small_disk / "output"
-    (line,) = failure(output, "fine", "write")
-    assert line.startswith(f"task write failed: {output}/shards/")
-    assert "No space left on device; make room there" in line
-    assert sorted(path.name for path in (output / "_work").iterdir()) == ["fine.json", "job.json", "write.failed"]
-    shutil.rmtree(output / "shards")
-    assert failure(output, "fine", "write")[-1].startswith("task write failed: ")  # not "fine" again
-
-
-def test_a_full_disk_before_the_first_task(small_disk, tmp_path, monkeypatch):
-    (small_disk / "ballast").write_bytes(bytes(1 << 20))
-    (line,) = failure(small_disk / "output", "fine")
-    assert line.startswith(f"{small_disk}/output")
-    assert "No space left on device; make room there" in line
-
-
-def test_a_folder_deleted_under_the_job_stays_deleted(tmp_path):
-    output = tmp_path / "output"
-    lines = failure(output, "delete", "fine")
-    assert lines[0].endswith(f"{output}: was deleted while the job ran; run the same command again to begin anew")
-    assert not (output / "shards").exists()
-    assert not (output / "_work" / "fine.json").exists()
-
-
-def finished(output) -> dict[str, Path]:
-    """A job whose tasks are done and which was not finalized: its files by name."""
-    work = output / "_work"
-    shard = ShardInfo("part-00000-of-00001.arrow", 0, 0, 3, "0" * 64)
-    (output / "shards").mkdir(parents=True)
-    (output / "shards" / shard.name).write_bytes(b"abc")
-    work.mkdir()
-    head = json.loads(job(output).head.to_json())
-    (work / "job.json").write_text(json.dumps({"head": head, "tasks": ["one"]}))
-    (work / "one.json").write_bytes(Receipt("one", (shard,), TOTALS).to_json())
-    return {path.name: path for path in output.rglob("*") if path.is_file()}
-
-
-def test_finalizing_lists_all_files_but_hidden_ones(tmp_path):
-    finished(tmp_path)
-    (tmp_path / "tokenizer").mkdir()
-    (tmp_path / "tokenizer" / "tokenizer.json").write_bytes(b"{}")
-    (tmp_path / ".DS_Store").write_bytes(b"x")
-    manifest = finalize(str(tmp_path))
-    sha256 = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-    assert manifest.files == {"tokenizer/tokenizer.json": FileInfo(2, sha256)}
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("one.json", b"{", r"_work/one\.json: not a receipt of farspan .*; delete it and run the job's command again"),
-        ("one.json", Receipt("two").to_json(), "not a receipt of farspan .it is that of task two"),
-        (
-            "one.json",
-            Receipt("one", totals={}).to_json(),
-            r"do not make one artefact .totals lack documents, tokens.*del",
-        ),
-        (
-            "job.json",
-            b"[]",
-            r"_work/job\.json: does not say which job was begun .*; delete the folder and run the job's",
-        ),
-        ("job.json", b'{"head": null, "tasks": []}', "does not say which job was begun"),
-        (
-            "part-00000-of-00001.arrow",
-            b"ab",
-            r"part-00000-of-00001\.arrow: missing or cut short, though its task is done",
-        ),
-        (
-            "part-00000-of-00001.arrow",
-            None,
-            r"part-00000-of-00001\.arrow: missing or cut short, though its task is done",
-        ),
-    ],
-)
-def test_what_is_left_of_a_job_is_checked_when_it_is_finalized(tmp_path, name, content, message):
-    files = finished(tmp_path)
-    if content is None:
-        files[name].unlink()
-    else:
-        files[name].write_bytes(content)
-    with pytest.raises(FarspanError, match=message):
-        finalize(str(tmp_path))
-    assert not (tmp_path / "manifest.json").exists()
-
-
-@pytest.mark.parametrize("task", ["../../x", "a/b", "", 1, None])
-def test_no_name_of_a_task_leads_out_of_the_folder(tmp_path, task):
-    path = finished(tmp_path)["job.json"]
-    path.write_text(json.dumps({**json.loads(path.read_text()), "tasks": [task]}))
-    with pytest.raises(FarspanError, match=r"does not say which job was begun .tasks\[0\] is"):
-        finalize(str(tmp_path))
+def test_a_stage_may_have_no_task():
+    assert list(sharded_stage("pack", iter(()), work, "tokens").tasks) == []

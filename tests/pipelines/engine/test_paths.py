@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pipelines.engine.paths import claims_folder, processes_folder, remove_empty_folders, shows_presence
+from pipelines.engine.paths import (
+    claims_folder,
+    processes_folder,
+    remove_empty_folders,
+    shard_paths,
+    shows_presence,
+    work_paths,
+)
 
 
 def test_signs_of_presence_are_told_from_the_job(tmp_path):
@@ -30,3 +37,10 @@ def test_empty_folders_go_unless_a_process_is_there(tmp_path):
     remove_empty_folders(output)
     assert list(tmp_path.iterdir()) == []
     remove_empty_folders("memory://bucket/none")
+
+
+def test_paths_of_intermediate_files_and_of_shards():
+    assert work_paths("out", "spill", 2, ".arrow") == ("out/_work/spill-00000.arrow", "out/_work/spill-00001.arrow")
+    assert work_paths("s3://bucket/out", "queries", 1) == ("s3://bucket/out/_work/queries-00000",)
+    assert shard_paths("out", 2) == ("out/shards/part-00000-of-00002.arrow", "out/shards/part-00001-of-00002.arrow")
+    assert shard_paths("out", 0) == ()

@@ -11,8 +11,8 @@ from rich.console import Console
 from corpora.errors import FarspanError
 from corpora.printing import printable
 from objectives.api.mask_set import MaskSet
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.inspect.options import Choice
 from pipelines.inspect.row_text import as_seen
 from pipelines.inspect.show import show

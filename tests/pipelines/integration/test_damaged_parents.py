@@ -18,8 +18,9 @@ from corpora.storage.manifest import NAME
 from corpora.storage.shards import map_shard
 from pipelines.corpus import linked, long, related
 from pipelines.corpus import random as random_corpus
-from pipelines.engine.job import Job, run_job
+from pipelines.engine.job import Job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.masks import job as masks
 from pipelines.retrieval import cluster, embed, neighbours
 from pipelines.retrieval.options import EncoderOptions

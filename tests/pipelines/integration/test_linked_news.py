@@ -24,8 +24,8 @@ from pipelines.corpus import random as random_corpus
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.inspect.coherence import similarity_of
 from pipelines.inspect.show import show
 from pipelines.retrieval import cluster, embed, neighbours

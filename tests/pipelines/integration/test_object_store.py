@@ -19,8 +19,8 @@ from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
 from pipelines.documents.inputs import Input
 from pipelines.engine.beam.stores import use_flags
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.inspect.verify import verify
 from tests.artefacts import make_documents
 from tests.pipelines.integration.stores import chain, copy, files_of, same_artefact

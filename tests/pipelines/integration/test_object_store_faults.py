@@ -12,8 +12,8 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.pipelines.integration.stores import SHARDS, chain, copy, files_of, same_artefact
 
 

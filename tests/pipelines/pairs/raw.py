@@ -7,8 +7,9 @@ from pathlib import Path
 
 from corpora.readers.records import PairFields
 from pipelines.documents.inputs import Input
-from pipelines.engine.job import Job, run_job
+from pipelines.engine.job import Job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.pairs.job import plan
 from pipelines.pairs.options import Pairs, RawPairs
 from tests.corpora.readers.tasks import write_lines

@@ -13,8 +13,8 @@ from corpora.storage.manifest import read_manifest
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.pairs.job import plan
 from pipelines.pairs.options import Pairs
 from tests.artefacts import all_rows

@@ -5,8 +5,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.verify.artefact import verify
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.retrieval.cluster import plan
 from pipelines.retrieval.options import Clustering
 from tests.vectors import make_vectors, topic_vectors

@@ -13,8 +13,8 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes
 from corpora.storage.manifest import read_manifest
 from corpora.verify.artefact import verify
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.retrieval.cluster import CENTROIDS, first_level, plan
 from pipelines.retrieval.options import Clustering
 from tests.artefacts import make_documents

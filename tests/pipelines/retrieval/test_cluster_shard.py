@@ -11,8 +11,8 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.retrieval.options import Search
 from corpora.schemas.vectors import vector_column
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
 from pipelines.retrieval.options import NeighbourSearch
 from tests.vectors import make_vectors

@@ -19,8 +19,8 @@ from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import read_shard, shard_name
 from corpora.text.word_ngrams import ngram_hashes, sketch
 from corpora.verify.artefact import verify
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.retrieval.condensing import condense
 from pipelines.retrieval.embed import plan
 from pipelines.retrieval.encoder import load_encoder

@@ -14,8 +14,8 @@ from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.text.word_ngrams import jaccard
 from corpora.verify.artefact import verify
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
 from pipelines.retrieval.options import NeighbourSearch
 from tests.killing import run_killed

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from corpora.retrieval.options import Search
 from pipelines.engine.handed_on import write_array
-from pipelines.engine.job import Task, run_job
+from pipelines.engine.job import Task
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.retrieval import cluster, neighbours
 from pipelines.retrieval.options import NeighbourSearch
 from pipelines.retrieval.recall import Recall, no_queries

@@ -6,8 +6,8 @@ import pytest
 
 from corpora.schemas.corpus import Corpus
 from objectives.api.mask_set import MaskSet
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from pipelines.view.corpus_rows import CorpusRows

@@ -19,8 +19,8 @@ from corpora.storage.origins import NAME
 from corpora.storage.shards import write_shard
 from pipelines.corpus.linked import plan
 from pipelines.corpus.options import LinkedCorpus
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.inspect.pieces import cluster_of, parts_of
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.links import Links

@@ -15,8 +15,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.manifest import read_manifest, write_manifest
 from objectives.api.authoring import SpanObjective
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus

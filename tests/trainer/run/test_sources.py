@@ -15,8 +15,8 @@ import torch
 from rich.console import Console
 
 from corpora.errors import FarspanError
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from pipelines.masks.job import plan
 from pipelines.masks.options import Masking
 from tests.artefacts import make_corpus

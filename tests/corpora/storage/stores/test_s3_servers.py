@@ -20,7 +20,7 @@ from corpora.storage import files
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.stores import s3
 from corpora.verify.artefact import verify
-from pipelines.engine.job import run_job
+from pipelines.engine.run import run_job
 from tests.artefacts import all_rows, make_documents
 from tests.object_store import upload
 from tests.pipelines.engine.cooperative.jobs import cooperative, shared_job

@@ -9,8 +9,9 @@ from rich.text import Text
 from corpora.storage.manifest import Manifest, Receipt
 from pipelines.engine.beam.apache import beam
 from pipelines.engine.beam.notebook import without_interactive_labels
-from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 
 CELL = """
 from tests.pipelines.engine.beam.test_notebook import small_job

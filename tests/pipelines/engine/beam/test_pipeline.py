@@ -24,9 +24,10 @@ from pipelines.engine.beam import pipeline
 from pipelines.engine.beam.remote.signs import Sign
 from pipelines.engine.beam.remote.submission import Submission, read_submission
 from pipelines.engine.beginning import begin
-from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.progress import Reporter
+from pipelines.engine.run import run_job
 from pipelines.masks.job import plan as plan_masks
 from pipelines.masks.options import Masking
 from tests.artefacts import digests, small_tokenizer

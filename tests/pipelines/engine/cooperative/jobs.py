@@ -15,8 +15,9 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import Manifest, Receipt, ShardInfo
-from pipelines.engine.job import Job, Stage, Task, run_job
+from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.forks import FORKS
 
 TOKENIZER = {"fingerprint": "", "vocab_size": 1, "owned_tokens": {}}

@@ -15,7 +15,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes
-from pipelines.engine.job import run_job
+from pipelines.engine.run import run_job
 from tests.artefacts import small_tokenizer
 from tests.pipelines.engine.cooperative.jobs import cooperative, shared_job
 

@@ -19,8 +19,8 @@ from pipelines.engine.beam.remote.signs import Sign
 from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beam.remote.watch import Silence, Watch
 from pipelines.engine.beam.runner import WorkerDied
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.pipelines.engine.test_job import TOTALS, job
 
 TRACE = """\

@@ -13,8 +13,8 @@ import pytest
 from pipelines.engine.beam.remote import jobs
 from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beam.runner import WorkerDied
-from pipelines.engine.job import run_job
 from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
 from tests.pipelines.engine.cooperative.jobs import shared_job
 
 SIZES = {f"write-{index:02d}": 1 for index in range(6)}
