@@ -33,12 +33,20 @@ def styled() -> Iterator[Any]:
         yield plt
 
 
-def grid(plt: Any, count: int, columns: int = 3, panel: tuple[float, float] = _PANEL) -> tuple[Any, list[Any]]:
-    """A figure of ``count`` panels in rows of at most ``columns``, and their axes in reading order."""
-    across = min(columns, count) if count != 4 else 2
+def grid(
+    plt: Any, count: int, columns: int = 3, panel: tuple[float, float] = _PANEL, shared: bool = False
+) -> tuple[Any, list[Any]]:
+    """A figure of ``count`` panels in rows of at most ``columns``, and their axes in reading order.
+
+    Args:
+        panel: width and height of a panel, in inches.
+        shared: True if all panels have the same limits; then only the outer ones have numbers at their axes.
+    """
+    across = min(columns, count) if count != 4 or columns != 3 else 2
     down = -(-count // across)
+    size = (panel[0] * across, panel[1] * down)
     figure, axes = plt.subplots(
-        down, across, figsize=(panel[0] * across, panel[1] * down), squeeze=False, layout="constrained"
+        down, across, figsize=size, sharex=shared, sharey=shared, squeeze=False, layout="constrained"
     )
     flat = list(axes.flat)
     for unused in flat[count:]:
