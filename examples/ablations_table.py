@@ -15,6 +15,7 @@ from corpora.schemas.predictions import open_predictions
 from objectives.metrics.bootstrap import INTERVAL, resampled
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric
+from pipelines.figures.style import grid, label_lines, save, styled, thousands
 
 if TYPE_CHECKING:
     from ablations_parts import Experiment
@@ -171,27 +172,20 @@ def draw(experiment: Experiment, cells: Cells, path: Path) -> None:
     A dot is a seed; the bar is the 95 % interval of the difference to the first row, paired over the questions; the
     grey tick is the paper's difference, in the column that is nearest to the task.
     """
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "farspan"  # the same bytes every time
-    import matplotlib.pyplot as plt
-
     tasks, numbers = experiment.tasks, list(experiment.chosen)
-    size = (3.6 * len(tasks), 2.1 * (len(numbers) + 1))
-    figure, grid = plt.subplots(len(numbers) + 1, len(tasks), figsize=size, layout="constrained", squeeze=False)
-    for column, task in enumerate(tasks):
-        tables = experiment.tables_of(task)
-        for line, number in enumerate(numbers):
-            axis = grid[line][column]
-            if number in tables:
-                rows = rows_of(experiment, cells, number, task, tables[number])
-                _panel(axis, rows, _reported(task, number), f"table {number}: {task}, {METRICS[task]}")
-            else:
-                axis.axis("off")
-        _curves(grid[-1][column], experiment, cells, task)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    count = len(tasks) * (len(numbers) + 1)
+    with styled() as plt:
+        figure, axes = grid(plt, count, columns=len(tasks), panel=(3.6, 2.1))
+        for column, task in enumerate(tasks):
+            tables, own = experiment.tables_of(task), axes[column :: len(tasks)]
+            for axis, number in zip(own, numbers, strict=False):  # the last one is of the curves
+                if number in tables:
+                    rows = rows_of(experiment, cells, number, task, tables[number])
+                    _panel(axis, rows, _reported(task, number), f"table {number}: {task}, {METRICS[task]}")
+                else:
+                    axis.axis("off")
+            _curves(own[-1], experiment, cells, task)
+        save(plt, figure, str(path))
 
 
 def _reported(task: str, number: int) -> Sequence[float]:
@@ -212,22 +206,25 @@ def _panel(axis: Any, rows: Sequence[Row], paper: Sequence[float], title: str) -
             axis.plot(paper[place], place, "|", color="0.5", markersize=9)
     axis.axvline(0, color="0.8", linewidth=0.8, zorder=0)
     axis.set_yticks(range(len(rows)), [row.label for row in rows], fontsize=7)
-    axis.tick_params(axis="x", labelsize=7)
+    axis.grid(visible=False, axis="y")
     axis.set_ylim(len(rows) - 0.5, -0.5)
-    axis.set_title(title, fontsize=8)
-    axis.set_xlabel(f"difference to {rows[0].label} ({base:.1f})", fontsize=7)
+    axis.set_title(title)
+    axis.set_xlabel(f"difference to {rows[0].label} ({base:.1f})")
 
 
 def _curves(axis: Any, experiment: Experiment, cells: Cells, task: str) -> None:
     """Draw the score over hops, or over the length of the source, for the rows of the task's first table."""
     over = "hops" if task == "chains" else "the length of the source"
-    for label, model in next(iter(experiment.tables_of(task).values())).items():
+    ends = []
+    for number, (label, model) in enumerate(next(iter(experiment.tables_of(task).values())).items()):
         points = (by_hops if task == "chains" else by_length)(experiment, cells, task, model)
-        axis.plot(*zip(*points, strict=True), marker=".", label=label)
-    axis.set_title(f"{task} over {over}", fontsize=8)
-    axis.set_xlabel("hops" if task == "chains" else "document tokens", fontsize=7)
+        axis.plot(*zip(*points, strict=True), marker=".", color=f"C{number % 7}")
+        ends.append((*points[-1], label, f"C{number % 7}"))
+    label_lines(axis, ends)
+    axis.set_title(f"{task} over {over}")
+    axis.set_xlabel("hops" if task == "chains" else "document tokens")
     if task == "chains":
         axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.set_ylabel("score", fontsize=7)
-    axis.tick_params(labelsize=7)
-    axis.legend(fontsize=6)
+    else:
+        axis.xaxis.set_major_formatter(lambda value, _: thousands(value))
+    axis.set_ylabel("score")

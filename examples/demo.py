@@ -180,7 +180,7 @@ def parts(out: Path) -> list[Part]:
             ),
             run / "checkpoints" / f"step-{TRAINING_STEPS:08d}" / "checkpoint.json",
         ),
-        Part("loss", out / "loss.png", lambda: draw_loss(run / "metrics.jsonl", out / "loss.png")),
+        Part("curves", out / "curves.png", farspan("plot", run, "--figure", out / "curves.png")),
         *downstream_parts(out, artefact),
     ]
 
@@ -275,23 +275,6 @@ def losses(metrics: Path) -> dict[str, list[tuple[int, float]]]:
     return {name: [(line["step"], line[name]) for line in lines if line.get(name) is not None] for name in names}
 
 
-def draw_loss(metrics: Path, path: Path) -> None:
-    """Draw the loss of every step, and the held-out loss."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
-    for (name, points), style in zip(losses(metrics).items(), ("-", "o"), strict=True):
-        axis.plot(*zip(*points, strict=True), style, label=name.replace("_", " "))
-    axis.set_xlabel("step")
-    axis.set_ylabel("cross-entropy of target tokens, nats")
-    axis.legend()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="From real text to a trained model, in a few minutes on two cores.")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="folder (default: demo-output)")
@@ -318,7 +301,7 @@ def main() -> None:
     (system,) = json.loads((out / "scores.json").read_text("utf-8"))["systems"]
     exact = system["scores"]["exact_match"]
     print(f"exact match of answers {exact['value']:.1f} %, 95 % interval {exact['low']:.1f} to {exact['high']:.1f}")
-    print(f"look at {out / 'loss.png'}, {out / 'lengths.png'}, {out / 'relatedness.png'}, and into any manifest.json")
+    print(f"look at {out / 'curves.png'}, {out / 'lengths.png'}, {out / 'relatedness.png'}, and into any manifest.json")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import matplotlib
 import torch
 from torch import Tensor
 
 from objectives.api.examples import IGNORED
+from pipelines.figures.style import grid, save, styled, thousands
 from trainer.model.build import build_model
 from trainer.model.config import EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
@@ -211,26 +211,23 @@ def learn(
 
 def draw(curves: Mapping[str, Sequence[Point]], path: str) -> None:
     """A panel a pattern: accuracy over steps, chance, and where rows grow."""
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "farspan"  # the same bytes every time
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(3, 3, figsize=(9, 6.6), sharex=True, sharey=True, layout="constrained")
-    for (pattern, points), axis in zip(curves.items(), axes.flat, strict=True):
-        grown = 0
-        for stage in STAGES:
-            axis.axvline(grown, color="0.9", linewidth=0.8)
-            axis.text(grown + 4, 1.08, f"{stage.length:,}", fontsize=5.5, color="0.5")
-            grown += stage.steps
-        axis.axhline(1 / SYMBOLS, color="0.6", linewidth=0.8, linestyle=":")
-        colour = "C0" if pattern in FAR else "C3"
-        axis.plot([point.step for point in points], [point.accuracy for point in points], color=colour)
-        axis.set_title(pattern, fontsize=10)
-        axis.set_ylim(0, 1.15)
-    figure.supxlabel("training steps; grey: length of the rows in training; dotted: chance", fontsize=9)
-    figure.supylabel("held-out accuracy, symbol 3,000 tokens away", fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    with styled() as plt:
+        figure, axes = grid(plt, len(curves), panel=(3.0, 2.0), shared=True)
+        for (pattern, points), axis in zip(curves.items(), axes, strict=True):
+            grown = 0
+            for stage in STAGES:
+                axis.axvline(grown, color="0.85", linewidth=0.8)
+                axis.text(grown + stage.steps / 2, 1.1, thousands(stage.length), fontsize=6, color="0.4", ha="center")
+                grown += stage.steps
+            axis.axhline(1 / SYMBOLS, color="0.4", linewidth=0.8, linestyle=":")
+            colour = "C0" if pattern in FAR else "C1"
+            axis.plot([point.step for point in points], [point.accuracy for point in points], color=colour)
+            axis.set_title(pattern)
+            axis.set(xlim=(0, grown), ylim=(0, 1.2), yticks=[0, 0.25, 0.5, 0.75, 1])
+            axis.grid(visible=False, axis="x")
+        figure.supxlabel("training steps; above the curves: length of the rows in training; dotted: chance")
+        figure.supylabel("held-out accuracy, symbol 3,000 tokens away")
+        save(plt, figure, path)
 
 
 def main(path: str) -> None:

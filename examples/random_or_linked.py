@@ -21,6 +21,8 @@ from pathlib import Path
 from demo import SEQUENCE_LENGTH, encoder, farspan
 from wikipedia_text import lead_sections, write_json_lines
 
+from pipelines.figures.style import grid, label_lines, save, styled
+
 KINDS = ("random", "linked")
 SPLITS = ("train", "held-out")
 EVALUATIONS = 12
@@ -98,24 +100,22 @@ def curves(metrics: Path) -> dict[str, list[tuple[int, float]]]:
 
 def draw(runs: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], path: Path) -> None:
     """A panel a measure, a line a training corpus."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "farspan"  # the same bytes every time
-    import matplotlib.pyplot as plt
-
     titles = {"train": "own training rows", "random": "held-out, random rows", "linked": "held-out, linked rows"}
-    figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), sharey=True, layout="constrained")
-    for (measure, title), axis in zip(titles.items(), axes, strict=True):
-        for kind in KINDS:
-            axis.plot(*zip(*runs[kind][measure], strict=True), marker="" if measure == "train" else ".", label=kind)
-        axis.set_title(title, fontsize=10)
-        axis.set_yscale("log")
-    axes[0].legend(title="trained on", fontsize=8)
-    axes[0].set_ylabel("perplexity of hidden tokens")
-    figure.supxlabel("training steps", fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    with styled() as plt:
+        figure, axes = grid(plt, len(titles), shared=True)
+        for (measure, title), axis in zip(titles.items(), axes, strict=True):
+            ends = []
+            for number, kind in enumerate(KINDS):
+                points = runs[kind][measure]
+                marker = "" if measure == "train" else "."
+                axis.plot(*zip(*points, strict=True), marker=marker, color=f"C{number}")
+                ends.append((*points[-1], f"on {kind}", f"C{number}"))
+            axis.set_title(title)
+            axis.set_yscale("log")
+            label_lines(axis, ends)
+        axes[0].set_ylabel("perplexity of hidden tokens")
+        figure.supxlabel("training steps")
+        save(plt, figure, str(path))
 
 
 def main() -> None:

@@ -25,12 +25,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import matplotlib
 import numpy as np
 import torch
 from torch import Tensor
 
 from objectives.api.examples import IGNORED
+from pipelines.figures.style import grid, save, styled
 from trainer.model.build import build_model
 from trainer.model.config import DecoderConfig, EncoderConfig, ModelConfig
 from trainer.model.layers.heads import HeadsConfig
@@ -208,22 +208,18 @@ def extend(short: Seq2Seq, pattern: str, seed: int, steps: int = LONG_STEPS) -> 
 
 def draw(curves: Mapping[str, Sequence[Sequence[Point]]], path: str) -> None:
     """A panel a pattern, a line a seed: accuracy of two hops, and in grey that of one hop."""
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "farspan"  # the same bytes every time
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(curves), figsize=(9, 2.4), sharex=True, sharey=True, layout="constrained")
-    for (pattern, seeds), axis in zip(curves.items(), axes.flat, strict=True):
-        for points in seeds:
-            steps = [point.step for point in points]
-            axis.plot(steps, [point.one for point in points], color="0.7", linewidth=0.8)
-            axis.plot(steps, [point.two for point in points], color="C3" if pattern == "block" else "C0")
-        axis.set_title(pattern, fontsize=10)
-        axis.set_ylim(0, 1.05)
-    figure.supxlabel("training steps on rows of two blocks; grey: one hop", fontsize=9)
-    figure.supylabel("accuracy of two hops", fontsize=9)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    with styled() as plt:
+        figure, axes = grid(plt, len(curves), columns=len(curves), panel=(2.3, 2.2), shared=True)
+        for (pattern, seeds), axis in zip(curves.items(), axes, strict=True):
+            for points in seeds:
+                steps = [point.step for point in points]
+                axis.plot(steps, [point.one for point in points], color="0.7", linewidth=0.8)
+                axis.plot(steps, [point.two for point in points], color="C1" if pattern == "block" else "C0")
+            axis.set_title(pattern)
+            axis.set_ylim(0, 1.05)
+        figure.supxlabel("training steps on rows of two blocks; grey: one hop")
+        figure.supylabel("accuracy of two hops")
+        save(plt, figure, path)
 
 
 def main(path: str, seeds: int = 3) -> None:

@@ -66,4 +66,4 @@ def test_tables_and_figure(tmp_path, capsys):
     assert printed.count("2 hops") == 4
     table.draw(quick, cells, tmp_path / "figure.svg")
     text = (tmp_path / "figure.svg").read_text()
-    assert all(f"<!-- {title} -->" in text for title in ("table 1: chains, exact_match", "chains over hops"))
+    assert all(f">{title}</text>" in text for title in ("table 1: chains, exact_match", "chains over hops"))

@@ -1,5 +1,8 @@
 """The long-range check, much smaller: what can reach the symbol learns it, what cannot stays at chance."""
 
+from itertools import pairwise
+from unittest.mock import patch
+
 import pytest
 import torch
 
@@ -54,3 +57,17 @@ def test_patterns_that_reach_the_symbol_learn_it(pattern):
 def test_disjoint_blocks_cannot_learn_it():
     """256 held-out rows: chance is .125, with a standard deviation of .02."""
     assert all(accuracy < 0.25 for accuracy in accuracies("block", 200))
+
+
+def test_the_lengths_above_the_curves_do_not_collide(tmp_path):
+    """Their boxes in the drawn figure, as matplotlib measures them."""
+    curves = {pattern: [long_range.Point(0, 0.0), long_range.Point(440, 1.0)] for pattern in ("full", "block")}
+    with patch.object(long_range, "save") as save:
+        long_range.draw(curves, str(tmp_path / "figure.svg"))
+    plt, figure, _ = save.call_args.args
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        boxes = sorted((text.get_window_extent() for text in axis.texts), key=lambda box: box.x0)
+        assert len(boxes) == len(long_range.STAGES)
+        assert all(one.x1 < next.x0 for one, next in pairwise(boxes))
+    plt.close(figure)

@@ -74,4 +74,4 @@ def test_figure(tmp_path):
     curves = {pattern: [[two_hops.Point(0, 0.5, 0.4), two_hops.Point(50, 1.0, 0.9)]] for pattern in two_hops.PATTERNS}
     two_hops.draw(curves, str(tmp_path / "figure.svg"))
     text = (tmp_path / "figure.svg").read_text()
-    assert all(f"<!-- {pattern} -->" in text for pattern in two_hops.PATTERNS)
+    assert all(f">{pattern}</text>" in text for pattern in two_hops.PATTERNS)

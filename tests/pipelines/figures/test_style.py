@@ -39,6 +39,15 @@ def test_a_grid_is_no_strip(tmp_path):
     assert shapes == {1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 2), 5: (2, 3), 7: (3, 3)}
 
 
+def test_panels_of_equal_limits_have_numbers_at_the_outer_axes_alone():
+    with styled() as plt:
+        figure, axes = grid(plt, 4, columns=4, shared=True)
+        axes[0].set(xlim=(0, 7), ylim=(0, 9))
+        assert {(axis.get_xlim(), axis.get_ylim()) for axis in axes} == {((0, 7), (0, 9))}
+        assert [axis.yaxis.get_tick_params()["labelleft"] for axis in axes] == [True, False, False, False]
+        plt.close(figure)
+
+
 def test_a_logarithmic_axis_of_counts_ends_where_they_end(tmp_path):
     with styled() as plt:
         figure, (axis,) = grid(plt, 1)
