@@ -26,8 +26,9 @@ class Command:
     Attributes:
         name: the words after ``farspan``.
         summary: description in one sentence.
-        run: function to call with the options, as ``module:function``. With the flags of the engine, it returns the job
-            that makes an artefact, or an iterator of jobs to run one after the other.
+        run: function to call with the options, as ``module:function``; a module that begins with a dot is in
+            ``pipelines``. With the flags of the engine, it returns the job that makes an artefact, or an iterator of
+            jobs to run one after the other.
         options: dataclasses whose fields are the arguments: names in the module ``options`` beside that of ``run``, or
             ``module:Class``. The docstring of the last one has further explanation and examples.
         flags: flags beside the options: ``engine`` for those of the engine and of Beam, ``beam`` for Beam's, ``s3`` for
@@ -84,9 +85,9 @@ class Command:
 
 
 def load(place: str) -> Any:
-    """Import what ``module:name`` names."""
+    """Import an object by its ``module:name``; a module that begins with a dot is in ``pipelines``."""
     module, _, name = place.partition(":")
-    return getattr(import_module(module), name)
+    return getattr(import_module(module, "pipelines"), name)
 
 
 def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:

@@ -1,6 +1,7 @@
 """All commands, in the order of the help: words, summary, function, and the dataclasses whose fields are the arguments.
 
-A dataclass lies in the module ``options`` beside the function's, unless the table says otherwise.
+Modules that begin with a dot are in ``pipelines``. A dataclass is in the module ``options`` beside the function's,
+unless its module is named.
 """
 
 from __future__ import annotations
@@ -22,102 +23,82 @@ COMMANDS = (
     _command(
         "tokenizer train",
         "Train a tokenizer on raw text.",
-        "pipelines.documents.tokenizer:command",
+        ".documents.tokenizer:command",
         "TokenizerTraining",
         flags="beam",
     ),
     _job(
         "documents",
         "Tokenise raw text once, for every corpus built from it.",
-        "pipelines.documents.job:plan_raw",
+        ".documents.job:plan_raw",
         "RawText",
         "Documents",
     ),
     _job(
         "pairs",
         "Pair questions, or summaries to be written, with tokenised documents.",
-        "pipelines.pairs.job:plan_raw",
+        ".pairs.job:plan_raw",
         "RawPairs",
         "Pairs",
     ),
+    _job("corpus random", "Shuffle documents globally and concatenate them.", ".corpus.random:plan", "RandomCorpus"),
+    _job("corpus linked", "Put related documents into one sequence.", ".corpus.linked_stages:jobs", "LinkedCorpus"),
     _job(
-        "corpus random",
-        "Shuffle documents globally and concatenate them.",
-        "pipelines.corpus.random:plan",
-        "RandomCorpus",
-    ),
-    _job(
-        "corpus linked",
-        "Put related documents into one sequence.",
-        "pipelines.corpus.linked_stages:jobs",
-        "LinkedCorpus",
-    ),
-    _job(
-        "corpus long",
-        "Mix sources of long documents by weight, following a recipe.",
-        "pipelines.corpus.long:jobs",
-        "LongCorpus",
+        "corpus long", "Mix sources of long documents by weight, following a recipe.", ".corpus.long:jobs", "LongCorpus"
     ),
     _job(
         "corpus related",
         "One row for each cluster of related documents, in whole sentences.",
-        "pipelines.corpus.related:plan",
+        ".corpus.related:plan",
         "RelatedCorpus",
     ),
-    _job("embed", "Turn documents into vectors, for `farspan cluster`.", "pipelines.retrieval.embed:plan", "Embed"),
-    _job(
-        "cluster",
-        "Divide vectors into clusters for `farspan neighbours`.",
-        "pipelines.retrieval.cluster:plan",
-        "Clustering",
-    ),
+    _job("embed", "Turn documents into vectors, for `farspan cluster`.", ".retrieval.embed:plan", "Embed"),
+    _job("cluster", "Divide vectors into clusters for `farspan neighbours`.", ".retrieval.cluster:plan", "Clustering"),
     _job(
         "neighbours",
         "Find each document's nearest neighbours in its cluster, for `farspan corpus linked`.",
-        "pipelines.retrieval.neighbours:plan",
+        ".retrieval.neighbours:plan",
         "NeighbourSearch",
     ),
     _job(
         "mask",
         "Choose what an objective hides in each sequence.",
-        "pipelines.masks.job:plan",
+        ".masks.job:plan",
         "Masking",
         declare=lambda parser: parser.add_argument("--options", action=Explain),
     ),
     _command(
         "check-objective",
         "Check that an objective obeys the laws of objectives.",
-        "pipelines.inspect.check_objective:command",
+        ".inspect.check_objective:command",
         "Check",
     ),
     _command(
         "show",
         "Show one row: documents, hidden text and why, source and target; or a question and its answers.",
-        "pipelines.inspect.show:command",
+        ".inspect.show:command",
         "Show",
         flags="s3",
     ),
     _command(
         "view",
         "Look at artefacts in a browser: rows, several mask sets side by side, predictions and references.",
-        "pipelines.view.command:command",
+        ".view.command:command",
         "View",
         flags="s3",
     ),
-    _command(
-        "stats", "Sizes, waste and lengths of an artefact.", "pipelines.inspect.stats:command", "Stats", flags="s3"
-    ),
+    _command("stats", "Sizes, waste and lengths of an artefact.", ".inspect.stats:command", "Stats", flags="s3"),
     _command(
         "verify",
         "Check checksums, structure and meaning of artefacts and runs.",
-        "pipelines.inspect.verify:command",
+        ".inspect.verify:command",
         "Verify",
         flags="s3",
     ),
     _command(
         "finalize",
         "Write the manifest of a job whose driver stopped before the end.",
-        "pipelines.engine.finalize:command",
+        ".engine.finalize:command",
         "Finalize",
         flags="beam",
     ),
@@ -134,49 +115,36 @@ COMMANDS = (
         "trainer.command:run_command",
         "Training",
     ),
-    _command(
-        "runs",
-        "List training runs: step, losses, speed, state.",
-        "pipelines.runs.table:command",
-        "Runs",
-    ),
+    _command("runs", "List training runs: step, losses, speed, state.", ".runs.table:command", "Runs"),
     _command(
         "plot",
         "Draw the curves of training runs, and name the updates at which a loss rose.",
-        "pipelines.runs.plot:command",
+        ".runs.plot:command",
         "Plot",
     ),
     _command(
         "tasks",
         "List the tasks, which render pairs for fine-tuning, or explain one.",
-        "pipelines.inspect.explain:print_tasks",
+        ".inspect.explain:print_tasks",
         "Tasks",
     ),
-    _command(
-        "generate", "Generate a text for each pair of a split.", "pipelines.generation.generate:command", "Generating"
-    ),
+    _command("generate", "Generate a text for each pair of a split.", ".generation.generate:command", "Generating"),
     _command(
         "evaluate",
         "Score predictions with confidence intervals, and compare systems.",
-        "pipelines.evaluation.evaluate:command",
+        ".evaluation.evaluate:command",
         "Evaluate",
     ),
     _command(
-        "submit",
-        "Write predictions as the SCROLLS server takes them.",
-        "pipelines.evaluation.submit:command",
-        "Submission",
+        "submit", "Write predictions as the SCROLLS server takes them.", ".evaluation.submit:command", "Submission"
     ),
     _command(
-        "push",
-        "Publish an artefact or an exported model on the Hugging Face hub.",
-        "pipelines.push:command",
-        "pipelines.push:Push",
+        "push", "Publish an artefact or an exported model on the Hugging Face hub.", ".push:command", ".push:Push"
     ),
     _command(
         "completion",
         "Print a script that completes farspan's commands and flags in a shell.",
-        "pipelines.commands.completion:command",
-        "pipelines.commands.completion:Completion",
+        ".commands.completion:command",
+        ".commands.completion:Completion",
     ),
 )

@@ -1,4 +1,4 @@
-"""Arrow imports no pandas of its own accord, and works with it as soon as it is there."""
+"""Arrow does not import pandas, but works with it once other code has imported it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = """
 import sys
-from pipelines.commands.arrow_alone import leave_pandas_out
+from pipelines.arrow_alone import leave_pandas_out
 leave_pandas_out()
 import pyarrow as pa, numpy as np
 assert pa.array(np.arange(3)).to_pylist() == [0, 1, 2]
