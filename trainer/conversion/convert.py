@@ -12,11 +12,11 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.special_tokens import SpecialTokens
 from trainer.conversion.adapt import adapt
 from trainer.conversion.differences import TRAINING, differences, given
+from trainer.conversion.export.training_card import training_section
 from trainer.conversion.hugging_face import write_hugging_face
 from trainer.conversion.model_folder import Model, write_model_folder
 from trainer.conversion.options import Conversion, Convert
 from trainer.conversion.sources import model_config, read_model
-from trainer.conversion.training_card import training_section
 from trainer.conversion.vocabulary import Vocabulary, change_vocabulary
 from trainer.model.config import ModelConfig
 from trainer.recipe import load_recipe

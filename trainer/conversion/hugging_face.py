@@ -20,7 +20,7 @@ from corpora.errors import FarspanError
 from corpora.storage.temporary import temporary_name
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, SpecialTokens
-from trainer.conversion.exported_files import generation_settings, model_card, tokenizer_files
+from trainer.conversion.export.files import generation_settings, model_card, tokenizer_files
 from trainer.conversion.family import Family, exportable_family, exported_config, family_of
 from trainer.conversion.model_folder import Model, make_readable
 from trainer.conversion.names import load_state, save_state, state_shapes

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 from objectives.api.special_tokens import SpecialTokens
 from tests.trainer.conversion.models import tiny_config, tiny_model
+from trainer.conversion.export.sentencepiece_json import convert_sentencepiece
 from trainer.conversion.hugging_face import write_hugging_face
-from trainer.conversion.sentencepiece_json import convert_sentencepiece
 from trainer.conversion.vocabulary import Vocabulary
 
 LINES = [

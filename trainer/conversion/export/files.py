@@ -11,8 +11,8 @@ from tokenizers.processors import TemplateProcessing
 
 from corpora.errors import FarspanError, one_line
 from objectives.api.special_tokens import BEGIN, END, MASK, PAD, UNKNOWN
+from trainer.conversion.export.sentencepiece_json import convert_sentencepiece
 from trainer.conversion.model_folder import Model
-from trainer.conversion.sentencepiece_json import convert_sentencepiece
 from trainer.model.patterns.window import Window
 
 _TOKEN_FIELDS = {PAD: "pad_token", BEGIN: "bos_token", END: "eos_token", UNKNOWN: "unk_token", MASK: "mask_token"}

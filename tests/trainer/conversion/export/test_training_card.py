@@ -8,7 +8,7 @@ from dataclasses import replace
 from corpora.storage.manifest import manifest_sha256
 from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
-from trainer.conversion.training_card import training_section
+from trainer.conversion.export.training_card import training_section
 from trainer.data.config import ObjectiveConfig
 from trainer.recipe import keep_recipe
 

@@ -1,0 +1,1 @@
+"""Files beside the weights in an exported folder: tokenizer, generation settings and model card."""
