@@ -14,8 +14,8 @@ from corpora.errors import FarspanError
 from corpora.flags import make
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, tell_error
-from pipelines.commands import WELCOME, build_parser
 from pipelines.arrow_alone import leave_pandas_out
+from pipelines.commands import WELCOME, build_parser
 from pipelines.commands.command import Command, refuse_rest, use_store_flags
 from pipelines.engine.cooperative.interrupts import Terminated
 from pipelines.engine.options import EMBEDDED, Engine

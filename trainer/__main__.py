@@ -8,8 +8,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command. The exit status is that of ``farspan train``.
 
     Returns:
-        0 when the run is finished, or was stopped by a signal and has its checkpoint; 1 for what the user can cure;
-        130 after Ctrl-C before the first update. (Python itself ends with 2 where ``arguments`` make no command.)
+        0 when the run is finished, or was stopped by a signal and has its checkpoint; 1 for an error that the user can
+        fix; 130 after Ctrl-C before the first update. (argparse ends the process with 2 for invalid arguments.)
     """
     import argparse
 
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     from trainer.options import Training
     from trainer.parallel.reports import is_reporter, raised_alike
 
-    parser = argparse.ArgumentParser(prog="trainer", description="Train, or continue, what a recipe describes.")
+    parser = argparse.ArgumentParser(prog="trainer", description="Start or continue the training run of a recipe.")
     add_flags(parser, Training)
     add_flags(parser, Reporting)
     options, rest = parser.parse_known_args(arguments)
@@ -32,21 +32,21 @@ def main(arguments: list[str] | None = None) -> int:
             training = make(Training, options)
         with reporting(make(Reporting, options)):
             run_command(training)
-    except BrokenPipeError:  # of --estimate
+    except BrokenPipeError:  # the reader of --estimate has ended
         return 0
     except (FarspanError, OSError) as error:
         if is_reporter(error):
             print(f"trainer: {printable(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("trainer: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        print("trainer: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
         return 130
     return 0
 
 
 if __name__ == "__main__":
-    # `python -m` looks for every module in the current folder first, where a numpy.py may lie that is not meant. Hence
-    # nothing is imported before this, not even __future__; but a checkout that is not installed is found there alone.
+    # `python -m` searches the current folder first, which may hold an unrelated numpy.py. Hence nothing is imported
+    # before this, not even __future__. The folder stays if it is this checkout, which may not be installed.
     if not sys.flags.safe_path and sys.path[0] != os.path.dirname(os.path.dirname(os.path.abspath(__file__))):
         del sys.path[0]
     os.environ["PYTHONSAFEPATH"] = "1"  # for the processes that this one starts

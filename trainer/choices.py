@@ -1,4 +1,4 @@
-"""Words that several settings and functions accept, listed once."""
+"""Literal types of words that several settings and functions accept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 Precision = Literal["fp32", "bf16"]
 Device = Literal["auto", "cpu", "cuda"]
 Checkpointing = Literal["none", "selective", "layer"]
-"""Activations that are computed again in the backward pass."""
+"""Activations that the backward pass recomputes."""
 ParallelMode = Literal["ddp", "fsdp", "hybrid"]
 Reduction = Literal["step", "micro_batch"]
-"""Modes of reducing gradients over the ranks."""
+"""Times at which gradients are reduced over the ranks."""

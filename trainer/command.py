@@ -27,7 +27,7 @@ def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = N
         The number of updates made, and whether the run is finished.
 
     Raises:
-        FarspanError: what the user can cure.
+        FarspanError: an error that the user can fix.
     """
     from trainer.recipe import load_recipe
     from trainer.run import train as run
@@ -37,7 +37,7 @@ def train(recipe: str | os.PathLike[str], settings: Mapping[str, Any] | None = N
 
 
 def named(recipe: str) -> str:
-    """Name of a recipe that was given by name or as a file, without its folders."""
+    """Return the name of a recipe that was given by name or as a file."""
     return os.path.basename(recipe).removesuffix(".toml")
 
 
@@ -45,12 +45,12 @@ def run_command(options: Training) -> None:
     """Train, continue or estimate.
 
     Raises:
-        FarspanError: what the user can cure.
+        FarspanError: an error that the user can fix.
         OSError: a disk that is full or gone.
     """
     with raised_alike():
-        find_recipe(options.recipe)  # a wrong name is an error at once
-    from trainer.memory.estimate import memory_table  # here, because they load PyTorch, which no --help needs
+        find_recipe(options.recipe)  # a wrong name fails before the slow imports
+    from trainer.memory.estimate import memory_table  # here, because it loads PyTorch, which --help does not need
     from trainer.recipe import load_recipe
     from trainer.run.train import train
 
@@ -64,7 +64,7 @@ def run_command(options: Training) -> None:
     except BrokenPipeError as error:
         raise FarspanError(
             f"the reader of this run's output has ended ({error}); the same command, with its output sent elsewhere, "
-            "goes on from the last checkpoint"
+            "continues from the last checkpoint"
         ) from error
 
 

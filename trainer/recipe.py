@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.settings import override, parse
-from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.strict_json import StructureError, parse_json
 from trainer.checkpoint.config import CheckpointConfig
 from trainer.data.config import DataConfig
 from trainer.data.curriculum import Stage, StageConfig
@@ -220,29 +216,6 @@ class Recipe:
 
 _LATER_KEYS = (("label_smoothing_form", "szegedy"), ("r3f", None))
 """Options of the loss that came later, with their defaults: left out, so that older runs can be continued."""
-
-RECIPE = "recipe.json"
-"""File in a run's directory that holds the run's recipe."""
-
-
-def keep_recipe(recipe: Recipe, directory: Path) -> None:
-    """Write the recipe of a run into its directory, for later uses of its model."""
-    write_bytes(str(directory / RECIPE), json.dumps(asdict(recipe), indent=1).encode() + b"\n")
-
-
-def kept_recipe(directory: Path) -> Recipe | None:
-    """The recipe in a run's directory; None if there is none.
-
-    Raises:
-        FarspanError: it is damaged, or another farspan wrote it.
-    """
-    path = directory / RECIPE
-    if not path.is_file():
-        return None
-    try:
-        return parse(Recipe, parse_json(read_bytes(str(path))), str(path))
-    except StructureError as error:
-        raise FarspanError(f"{path}: is damaged ({error}); continue the run, which writes it again") from None
 
 
 def _stage_identity(stage: dict[str, Any]) -> dict[str, Any]:

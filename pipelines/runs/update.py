@@ -22,7 +22,8 @@ from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.data.order import partition
 from trainer.data.paired import PairedSource
-from trainer.recipe import Recipe, kept_recipe
+from trainer.kept_recipe import kept_recipe
+from trainer.recipe import Recipe
 from trainer.run.logs import STARTS, read_lines
 from trainer.run.sources import open_stages
 

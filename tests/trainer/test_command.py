@@ -62,5 +62,7 @@ def test_progress_that_nobody_reads_names_the_cure(monkeypatch):
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr("trainer.run.train.train", broken)
-    with pytest.raises(FarspanError, match=r"has ended .*with its output sent elsewhere, goes on from the last checkp"):
+    with pytest.raises(
+        FarspanError, match=r"has ended .*with its output sent elsewhere, continues from the last checkp"
+    ):
         run_command(Training(recipe="tiny"))

@@ -7,8 +7,9 @@ import pytest
 from corpora.errors import FarspanError
 from tests.trainer.toy import toy_recipe
 from trainer.data.curriculum import stage_number
+from trainer.kept_recipe import RECIPE, keep_recipe, kept_recipe
 from trainer.model.patterns.full import Full
-from trainer.recipe import RECIPE, keep_recipe, kept_recipe, load_recipe
+from trainer.recipe import load_recipe
 from trainer.recipe_files import summaries
 
 

@@ -86,7 +86,7 @@ class Checkpoints:
             directory: folder of the run's checkpoints, on a file system that all ranks share.
             config: when to write and what to keep.
             world: all processes of the run.
-            identity: nested JSON values that must not change while a run is continued.
+            identity: nested JSON values that must not change when the run is continued.
             vocabulary: description of the model's token ids, for readers of the checkpoint.
             report: receives, on rank 0, a message about each damaged checkpoint that is skipped.
         """
@@ -140,7 +140,7 @@ class Checkpoints:
         if path is None:
             return None
         check_fit(path / MODEL, model_tensors(model))
-        # The optimizer first, because PyTorch creates its state by a step, if one of length zero.
+        # The optimizer first: PyTorch creates its state by a step, although of length zero.
         restore_optimizer(model, optimizer, path / OPTIMIZER, self._world.control)
         read_tensors(path / MODEL, model_tensors(model), self._world.control)
         manifest = read_manifest(path)
@@ -150,7 +150,7 @@ class Checkpoints:
         return manifest["step"]
 
     def save(self, step: int, samples: int, model: nn.Module, optimizer: Optimizer) -> Path:
-        """Write the checkpoint of ``step``, then delete those that nothing in the configuration keeps.
+        """Write the checkpoint of ``step``, then delete those that the configuration does not keep.
 
         Waits for a checkpoint that is still being written. If asynchronous, the state is copied, and written while
         training continues; the next ``save`` or ``finish`` raises the error of a failed write.
@@ -241,7 +241,7 @@ class Checkpoints:
         if names:
             raise FarspanError(
                 f"all {len(names)} checkpoints in {self._directory} are damaged; restore one, or delete the folder to "
-                "start anew"
+                "start again"
             )
         return None
 
@@ -268,7 +268,7 @@ class Checkpoints:
         except OSError as error:
             raise FarspanError(
                 f"the checkpoint of step {step} could not be written to {self._directory} ({error}); make room, then "
-                "give the same command to go on from the one before it"
+                "repeat the command to continue from the one before it"
             ) from error
 
     def _amend(self, path: Path) -> None:

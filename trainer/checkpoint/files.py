@@ -2,8 +2,8 @@
 
 ``step-00000030/`` holds ``model/`` and ``optimizer/``, safetensors files written by all processes, and, written last,
 ``checkpoint.json`` with the bytes and sha256 of every file, the step, the identity of the run (the values that must not
-change while it is continued), the vocabulary (the meaning of the model's token ids, for its use without its data), and
-the selection (the evaluations so far, and the best of them).
+change when it is continued), the vocabulary (the meaning of the model's token ids, for use without its data), and the
+selection (the evaluations so far, and the best of them).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
-    """Describe the first fault of a checkpoint's files; None if there is none.
+    """Describe the first fault in a checkpoint's files; None if there is none.
 
     Args:
         path: folder of the checkpoint.
@@ -114,7 +114,7 @@ def find_fault(path: Path, part: int = 0, parts: int = 1) -> str | None:
     try:
         manifest = read_manifest(path)
         if manifest["step"] != step_of(path):
-            raise DamagedError(f"{MANIFEST} is that of step {manifest['step']}")
+            raise DamagedError(f"{MANIFEST} belongs to step {manifest['step']}")
         for folder in (MODEL, OPTIMIZER):
             check_nothing_else(path, folder, manifest["files"])
         for name, facts in islice(manifest["files"].items(), part, None, parts):
@@ -134,14 +134,14 @@ def check_file(file: Path, facts: Mapping[str, Any]) -> None:
     """Compare a file with its ``bytes`` and ``sha256`` in the manifest.
 
     Raises:
-        DamagedError: it is missing or another.
+        DamagedError: it is missing or differs.
     """
     if not file.is_file():
         raise DamagedError(f"{file.name} is missing")
     if file.stat().st_size != facts["bytes"]:
         raise DamagedError(f"{file.name} has {file.stat().st_size} bytes, not {facts['bytes']}")
     if file_facts(file)["sha256"] != facts["sha256"]:
-        raise DamagedError(f"{file.name} has another sha256 than was written")
+        raise DamagedError(f"{file.name} has another sha256 than the manifest")
 
 
 def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> None:
@@ -152,7 +152,7 @@ def check_nothing_else(path: Path, folder: str, files: Mapping[str, Any]) -> Non
     """
     others = sorted({f"{folder}/{file.name}" for file in (path / folder).glob("*.safetensors")} - files.keys())
     if others:
-        raise DamagedError(f"{others[0]} is no file of it")
+        raise DamagedError(f"{others[0]} is not in the manifest")
 
 
 def require_same_run(path: Path, identity: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ class RunLock:
         start: number of processes that have started or resumed the run, this one included; 0 before ``begin``.
 
     Raises:
-        FarspanError: another process holds it, or nothing can be written there.
+        FarspanError: another process holds it, or the directory is not writable.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -37,7 +37,7 @@ class RunLock:
             self._lock: BinaryIO = (directory / _LOCK).open("ab")
         except OSError as error:
             raise FarspanError(
-                f"the run's directory cannot be written to ({error}); set run.directory to a folder that can be"
+                f"the run's directory cannot be written to ({error}); set run.directory to a writable folder"
             ) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -62,13 +62,13 @@ class RunLock:
         """Check that no later process has started.
 
         Raises:
-            FarspanError: one did.
+            FarspanError: a later process has started.
         """
         newest = read_record(self._directory)
         if newest.get("start") != self.start:
             raise FarspanError(
                 f"{self._directory} was taken over by process {newest.get('process', '?')} on "
-                f"{newest.get('host', '?')}, which began later; this process stops and leaves everything to that one"
+                f"{newest.get('host', '?')}, which started later; this process stops"
             )
 
     def release(self) -> None:

@@ -2,7 +2,7 @@
 
 A run that is resumed from a checkpoint continues with the selection of that checkpoint, so it chooses what a run that
 was never interrupted chooses. ``best.json`` beside the checkpoints repeats the newest selection for people and scripts;
-nothing is decided by it.
+farspan does not read it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Selection:
     def restored(cls, manifest: Mapping[str, Any], metric: str | None) -> Selection:
         """The selection in a checkpoint's manifest; without its best if that was chosen by another metric.
 
-        Checkpoints of runs without evaluation have none: what was due before counts as done.
+        Checkpoints of runs without evaluation have none: earlier evaluations count as done.
         """
         stored = manifest.get("selection")
         if stored is None:
@@ -56,7 +56,7 @@ class Selection:
         """The selection after the evaluation of ``step``.
 
         Args:
-            metrics: what was measured; without the metric, the best remains.
+            metrics: results of the evaluation; if the metric is not among them, the best stays the same.
         """
         now = replace(self, evaluated=step)
         if self.metric is None or self.metric not in metrics:

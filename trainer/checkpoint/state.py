@@ -45,7 +45,7 @@ def model_tensors(model: nn.Module) -> Tensors:
 
 def optimizer_tensors(model: nn.Module, optimizer: Optimizer) -> Tensors:
     """``<parameter>.<quantity>`` -> tensor; empty before the optimizer's first step."""
-    if not optimizer.state:  # PyTorch would create the state by a step, which counts
+    if not optimizer.state:  # PyTorch would create the state by a step, which would be counted
         return {}
     return _flat(_state_of(model, optimizer)["state"])
 
@@ -62,7 +62,11 @@ def restore_optimizer(model: nn.Module, optimizer: Optimizer, folder: Path, grou
     found = _state_of(model, optimizer)  # PyTorch creates the state to be filled
     read_tensors(folder, {name: value for name, value in _flat(found["state"]).items() if name in stored}, group)
     # A parameter that never had a gradient has no state, neither in the run nor in the files.
-    kept = {name: of for name, of in found["state"].items() if all(f"{name}.{key}" in stored for key in of)}
+    kept = {
+        name: quantities
+        for name, quantities in found["state"].items()
+        if all(f"{name}.{key}" in stored for key in quantities)
+    }
     set_optimizer_state_dict(model, optimizer, {**found, "state": kept}, options=StateDictOptions(strict=False))
 
 
@@ -146,7 +150,7 @@ def sort_metadata(file: Path) -> None:
 
 
 def read_tensors(folder: Path, into: Tensors, group: ProcessGroup | None) -> None:
-    """Read every tensor of ``folder`` into ``into``, whatever number of processes wrote it.
+    """Read every tensor of ``folder`` into ``into``; any number of processes may have written it.
 
     Raises:
         FarspanError: the files hold other tensors, or other shapes.
@@ -179,7 +183,7 @@ def check_fit(folder: Path, into: Tensors) -> None:
 
 
 def stored_tensors(folder: Path) -> Tensors:
-    """Name -> tensor without content (device ``meta``); empty if there are no files.
+    """Describe the stored tensors by name, on device ``meta``; empty if there are no files.
 
     Raises:
         FarspanError: a file that is no safetensors file.
@@ -197,7 +201,7 @@ def stored_tensors(folder: Path) -> Tensors:
 
 
 def load_tensors(folder: Path) -> Tensors:
-    """Every tensor of ``folder``, whole, on the CPU, by this process alone.
+    """Load every tensor of ``folder``, unsharded, on the CPU, in this process alone.
 
     Raises:
         FarspanError: a file that is no safetensors file.
@@ -208,7 +212,7 @@ def load_tensors(folder: Path) -> Tensors:
 
 
 def _flat(state: Mapping[str, Mapping[str, Any]]) -> Tensors:
-    return {f"{name}.{key}": value for name, of in state.items() for key, value in of.items()}
+    return {f"{name}.{key}": value for name, quantities in state.items() for key, value in quantities.items()}
 
 
 def _state_of(model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:

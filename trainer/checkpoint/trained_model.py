@@ -34,12 +34,12 @@ class _Vocabulary(TypedDict):
     size: Annotated[int, range(1, 2**31)]
 
 
-class _OfGenerator(_Vocabulary):
+class _GeneratorVocabulary(_Vocabulary):
     model: Mapping[str, Any]
 
 
-class _WithGenerator(_Vocabulary, total=False):
-    generator: _OfGenerator
+class _CheckpointVocabulary(_Vocabulary, total=False):
+    generator: _GeneratorVocabulary
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class TrainedModel:
     Attributes:
         path: folder of the checkpoint.
         config: configuration of the model.
-        tokenizer_fingerprint: fingerprint of the tokenizer whose ids it knows.
-        special: special tokens that it knows; ``<bos>`` and ``<eos>`` only if they framed the texts in training.
+        tokenizer_fingerprint: fingerprint of the tokenizer that the model was trained with.
+        special: special tokens of the model; ``<bos>`` and ``<eos>`` only if they framed the texts in training.
         weights_files: name -> bytes and sha256 of the files with the weights.
         generator: the generator that was trained beside it; None without joint training.
         is_generator: True for such a generator, whose weights are stored with those of the other model.
@@ -71,7 +71,8 @@ class TrainedModel:
         return sha256("".join(digests).encode()).hexdigest()
 
     def weights(self) -> Tensors:
-        """The whole state dictionary on the CPU, whatever number of processes trained it, without that of a generator.
+        """Read the whole state dictionary on the CPU, without that of a generator; any number of processes may have
+        written it.
 
         Raises:
             FarspanError: a file that is damaged or holds no tensors.
@@ -97,7 +98,7 @@ def vocabulary_of(tokenizer_fingerprint: str, special: SpecialTokens, shown: Exa
     Args:
         tokenizer_fingerprint: fingerprint of the tokenizer.
         special: special tokens that the model knows.
-        shown: at least one example of the model's input.
+        shown: at least one example of the model's input, which shows the frame.
     """
     text = shown.source_ids[0, : shown.source_lengths[0]]
     edges = {BEGIN: text[:1], END: text[-1:]}
@@ -129,7 +130,7 @@ def find_trained(path: Path) -> TrainedModel:
                 "again with this one"
             )
         try:
-            decode(_WithGenerator, vocabulary, "vocabulary")
+            decode(_CheckpointVocabulary, vocabulary, "vocabulary")
         except StructureError as error:
             faults.append(f"{checkpoint.name}: {MANIFEST}: {error}")
             continue

@@ -26,7 +26,7 @@ _ADAPTABLE = (
     "encoder.attention.*",
     "encoder.pooling.*",
     "decoder.cross_attends_globals",
-    "heads.bias",  # as long as those that go are zero, which PEGASUS's are
+    "heads.bias",  # only biases of zero, such as PEGASUS's, can be dropped
 )
 
 
@@ -55,17 +55,17 @@ def adapt(
         raise FarspanError(
             "the model cannot become the target:\n"
             + "\n".join(lines)
-            + "\ngive the target what the model has, here and "
-            f"when it is trained ({' '.join(cures)}), or convert another model"
+            + "\ngive the target the model's values, here and "
+            f"in training ({' '.join(cures)}), or convert another model"
         )
     drawn = build_model(target, vocabulary.size, seed).state_dict()
     sources = {name: _source(name, state) for name in drawn}
     if lost := sorted(name for name in state.keys() - set(sources.values()) if state[name].any()):
         raise FarspanError(
-            "the target has no place for what the model has learned in:\n  " + "\n  ".join(lost) + "\n"
-            "choose a target with the same pattern, or one with more"
+            "the target has no place for these learned weights:\n  " + "\n  ".join(lost) + "\n"
+            "choose a target with the same pattern, or with one that has them"
         )
-    adapted = {name: _begun(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
+    adapted = {name: _initialised(name, tensor, state, sources[name]) for name, tensor in drawn.items()}
     if "encoder.extra" in adapted and "encoder.extra" not in state:
         count = len(adapted["encoder.extra"])
         adapted["encoder.extra"] = sample_globals(state["tokens.weight"], count, vocabulary, seed)
@@ -89,7 +89,7 @@ def _source(name: str, state: Mapping[str, Tensor]) -> str | None:
     return next((candidate for candidate in candidates if candidate in state), None)
 
 
-def _begun(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: str | None) -> Tensor:
+def _initialised(name: str, drawn: Tensor, state: Mapping[str, Tensor], source: str | None) -> Tensor:
     if source is None:
         return drawn
     if name.endswith(".embedded.positions.weight"):

@@ -1,7 +1,7 @@
 """Initialisation of learned global tokens in an encoder that had none (PEGASUS -> PEGASUS-X, arXiv:2208.04347).
 
 The adapted model is not equivalent to the short one. A softmax gives every key a weight above zero, and one of two
-opposite queries gives a key a score of at least 0, so no initial value of the learned tokens is neutral for every one:
+opposite queries gives a key a score of at least 0, so no initial value of the learned tokens is neutral:
 
 - If positions did not attend to the learned tokens, logits would equal the short model's for up to ``size / 2``
   positions, or ``size`` if blocks are not staggered, because the first block of shifted layers is half a block.
@@ -24,13 +24,13 @@ from trainer.conversion.vocabulary import Vocabulary
 
 
 def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int) -> Tensor:
-    """Sample rows of the token table without replacement, among the tokenizer's ids without special tokens.
+    """Sample rows of the token table without replacement, from all ids of the tokenizer except special tokens.
 
     A row's rank in the draw depends only on its id and the seed, so a smaller sample is a prefix of a larger one.
 
     Args:
-        table: ``(V, d)``.
-        count: G.
+        table: token table, ``(V, d)``.
+        count: number of rows, G.
         vocabulary: vocabulary of the table; rows after the tokenizer's ids may never have been trained.
         seed: seed of the draw.
 
@@ -44,8 +44,8 @@ def sample_globals(table: Tensor, count: int, vocabulary: Vocabulary, seed: int)
     rows = [row for row in range(vocabulary.tokenizer_size) if row not in special]
     if count > len(rows):
         raise FarspanError(
-            f"model.encoder.attention.global_tokens is {count}, but the token table has {len(rows)} rows of words to "
-            f"sample them from; choose at most {len(rows)}"
+            f"model.encoder.attention.global_tokens is {count}, but the token table has {len(rows)} text tokens "
+            f"to sample them from; choose at most {len(rows)}"
         )
     drawn = id_keys(make_key(seed, "learned global tokens"), map(str, rows))[:, 0].argsort(kind="stable")[:count]
     return table[torch.tensor(rows)[torch.from_numpy(drawn)]]

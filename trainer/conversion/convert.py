@@ -58,7 +58,7 @@ def convert(source: Path, output: Path, conversion: Conversion) -> Model:
 
 
 def with_vocabulary(model: Model, vocabulary: Vocabulary) -> Model:
-    """Extend the model to a row for every id of ``vocabulary``.
+    """Extend the token table to a row for every id of ``vocabulary``.
 
     Raises:
         FarspanError: ids of another tokenizer.
@@ -68,7 +68,7 @@ def with_vocabulary(model: Model, vocabulary: Vocabulary) -> Model:
 
 
 def initial_model(path: Path, config: ModelConfig, vocabulary: Vocabulary, checkpoint: str | None = None) -> Model:
-    """Load a run's initial model, of any source that ``read_model`` takes, with the vocabulary of the run's data.
+    """Load a run's initial model from any source of ``read_model``, extended to the vocabulary of the run's data.
 
     Raises:
         FarspanError: there is no model, or one with another configuration or another tokenizer.
@@ -89,7 +89,7 @@ def check_initial_model(path: Path, config: ModelConfig, checkpoint: str | None 
 
 def _check_equal(path: Path, found: ModelConfig, config: ModelConfig, allowed: tuple[str, ...]) -> None:
     if unequal := differences(found, config, allowed):
-        lines = [f"  model.{field}: there {theirs!r}, in the recipe {ours!r}" for field, theirs, ours in unequal]
+        lines = [f"  model.{field}: the model has {theirs!r}, the recipe {ours!r}" for field, theirs, ours in unequal]
         raise FarspanError(
             f"run.initial_model {path} differs from the recipe's model:\n" + "\n".join(lines) + "\n"
             "convert it with `farspan convert --recipe`, which also extends position tables, or change the recipe"

@@ -73,7 +73,7 @@ def exportable_family(config: ModelConfig) -> ExportableFamily:
         )
         raise FarspanError(
             f"the model has {what}; only encoder-decoders without pooling and with one of the patterns "
-            f"{', '.join(_BY_PATTERN)} are written as models of Hugging Face; keep it as farspan's"
+            f"{', '.join(_BY_PATTERN)} can be exported to Hugging Face; keep it in farspan's format"
         )
     return _BY_PATTERN[pattern]
 
@@ -91,17 +91,17 @@ def exported_config(
     values = family.write_config(config, vocab_size, special)
     architecture, kind = values["architectures"][0], CONFIG_MAPPING[values["model_type"]]
     try:
-        # T5's configuration stores tying in another field, and always reports tied tables
+        # T5's configuration class stores tying in another field, and always reports tied tables
         whole = kind(**values).to_dict() | {"tie_word_embeddings": values["tie_word_embeddings"]}
         found = differences(config, family.read_config(whole))
     except FarspanError as error:
         raise FarspanError(f"the model cannot be written as {architecture}: {error}") from None
     if found:
-        lines = [f"  model.{field}: here {ours!r}, there {theirs!r}" for field, ours, theirs in found]
+        lines = [f"  model.{field}: farspan {ours!r}, Hugging Face {theirs!r}" for field, ours, theirs in found]
         raise FarspanError(
             f"the model cannot be written as {architecture} of Hugging Face:\n"
             + "\n".join(lines)
             + "\nchange these fields with "
-            "--set, or keep the model as farspan's"
+            "--set, or keep the model in farspan's format"
         )
     return whole

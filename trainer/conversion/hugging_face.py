@@ -1,6 +1,6 @@
 """Reading and writing of Hugging Face model folders, which the Auto classes load.
 
-No code of a folder runs, and only tensors are unpickled.
+Code in a folder is never run, and only tensors are unpickled.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def read_hugging_face(path: Path) -> Model:
     """Read a folder with a model of a supported family.
 
     Raises:
-        FarspanError: a model of another kind, or files that are missing, damaged or do not belong together.
+        FarspanError: a model of an unsupported kind, or files that are missing, damaged or do not belong together.
     """
     try:
         values = _read_config(path)
@@ -64,7 +64,7 @@ def read_hugging_face(path: Path) -> Model:
         stored, digest = _load_files(path, files_of_weights), _digest(path, files_of_weights)
         config = _model_config(family, values | {"tie_word_embeddings": _tied(values, stored)})
         layers = config.encoder.layers + (config.decoder.layers if config.decoder else 0)
-        if layers > len(stored):  # their names alone may be more than fit into memory
+        if layers > len(stored):  # so many that their names alone may not fit into memory
             raise FarspanError(f"config.json: {layers:,} layers, but there are {len(stored):,} tensors; {_CURE}")
         names = family.name_map(config)
         stored = _with_prefix(stored, {name for tensors in names.values() for name in tensors.names})
@@ -78,10 +78,10 @@ def read_hugging_face(path: Path) -> Model:
 
 
 def read_hugging_face_config(path: Path) -> ModelConfig:
-    """The configuration of a folder's model; the weights decide whether the output layer is tied.
+    """Read the configuration of a folder's model; its weights, which are not read, may untie the output layer.
 
     Raises:
-        FarspanError: a model of another kind, or a file that cannot be read.
+        FarspanError: a model of an unsupported kind, or a file that cannot be read.
     """
     try:
         values = _read_config(path)
@@ -132,9 +132,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     family_of(kind)
     try:
         return CONFIG_MAPPING[kind].from_dict(values).to_dict()  # with every field that the file leaves out
-    except Exception as error:  # whatever a wrong value makes the library raise
+    except Exception as error:  # a wrong value may make the library raise anything
         reason = " ".join(str(error).split())
-        raise FarspanError(f"config.json describes no {kind} model ({reason}); {_CURE}") from None
+        raise FarspanError(f"config.json does not describe a {kind} model ({reason}); {_CURE}") from None
 
 
 def _read_json(file: Path) -> Any:
@@ -153,11 +153,15 @@ def _read_generation(path: Path) -> dict[str, Any]:
     """Read generation settings, from their own file or, in older folders, from ``config.json``.
 
     Raises:
-        FarspanError: a file that is no JSON object.
+        FarspanError: a file that does not hold a JSON object.
     """
     from transformers import GenerationConfig  # slow to import
 
-    own = {*_ROLES.values(), "decoder_start_token_id", "transformers_version"}  # said by the vocabulary, or no setting
+    own = {
+        *_ROLES.values(),
+        "decoder_start_token_id",
+        "transformers_version",
+    }  # stored with the vocabulary, or not settings
     known = {name for name in vars(GenerationConfig()).keys() - own if not name.startswith(("_", "output_"))}
     found: dict[str, Any] = {}
     for name in ("config.json", "generation_config.json"):
@@ -174,7 +178,7 @@ def _read_generation(path: Path) -> dict[str, Any]:
 def _model_config(family: Family, values: Mapping[str, Any]) -> ModelConfig:
     try:
         return family.read_config({name: value for name, value in values.items() if value is not None})
-    except KeyError as error:  # Hugging Face lets fields be null that a model cannot do without
+    except KeyError as error:  # Hugging Face allows null in fields that a model needs
         raise FarspanError(f"config.json: {error.args[0]} is null; {_CURE}") from None
 
 
@@ -183,14 +187,14 @@ def _shapes(config: ModelConfig, vocab_size: int) -> dict[str, torch.Size]:
         return state_shapes(config, vocab_size)
     except (RuntimeError, TypeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
-        raise FarspanError(f"config.json: its sizes make no model ({reason}); {_CURE}") from None
+        raise FarspanError(f"config.json: no model can have its sizes ({reason}); {_CURE}") from None
 
 
 def hugging_face_sha256(path: Path) -> str:
     """The sha256 of a folder's weights.
 
     Raises:
-        FarspanError: the folder holds none, or not all that its index names.
+        FarspanError: the folder holds no weights, or not all files that its index names.
     """
     try:
         return _digest(path, _weight_files(path))
@@ -221,7 +225,7 @@ def _load_files(path: Path, files: list[str]) -> dict[str, Tensor]:
         if Path(name).name != name or not (path / name).is_file():
             raise FarspanError(f"the weights' index names {name!r}, which is not in the folder; {_CURE}")
         stored |= _load_file(path / name)
-    # the oldest files call the weight and bias of a norm gamma and beta
+    # In the oldest files, the weight and bias of a norm are called gamma and beta.
     return {name.replace(".gamma", ".weight").replace(".beta", ".bias"): tensor for name, tensor in stored.items()}
 
 
@@ -232,11 +236,11 @@ def _load_file(file: Path) -> dict[str, Tensor]:
         stored = torch.load(file, map_location="cpu", weights_only=True)
     except MemoryError:
         raise
-    except Exception as error:  # whatever wrong bytes make the readers raise
+    except Exception as error:  # wrong bytes may make the readers raise anything
         reason = str(error).partition("\n")[0]
         raise FarspanError(f"{file.name} is damaged or holds more than tensors ({reason}); download it again") from None
     if not isinstance(stored, dict) or not all(isinstance(x, Tensor) for x in stored.values()):
-        raise FarspanError(f"{file.name} holds something else than named tensors; {_CURE}")
+        raise FarspanError(f"{file.name} holds other things than named tensors; {_CURE}")
     return stored
 
 
@@ -285,8 +289,8 @@ def _read_vocabulary(path: Path, values: Mapping[str, Any]) -> tuple[Vocabulary,
     named = [name for name in (END, PAD, BEGIN) if ids.get(name) == start]
     if start is not None and not named:
         raise FarspanError(
-            f"config.json: decoder_start_token_id is {start}, which neither pads, begins nor ends a text; make it one "
-            "of these"
+            f"config.json: decoder_start_token_id is {start}, which is not the id of the padding, "
+            "begin or end token; make it one of these"
         )
     return Vocabulary(SpecialTokens(ids, rows), size, fingerprint, named[0] if named else END), files
 

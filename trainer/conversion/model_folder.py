@@ -36,7 +36,7 @@ _FILES: Any = Mapping[Annotated[str, re.compile(rf"{re.escape(WEIGHTS)}|{TOKENIZ
 _TABLE: Any = Mapping[str, Any]
 
 
-class _OfVocabulary(TypedDict):
+class _RequiredVocabulary(TypedDict):
     tokenizer_fingerprint: str | None
     tokenizer_size: Annotated[int, range(2**31)]
     special_tokens: Mapping[str, Annotated[int, range(2**31)]]
@@ -44,11 +44,11 @@ class _OfVocabulary(TypedDict):
     decoder_start: str
 
 
-class _Vocabulary(_OfVocabulary, total=False):
+class _Vocabulary(_RequiredVocabulary, total=False):
     frame: tuple[str, ...] | None  # not in version 1
 
 
-_MOST_LAYERS = 1000  # of a model whose weights are not there
+_MOST_LAYERS = 1000  # allowed if fewer tensors are stored; the error then lists the missing ones
 _KEYS = {"format", "format_version", "config", "vocabulary", "parent", "generation", "files"}
 
 
@@ -120,7 +120,7 @@ def read_model_folder(path: Path) -> Model:
     """Read a complete model folder.
 
     Raises:
-        FarspanError: it is no model folder, is damaged, or was written by another version.
+        FarspanError: it is not a model folder, is damaged, or has a version that this farspan does not know.
     """
     manifest = _manifest(path)
     try:
@@ -133,7 +133,7 @@ def read_model_folder(path: Path) -> Model:
             check_file(path / name, facts)
         state = load_file(path / WEIGHTS) if WEIGHTS in files else {}
     except (KeyError, TypeError, ValueError, AttributeError, DamagedError, SafetensorError) as error:
-        reason = f"no or a wrong {error}" if isinstance(error, KeyError) else error
+        reason = f"missing or wrong {error}" if isinstance(error, KeyError) else error
         raise FarspanError(f"{path} is damaged ({reason}); make or copy it again") from None
     _require_shapes(path, config, vocabulary.size, state)
     prefix = f"{TOKENIZER}/"
@@ -142,7 +142,7 @@ def read_model_folder(path: Path) -> Model:
 
 
 def read_model_config(path: Path) -> ModelConfig:
-    """The configuration of a model folder; reads the manifest alone.
+    """Read the configuration of a model folder from its manifest alone.
 
     Raises:
         FarspanError: as ``read_model_folder``.
@@ -168,11 +168,11 @@ def _manifest(path: Path) -> dict[str, Any]:
         found = manifest["format"], manifest["format_version"]
     except (OSError, StructureError, KeyError, TypeError) as error:
         raise FarspanError(
-            f"{path} is no model folder of farspan ({MANIFEST}: {error}); `farspan convert` makes one"
+            f"{path} is not a model folder of farspan ({MANIFEST}: {error}); `farspan convert` makes one"
         ) from None
     if found[0] != FORMAT:
-        raise FarspanError(f"{path} is {found[0]!r} where {FORMAT!r} is needed; `farspan convert` makes one")
-    if found[1] == 1:  # had no settings of generation
+        raise FarspanError(f"{path} has format {found[0]!r}, not {FORMAT!r}; `farspan convert` makes one")
+    if found[1] == 1:  # without generation settings
         manifest.setdefault("generation", {})
     elif found[1] != VERSION:
         raise FarspanError(
@@ -193,7 +193,7 @@ def _parsed(path: Path) -> Any:
 
 def _require_shapes(path: Path, config: ModelConfig, vocab_size: int, state: Mapping[str, Tensor]) -> None:
     layers = config.encoder.layers + (config.decoder.layers if config.decoder else 0)
-    if layers > max(len(state), _MOST_LAYERS):  # which may be more than fit into memory
+    if layers > max(len(state), _MOST_LAYERS):  # too many may not fit into memory
         raise FarspanError(
             f"{path}: its configuration has {layers} layers, its weights {len(state)} tensors; make or copy it again"
         )

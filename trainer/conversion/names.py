@@ -19,7 +19,7 @@ ZEROS = ("*final_logits_bias",)
 
 @dataclass(frozen=True)
 class Tensors:
-    """A tensor of farspan's: stored tensors concatenated, without their first rows, plus one row of another one.
+    """Stored tensors that make one of farspan's: concatenated, without their first rows, plus a row of another one.
 
     Attributes:
         names: stored tensors, concatenated along dimension 0.
@@ -54,13 +54,13 @@ def load_state(
     shapes: Mapping[str, torch.Size] | None = None,
     ignored: Iterable[str] = (),
 ) -> dict[str, Tensor]:
-    """Make farspan's state dictionary in float32.
+    """Make farspan's state dictionary in float32 from stored tensors.
 
     Args:
         name_map: stored tensors by farspan's name, for every tensor of the model.
         stored: state dictionary of the other format.
         shapes: shapes of farspan's tensors; None if unknown.
-        ignored: patterns of stored names without information.
+        ignored: patterns of names of stored tensors to leave out.
 
     Raises:
         FarspanError: tensors that are missing, unused, of another shape, of integers (quantised weights need their
@@ -102,7 +102,7 @@ def _faults_of_names(
             yield f"not zero: {name}"
     for name in sorted(read & stored.keys()):
         if not stored[name].is_floating_point():
-            yield f"of type {stored[name].dtype}: {name}"
+            yield f"of integer type {stored[name].dtype}: {name}"
 
 
 def save_state(name_map: Mapping[str, Tensors], state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -48,7 +48,7 @@ class Convert:
     Attributes:
         source: model folder of Hugging Face or farspan, or a run.
         output: folder to create; it must not exist.
-        conversion: what changes on the way.
+        conversion: changes to the model.
 
     Examples:
         farspan convert bart-base bart-ls --recipe bart_ls_base --masks masks

@@ -34,7 +34,7 @@ def read_model(path: Path, checkpoint: str | None = None) -> Model:
     """Read a model folder of farspan, a folder of Hugging Face, or a checkpoint of a run.
 
     Args:
-        checkpoint: of a run: ``newest`` (the default), ``best`` or a step.
+        checkpoint: checkpoint of a run: ``newest`` (the default), ``best`` or a step.
 
     Raises:
         FarspanError: ``path`` is none of these, has no such checkpoint, or is damaged.
@@ -48,9 +48,9 @@ def read_model(path: Path, checkpoint: str | None = None) -> Model:
 
 
 def model_config(path: Path, checkpoint: str | None = None) -> ModelConfig:
-    """The configuration of the model that ``read_model`` reads, without its weights.
+    """Read the configuration of the model that ``read_model`` reads, without the weights.
 
-    The weights of a folder of Hugging Face may have another output layer than its configuration says.
+    In a folder of Hugging Face, the weights may have another output layer than the configuration says.
 
     Raises:
         FarspanError: as ``read_model``, except for damaged weights.
@@ -64,7 +64,7 @@ def model_config(path: Path, checkpoint: str | None = None) -> ModelConfig:
 
 
 def model_sha256(path: Path, checkpoint: str | None = None) -> str:
-    """The sha256 of the weights that ``read_model`` reads, without reading them into memory.
+    """Return the sha256 of the weights that ``read_model`` reads, without loading them.
 
     Raises:
         FarspanError: as ``read_model``.
@@ -78,11 +78,11 @@ def model_sha256(path: Path, checkpoint: str | None = None) -> str:
 
 def _check_is_run(path: Path, checkpoint: str | None) -> None:
     if checkpoint is not None and (is_model_folder(path) or is_hugging_face_folder(path)):
-        raise FarspanError(f"{path}: is no run, so it has no checkpoint {checkpoint!r}; leave --checkpoint out")
+        raise FarspanError(f"{path}: is not a run, so it has no checkpoint {checkpoint!r}; leave --checkpoint out")
 
 
 def _checkpoint(path: Path, checkpoint: str | None) -> Path:
-    """The checkpoint of a run, or the run itself for the newest that can be read."""
+    """Return the named checkpoint of a run; the run itself, if its newest readable checkpoint is meant."""
     if not checkpoints_in(path):
         fault = "holds no model" if path.is_dir() else "no folder" if path.exists() else "does not exist"
         raise FarspanError(
@@ -95,7 +95,7 @@ def _checkpoint(path: Path, checkpoint: str | None) -> Path:
 def _read_run(path: Path) -> Model:
     trained = find_trained(path)
     manifest = read_manifest(trained.path)
-    # every special token, those that no text was framed by included: a target ends by one
+    # Every special token, including those that framed no text, because a target ends with one.
     special = SpecialTokens(manifest["vocabulary"]["special_tokens"], manifest["vocabulary"]["size"])
     identity = manifest["identity"].get("data")
     data: Mapping[str, Any] = identity if isinstance(identity, Mapping) else {}

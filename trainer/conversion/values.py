@@ -1,4 +1,4 @@
-"""Helpers of the families for reading and writing the ``config.json`` of Hugging Face."""
+"""Helpers of all families for reading and writing ``config.json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ACTIVATIONS = {
 
 
 def require(values: Mapping[str, Any], **needed: Any) -> None:
-    """Refuse a model with a fixed property that farspan's models do not have.
+    """Check fields whose values are fixed in farspan's models.
 
     Raises:
         FarspanError: a field of ``values`` differs from ``needed``; missing fields are accepted.
@@ -32,7 +32,7 @@ def require(values: Mapping[str, Any], **needed: Any) -> None:
 
 
 def read_activation(values: Mapping[str, Any], field: str) -> Any:
-    """Return farspan's name of an activation.
+    """Return farspan's name of the activation in ``field``.
 
     Raises:
         FarspanError: an unsupported activation.

@@ -205,7 +205,7 @@ def explained(world: World) -> Iterator[None]:
             raise
         raise FarspanError(
             f"rank {world.rank} of {world.size} lost another process of the run ({_first_line(error)}); look for the "
-            "cause in that one's output; the same command goes on from the last checkpoint"
+            "cause in that one's output; the same command continues from the last checkpoint"
         ) from error
 
 

@@ -16,9 +16,10 @@ from corpora.storage.manifest import Manifest
 from objectives.api.special_tokens import END, PAD, SpecialTokens
 from trainer.conversion.model_folder import Model, is_model_folder, weights_sha256
 from trainer.conversion.sources import read_model
+from trainer.kept_recipe import kept_recipe
 from trainer.model.build import make_model
 from trainer.model.seq2seq import Seq2Seq
-from trainer.recipe import Recipe, kept_recipe
+from trainer.recipe import Recipe
 
 
 @dataclass(frozen=True)

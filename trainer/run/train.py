@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from trainer.checkpoint.checkpoints import Checkpoints
@@ -18,21 +15,23 @@ from trainer.data.batch import Batches
 from trainer.data.config import Source
 from trainer.data.loader import Loader
 from trainer.data.prefetch import prefetched
+from trainer.kept_recipe import keep_recipe
 from trainer.parallel.device import peak_tflops
 from trainer.parallel.distributed import World, explained, on_every_rank
 from trainer.parallel.reports import raised_alike
 from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
-from trainer.recipe import Recipe, keep_recipe
+from trainer.recipe import Recipe
 from trainer.run.about import keep_start, keep_summary
 from trainer.run.display import Display, make_console
 from trainer.run.dry_run import dry_run
-from trainer.run.evaluation import HeldOut, describe
-from trainer.run.logs import MetricsLogs, open_metrics
+from trainer.run.evaluation import HeldOut
+from trainer.run.logs import open_metrics
+from trainer.run.loop import Loop, stopped_early
 from trainer.run.profile import Profile
 from trainer.run.signals import Interruption
 from trainer.run.startup import check_best, check_data, check_models, check_shards, consequences, keep_tokenizer
-from trainer.run.step import Trainer, Update
+from trainer.run.step import Trainer
 from trainer.run.units.choose import open_unit
 from trainer.run.units.unit import TrainUnit
 
@@ -98,7 +97,6 @@ def _train(
     for consequence in consequences(recipe, unit):
         display.say(consequence)
     loader = unit.loader(world.rank, world.size)
-    reopen = None if source is not None else partial(_reopened, recipe, world.rank, world.size)
     identity, vocabulary = unit.identity(), unit.vocabulary()
     if source is None and world.first:
         keep_tokenizer(unit.curriculum[0].data.sources[0].folder, directory)
@@ -113,24 +111,19 @@ def _train(
             keep_recipe(recipe, directory)
         if run.dry_run and trainer.step < unit.steps and not stopped_early(recipe, checkpoints.selection):
             dry_run(trainer.gradients, trainer.optimizer, unit, trainer.model.tokens.num_embeddings, world)
-        if loader.ahead:
-            stack.enter_context(closing(loader.ahead))
-        ahead = stack.enter_context(
-            prefetched(loader, recipe.loading, unit.steps, reopen=reopen, pinned=world.device.type == "cuda")
-        )
+        ahead = _prefetched(stack, loader, recipe, unit.steps, world, source)
         batches = unit.batches(loader, ahead, trainer.model, world)
         if world.first:
             keep_start(directory, trainer.step, unit.steps, world, name)
         metrics = stack.enter_context(closing(open_metrics(recipe.metrics, directory, trainer.step, world.rank)))
         stack.enter_context(display)
         profile = stack.enter_context(Profile(run.profile, directory, world.rank, world.device))
-        loop = _Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
+        loop = Loop(trainer, batches, loader, checkpoints, measured, validation, metrics, display, profile)
         stopped = loop.run(min(until or unit.steps, unit.steps), lambda: bool(stop.asked))
         checkpoints.finish()
-        if stopped:
-            signal = stop.asked or "a signal to another process"
-            display.say(f"stopped by {signal} after step {trainer.step}; the same command goes on from there")
         early = stopped_early(recipe, checkpoints.selection)
+        if stopped:
+            display.say(_stopped(trainer.step, stop.asked))
         if early and restored != trainer.step:
             display.say(_ended_early(trainer.step, checkpoints.selection))
         finished = trainer.step == unit.steps or early
@@ -149,6 +142,17 @@ def _restore(
         trainer.step = restored
         display.say(_resumed(unit, restored, directory, checkpoints.selection))
     return restored
+
+
+def _prefetched(
+    stack: ExitStack, loader: Loader, recipe: Recipe, steps: int, world: World, source: Source | None
+) -> Batches:
+    """Batches of this rank, made ahead until ``stack`` is closed; other processes open the recipe's own data only."""
+    if loader.ahead:
+        stack.enter_context(closing(loader.ahead))
+    reopen = None if source is not None else partial(_reopened, recipe, world.rank, world.size)
+    pinned = world.device.type == "cuda"
+    return stack.enter_context(prefetched(loader, recipe.loading, steps, reopen=reopen, pinned=pinned))
 
 
 def _open_data(
@@ -178,112 +182,6 @@ def _opened_data(
     return unit, measured, validation
 
 
-class _Loop:
-    """The updates of a run, with the logging, evaluation and checkpoints between them."""
-
-    def __init__(
-        self,
-        trainer: Trainer,
-        batches: Batches,
-        loader: Loader,
-        checkpoints: Checkpoints,
-        held_out: Sequence[HeldOut],
-        validation: Validation | None,
-        metrics: MetricsLogs,
-        display: Display,
-        profile: Profile,
-    ) -> None:
-        self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
-        self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
-        self._validation, self._profile = validation, profile
-        self._unlogged: Update | None = None
-        self._saved, self._selected = trainer.step, checkpoints.selection
-
-    def run(self, last: int, asked: Callable[[], bool]) -> bool:
-        """Train until step ``last`` or an early end, with a checkpoint there; return True if a rank asked to stop."""
-        trainer = self._trainer
-        self._evaluate(asked)  # a run that was stopped had no time for it
-        while trainer.step < last and not self._early():
-            self._profile.before(trainer.step + 1)
-            update = trainer.update(self._batches, stop=asked())
-            self._log()  # the previous update, while the device works on this one
-            if update is None:
-                self._save()
-                return True
-            self._unlogged = update
-            improved = self._evaluate(asked)
-            due = trainer.step % self._recipe.checkpoint.every == 0
-            if improved or due or trainer.step == last or self._early():
-                self._log()
-                self._save()
-        self._save()
-        return False
-
-    def _early(self) -> bool:
-        return stopped_early(self._recipe, self._checkpoints.selection)
-
-    def _log(self) -> None:
-        """Log the last update if it is still unlogged."""
-        update, self._unlogged = self._unlogged, None
-        if update is not None:
-            record = self._trainer.record(update)
-            if skipped := record.get("skipped"):
-                numbers = np.array([sample["number"] for sample in skipped])
-                for sample, origin in zip(skipped, self._loader.origins(update.step - 1, numbers), strict=True):
-                    sample["origin"] = origin
-            self._metrics.write(record)
-            self._display.update(record)
-            with raised_alike():
-                self._trainer.count_skipped(record)
-
-    def _evaluate(self, asked: Callable[[], bool]) -> bool:
-        """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""
-        trainer, evaluation, before = self._trainer, self._recipe.evaluation, self._checkpoints.selection
-        if evaluation is None:
-            return False
-        generation = evaluation.generation
-        loss_due, texts_due = (
-            trainer.step % every == 0 or trainer.step in trainer.unit.ends
-            for every in (evaluation.every, (generation and generation.every) or evaluation.every)
-        )
-        if (
-            not (loss_due or (texts_due and generation))
-            or before.evaluated >= trainer.step
-            or trainer.world.any(asked())
-        ):
-            return False
-        self._log()
-        trainer.enter(trainer.unit.stage_at(trainer.step - 1))
-        record: dict[str, Any] = {}
-        if loss_due:
-            record |= trainer.unit.evaluate(trainer.model, trainer.loss, self._held_out, trainer.world)
-        if texts_due and self._validation:
-            with trainer.generating() as model:
-                record |= self._validation(model, trainer.world)
-        self._metrics.write({"step": trainer.step, **record})
-        found = before.measured(trainer.step, record)
-        self._checkpoints.selection = found
-        improved = found.step == trainer.step
-        shown = describe(record, self._validation.metric.primary if self._validation else None)
-        self._display.say(f"step {trainer.step}  {shown}{'  best so far' if improved else ''}")
-        return improved
-
-    def _save(self) -> None:
-        trainer, selection = self._trainer, self._checkpoints.selection
-        if self._saved < trainer.step:
-            samples = trainer.unit.stage_at(trainer.step - 1).samples(trainer.step - 1).stop
-            self._checkpoints.save(trainer.step, samples, trainer.model, trainer.optimizer)
-        elif selection != self._selected:
-            self._checkpoints.save_selection(trainer.step)
-        self._saved, self._selected = trainer.step, selection
-
-
-def stopped_early(recipe: Recipe, selection: Selection) -> bool:
-    """True if the run has ended before its last step, as ``evaluation.patience`` says."""
-    patience = recipe.evaluation.patience if recipe.evaluation else None
-    return patience is not None and selection.since >= patience
-
-
 def _resumed(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
     """Line that says what is left to do in a run with ``step`` finished updates."""
     if stopped_early(unit.recipe, selection):
@@ -291,6 +189,12 @@ def _resumed(unit: TrainUnit, step: int, directory: Path, selection: Selection) 
     if step >= unit.steps:
         return f"all {unit.steps} steps of the run in {directory} are made: nothing is left to do"
     return f"going on after step {step}"
+
+
+def _stopped(step: int, signal: str | None) -> str:
+    """Line that says which signal stopped a run; None for a signal to another process."""
+    signal = signal or "a signal to another process"
+    return f"stopped by {signal} after step {step}; the same command continues from there"
 
 
 def _ended_early(step: int, selection: Selection) -> str:

@@ -58,7 +58,7 @@ def test_a_signal_is_a_checkpoint_a_message_and_status_0(train, recipe, tmp_path
     monkeypatch.setattr(Trainer, "update", update)
     status, out, _ = train(recipe, "--set", f"run.directory={tmp_path}")
     assert status == 0
-    assert "stopped by SIGTERM after step 1; the same command goes on from there" in out
+    assert "stopped by SIGTERM after step 1; the same command continues from there" in out
     assert (tmp_path / "checkpoints/step-00000001/checkpoint.json").exists()
 
 
@@ -100,7 +100,7 @@ def test_progress_that_nobody_reads_any_more_is_status_1(train, recipe, tmp_path
     monkeypatch.setattr(Trainer, "update", broken)
     status, _, err = train(recipe, "--set", f"run.directory={tmp_path}")
     assert status == 1
-    assert "goes on from the last checkpoint" in err
+    assert "continues from the last checkpoint" in err
 
 
 def test_recipes_are_listed_and_printed(run):

@@ -141,7 +141,7 @@ def test_a_folder_needs_a_task_and_gives_the_same(made, tmp_path):
     }
     folder = run_of((str(tmp_path / "model"), pairs), tmp_path / "folder", **named)
     assert whole(folder) == whole(run_of(made, tmp_path / "run", checkpoint="3"))
-    with pytest.raises(FarspanError, match="is no run, so it has no checkpoint 'best'"):
+    with pytest.raises(FarspanError, match="is not a run, so it has no checkpoint 'best'"):
         run_of((str(tmp_path / "model"), pairs), tmp_path / "refused", **named, checkpoint="best")
 
 

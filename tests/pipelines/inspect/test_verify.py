@@ -20,7 +20,7 @@ def test_a_run_and_its_checkpoints(tmp_path):
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    said = f"{first.name}: {file.name} has another sha256 than was written"
+    said = f"{first.name}: {file.name} has another sha256 than the manifest"
     assert verify(str(tmp_path / "run")) == verify(str(first)) == [said]
     assert verify(str(last)) == []
 

@@ -15,8 +15,9 @@ from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
 from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig
 from trainer.data.loader import Loader
+from trainer.kept_recipe import keep_recipe
 from trainer.model.positions.absolute import Learned
-from trainer.recipe import Recipe, keep_recipe
+from trainer.recipe import Recipe
 from trainer.run.sources import open_stages
 from trainer.run.startup import keep_tokenizer
 

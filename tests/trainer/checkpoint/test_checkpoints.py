@@ -204,7 +204,7 @@ def test_without_locks_the_older_one_stops(tmp_path, monkeypatch, asynchronous):
     older.checkpoints._wait()
     step, _ = load(tmp_path)
     assert step == 1
-    with pytest.raises(FarspanError, match=r"taken over by process \d+ on .+, which began later"):
+    with pytest.raises(FarspanError, match=r"taken over by process \d+ on .+, which started later"):
         older.save(2)
     older.checkpoints.finish()
     assert steps(tmp_path) == ["step-00000001"]

@@ -73,7 +73,7 @@ def test_a_file_that_nobody_vouches_for_is_not_read(tmp_path, part):
     shutil.copy(shard(tmp_path / "step-00000001", part), path / part / "more.safetensors")
     step, run = load(tmp_path)
     assert step == 1
-    assert f"({part}/more.safetensors is no file of it)" in run.said[0]
+    assert f"({part}/more.safetensors is not in the manifest)" in run.said[0]
 
 
 def test_a_file_in_the_place_of_a_checkpoint_is_replaced(tmp_path):

@@ -33,7 +33,7 @@ def test_without_locks_the_older_process_stops(tmp_path, monkeypatch):
     first.begin()
     first.require_newest()
     second.begin()
-    with pytest.raises(FarspanError, match=r"was taken over by process \d+ on .*, which began later"):
+    with pytest.raises(FarspanError, match=r"was taken over by process \d+ on .*, which started later"):
         first.require_newest()
     second.require_newest()
 

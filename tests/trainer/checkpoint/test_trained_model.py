@@ -82,7 +82,7 @@ def test_weights_that_a_checkpoint_does_not_name_are_not_read(copied):
     trained = find_trained(copied)
     (weights,) = (trained.path / "model").iterdir()
     shutil.copy(weights, weights.with_name("a.safetensors"))
-    with pytest.raises(FarspanError, match=r"is damaged \(model/a.safetensors is no file of it\)"):
+    with pytest.raises(FarspanError, match=r"is damaged \(model/a.safetensors is not in the manifest\)"):
         trained.weights()
 
 

@@ -35,6 +35,6 @@ def test_every_field_that_cannot_be_said_is_listed(tmp_path):
     )
     with pytest.raises(FarspanError) as raised:
         write_hugging_face(tiny_model(config), tmp_path / "out")
-    assert "model.norm.placement: here 'pre', there 'post'" in str(raised.value)
-    assert "model.decoder.positions.count: here 12, there 16" in str(raised.value)
+    assert "model.norm.placement: farspan 'pre', Hugging Face 'post'" in str(raised.value)
+    assert "model.decoder.positions.count: farspan 12, Hugging Face 16" in str(raised.value)
     assert not list(tmp_path.iterdir())

@@ -71,7 +71,11 @@ class Stranger:
         ("model.safetensors", b"nonsense", "damaged or holds more than tensors"),
         ("config.json", b"{}", "config.json cannot be read"),
         ("config.json", b'{"model_type": "gpt2"}', "model_type is 'gpt2'; known are bart"),
-        ("config.json", json.dumps({"model_type": "bart", **SIZES, "d_model": "x"}).encode(), "describes no bart"),
+        (
+            "config.json",
+            json.dumps({"model_type": "bart", **SIZES, "d_model": "x"}).encode(),
+            "does not describe a bart",
+        ),
         ("config.json", json.dumps({"model_type": "bart", **SIZES, "encoder_layers": 1}).encode(), "unexpected: model"),
         ("config.json", json.dumps({"model_type": "bart", **SIZES, "vocab_size": 9}).encode(), "tokenizer beside it"),
         ("config.json", json.dumps({"model_type": "bart", **SIZES, "dropout": None}).encode(), "dropout is null"),
@@ -93,7 +97,7 @@ def test_older_files_of_anything_else_are_refused(bart, content):
         (folder / "pytorch_model.bin").write_bytes(content)
     else:
         torch.save(content, folder / "pytorch_model.bin")
-    with pytest.raises(FarspanError, match=r"pytorch_model.bin (is damaged or holds more|holds something else) than"):
+    with pytest.raises(FarspanError, match=r"pytorch_model.bin (is damaged or holds more|holds other things) than"):
         read_hugging_face(folder)
 
 

@@ -90,5 +90,5 @@ def test_a_folder_of_anything_else_is_no_model_folder(tmp_path):
 
 def test_a_folder_of_another_kind_is_told_from_another_version(tmp_path):
     (tmp_path / "manifest.json").write_text('{"format": "farspan.corpus", "format_version": 1}')
-    with pytest.raises(FarspanError, match=r"is 'farspan.corpus' where 'farspan.model' is needed; `farspan convert`"):
+    with pytest.raises(FarspanError, match=r"has format 'farspan.corpus', not 'farspan.model'; `farspan convert`"):
         read_model_folder(tmp_path)

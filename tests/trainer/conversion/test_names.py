@@ -57,7 +57,7 @@ def test_numbers_that_are_no_weights_are_listed():
     with pytest.raises(FarspanError) as raised:
         load_state(NAMES, theirs, SHAPES)
     (line,) = str(raised.value).splitlines()
-    assert "of type torch.int8: k" in line
+    assert "of integer type torch.int8: k" in line
     assert "not finite: places" in line
     assert "not finite: rows, types" in line
 

@@ -57,7 +57,7 @@ def test_an_output_layer_of_its_own_is_seen_in_the_weights_alone(tmp_path):
     assert (whole.output.tied, written.output.tied) == (False, True)
     assert replace(written, output=whole.output) == whole
     check_initial_model(tmp_path, whole)
-    with pytest.raises(FarspanError, match=r"model.width: there 16, in the recipe 32"):
+    with pytest.raises(FarspanError, match=r"model.width: the model has 16, the recipe 32"):
         check_initial_model(tmp_path, replace(whole, width=32))
 
 
@@ -82,7 +82,7 @@ def test_what_holds_no_model_is_refused(sources, tmp_path, read):
     with pytest.raises(FarspanError, match="holds no model; give a model folder of farspan, a folder of Hugging Face"):
         read(tmp_path)
     for kind in ("farspan", "huggingface"):
-        with pytest.raises(FarspanError, match="is no run, so it has no checkpoint 'best'; leave --checkpoint out"):
+        with pytest.raises(FarspanError, match="is not a run, so it has no checkpoint 'best'; leave --checkpoint out"):
             read(sources / kind, "best")
 
 

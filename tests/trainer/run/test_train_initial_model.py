@@ -71,7 +71,7 @@ def test_a_run_goes_on_only_with_the_model_it_began_with(begun, tmp_path):
 def test_another_model_than_the_recipes_is_refused_by_its_fields(begun):
     _, recipe = begun
     other = replace(recipe, model=replace(recipe.model, heads=replace(recipe.model.heads, count=4), dropout=0.2))
-    with pytest.raises(FarspanError, match=r"(?s)model.heads.count: there 2, in the recipe 4.*farspan convert"):
+    with pytest.raises(FarspanError, match=r"(?s)model.heads.count: the model has 2, the recipe 4.*farspan convert"):
         train(other, source=ToySource(), until=1)
 
 
@@ -91,9 +91,9 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("farspan", "model.heads.count: there 4, in the recipe 2"),
-        ("huggingface", "model.width: there 32, in the recipe 16"),
-        ("run", "model.width: there 8, in the recipe 16"),
+        ("farspan", "model.heads.count: the model has 4, the recipe 2"),
+        ("huggingface", "model.width: the model has 32, the recipe 16"),
+        ("run", "model.width: the model has 8, the recipe 16"),
         ("none", "model: does not exist; give a model folder of farspan"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The files beside the weights in an exported folder: tokenizer, generation settings and a model card."""
+"""Contents of the files beside the weights: tokenizer, generation settings and model card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def longest_source(model: Model) -> int | None:
 
 
 def longest_target(model: Model) -> int | None:
-    """Return the maximum target length, likewise."""
+    """Return the maximum target length, from training or from the position table; None if unlimited."""
     assert model.config.decoder
     return model.parent.get("target_length") or model.config.decoder.positions.limit
 
@@ -46,7 +46,7 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
             tokenizer.add_special_tokens([name])
     if model.vocabulary.frame is not None:
         tokenizer.post_processor = _framing(tokenizer, model)
-        # Model-specific classes (BartTokenizer) would frame texts by other rules.
+        # A model-specific class (BartTokenizer) would frame texts by its own rule.
         files.pop("tokenizer_config.json", None)
     files["tokenizer.json"] = tokenizer.to_str().encode()
     stored = json.loads(files.get("tokenizer_config.json", b"{}"))
@@ -54,7 +54,7 @@ def tokenizer_files(model: Model) -> dict[str, bytes]:
     named = {field: tokenizer.id_to_token(special[name]) for name, field in _TOKEN_FIELDS.items() if name in special}
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        # None of these models takes token types, which the class would give them.
+        # Without this, the class would give the model token types, which none of these models takes.
         "model_input_names": ["input_ids", "attention_mask"],
         **{field: text for field, text in named.items() if text},
         **({"model_max_length": longest} if (longest := longest_source(model)) else {}),
@@ -113,7 +113,7 @@ def model_card(model: Model, architecture: str) -> str:
     """Make ``README.md``: description, loading, and requirements on the input."""
     frame = model.vocabulary.frame
     framing = (
-        "The tokenizer keeps the rule by which it came for special tokens around a text."
+        "The tokenizer adds special tokens around a text by its original rule."
         if frame is None
         else f"The tokenizer puts {_spoken(frame)}, as every source had in training."
     )
@@ -131,7 +131,7 @@ def model_card(model: Model, architecture: str) -> str:
             "**Global attention.** The encoder sees a sliding window only, except at positions that "
             "`global_attention_mask` marks with 1. Mark those that were global in training: the first token at least, "
             "and every document separator for models of several documents (PRIMERA). Without any, distant parts of a "
-            "text do not see each other, and `transformers` says nothing.\n"
+            "text do not see each other, and `transformers` gives no warning.\n"
         )
     if model.parent:
         parts.append(f"Made from: `{json.dumps(dict(model.parent), sort_keys=True)}`\n")

@@ -14,7 +14,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from corpora.tokenizers.protobuf import fields, message
 
 _SPACE = "\u2581"
-_TOGETHER = 64  # pieces in a text of the comparison
+_TOGETHER = 64  # pieces in each text that the two libraries are compared on
 
 # Numbers of fields and values in sentencepiece_model.proto.
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
@@ -50,8 +50,8 @@ def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.T
 
     Returns:
         A tokenizer with the same ids for the same texts, except those that spell a special or a user-defined symbol;
-        None for a model that the library cannot express (of words or characters, or with white space as a suffix), or
-        with which it does not agree on texts made of all pieces.
+        None for a model that the library cannot express (words, characters, or white space as a suffix), or if the two
+        libraries disagree on texts made of all pieces.
     """
     spec = _parse(data)
     if (
@@ -75,7 +75,7 @@ def convert_sentencepiece(data: bytes, special: Collection[int]) -> tokenizers.T
 
 
 def _parse(data: bytes) -> _Spec:
-    # with the defaults of fields that are left out
+    # Fields that are left out have these defaults.
     trainer = {_MODEL_TYPE: _UNIGRAM, _SPLIT_BY_WHITESPACE: 1, _SPACE_BEHIND: 0, _BYTE_FALLBACK: 0, _UNKNOWN_ID: 0}
     normalizer: dict[int, Any] = {_CHARACTER_MAP: b"", _DUMMY_PREFIX: 1, _REMOVE_SPACES: 1, _ESCAPE_SPACES: 1}
     pieces = []

@@ -9,15 +9,16 @@ from typing import Any
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.manifest import NAME, manifest_sha256
+from trainer.kept_recipe import kept_recipe
 from trainer.metrics import METRICS
-from trainer.recipe import Recipe, kept_recipe
+from trainer.recipe import Recipe
 from trainer.run.logs import STARTS, read_lines
 
 
 def training_section(source: Path) -> str:
-    """Markdown about the run of ``source``, its directory or a checkpoint of it; empty for another model.
+    """Describe the run that ``source`` belongs to in Markdown; empty if it is neither a run nor a checkpoint.
 
-    Folders are named without their places, and artefacts that can be reached by the checksum of their manifest.
+    Artefacts are given by the name of their folder; local ones also by the sha256 of their manifest.
     """
     run = source if (source / METRICS).is_file() else source.parent.parent
     try:
@@ -59,7 +60,7 @@ def _data(recipe: Recipe) -> list[str]:
 
 
 def _scores(run: Path) -> list[str]:
-    """The last value of each metric that was evaluated."""
+    """Table of the last value of each evaluated metric."""
     found: dict[str, tuple[int, Any]] = {}
     for line in read_lines(run / METRICS):
         if "learning_rate" not in line:  # an evaluation

@@ -1,4 +1,4 @@
-"""BART (arXiv:1910.13461) of Hugging Face."""
+"""BART (arXiv:1910.13461) as stored by Hugging Face."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _UNUSED_POSITIONS = 2
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Return farspan's configuration of a ``config.json``.
+    """Convert a ``config.json`` to farspan's configuration.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     heads, inner = values["encoder_attention_heads"], values["encoder_ffn_dim"]
     require(values, decoder_attention_heads=heads, decoder_ffn_dim=inner, tie_word_embeddings=True)

@@ -1,4 +1,4 @@
-"""BERT (arXiv:1810.04805) of Hugging Face, with its masked-language-model head."""
+"""BERT (arXiv:1810.04805) as stored by Hugging Face, with its masked-language-model head."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ IGNORED = ("bert.pooler.*", "cls.seq_relationship.*", "cls.predictions.decoder.*
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Return farspan's configuration of a ``config.json``.
+    """Convert a ``config.json`` to farspan's configuration.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     return read_encoder(values, values["max_position_embeddings"])
 
 
 def read_encoder(values: Mapping[str, Any], positions: int) -> ModelConfig:
-    """Return farspan's configuration of a model with BERT's layers.
+    """Convert the ``config.json`` of a model with BERT's layers to farspan's configuration.
 
     Args:
         values: the ``config.json``.
-        positions: maximum length of a text.
+        positions: maximum length of a text in tokens.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     require(
         values,
-        hidden_act="gelu",  # the head's too
+        hidden_act="gelu",  # also the head's
         tie_word_embeddings=True,
         is_decoder=False,
         add_cross_attention=False,

@@ -1,4 +1,4 @@
-"""Longformer and LED (arXiv:2004.05150) of Hugging Face."""
+"""Longformer and LED (arXiv:2004.05150) as stored by Hugging Face."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PARTS = ("query", "key", "value")
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Return farspan's configuration of a ``config.json``.
+    """Convert a ``config.json`` to farspan's configuration.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     return _read_led(values) if values["model_type"] == "led" else _read_longformer(values)
 

@@ -1,4 +1,4 @@
-"""PEGASUS (arXiv:1912.08777) and PEGASUS-X (arXiv:2208.04347) of Hugging Face."""
+"""PEGASUS (arXiv:1912.08777) and PEGASUS-X (arXiv:2208.04347) as stored by Hugging Face."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ IGNORED = ("final_logits_bias", "lm_head.weight", "*embed_tokens.weight", "*embe
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Return farspan's configuration of a ``config.json``.
+    """Convert a ``config.json`` to farspan's configuration.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     heads, inner, long = (
         values["encoder_attention_heads"],

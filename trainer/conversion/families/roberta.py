@@ -1,4 +1,4 @@
-"""RoBERTa (arXiv:1907.11692) of Hugging Face, with its masked-language-model head."""
+"""RoBERTa (arXiv:1907.11692) as stored by Hugging Face, with its masked-language-model head."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNUSED_POSITIONS = 2  # RoBERTa's positions begin after the padding id
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Return farspan's configuration of a ``config.json``.
+    """Convert a ``config.json`` to farspan's configuration.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     require(values, pad_token_id=_UNUSED_POSITIONS - 1)
     return read_encoder(values, values["max_position_embeddings"] - _UNUSED_POSITIONS)

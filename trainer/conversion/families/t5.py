@@ -1,8 +1,8 @@
-"""T5 (arXiv:1910.10683), its version 1.1 and LongT5 (arXiv:2112.07916) of Hugging Face.
+"""T5 (arXiv:1910.10683), T5 1.1 and LongT5 (arXiv:2112.07916) as stored by Hugging Face.
 
-``tie_word_embeddings`` was False in version 1.1, whose output layer is separate and takes unscaled states. Hugging
-Face's configurations now always say True, with ``scale_decoder_outputs`` as a separate field, while the models still
-load a separate output layer if the weights have one. Code that reads weights must therefore set the field by them.
+``tie_word_embeddings`` was False in T5 1.1, whose output layer is separate and takes unscaled states. Hugging Face's
+configurations now always have True, with ``scale_decoder_outputs`` as a separate field, while the models still load a
+separate output layer if the weights have one. Code that reads weights must therefore set the field by the weights.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ATTENTION = {"full": "SelfAttention", "local": "LocalSelfAttention", "tglobal":
 
 
 def read_config(values: Mapping[str, Any]) -> ModelConfig:
-    """Return farspan's configuration of a ``config.json``.
+    """Convert a ``config.json`` to farspan's configuration.
 
     Raises:
-        FarspanError: a field that our model has no counterpart for.
+        FarspanError: a field that farspan's models have no counterpart for.
     """
     require(values, is_encoder_decoder=True)
     width, count, tied = values["d_model"], values["num_heads"], values["tie_word_embeddings"]
@@ -112,7 +112,7 @@ def write_config(config: ModelConfig, vocab_size: int, special: Mapping[str, int
     if not isinstance(positions, Buckets):
         raise FarspanError(
             f"model.encoder.positions.scheme is {positions.scheme!r}; LongT5's is 'buckets': keep the "
-            "model as farspan's"
+            "model in farspan's format"
         )
     activation = write_activation(inner.activation)
     if inner.gated:

@@ -10,7 +10,7 @@ from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
 from trainer.conversion.export.training_card import training_section
 from trainer.data.config import ObjectiveConfig
-from trainer.recipe import keep_recipe
+from trainer.kept_recipe import keep_recipe
 
 
 def test_recipe_data_and_scores(tmp_path):

@@ -1,0 +1,147 @@
+"""The updates of a run, with logging, evaluation and checkpoints between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainer.checkpoint.checkpoints import Checkpoints
+from trainer.checkpoint.selection import Selection
+from trainer.data.batch import Batches
+from trainer.data.loader import Loader
+from trainer.parallel.reports import raised_alike
+from trainer.prediction.validation import Validation
+from trainer.recipe import Recipe
+from trainer.run.display import Display
+from trainer.run.evaluation import HeldOut, describe
+from trainer.run.logs import MetricsLogs
+from trainer.run.profile import Profile
+from trainer.run.step import Trainer, Update
+
+
+class Loop:
+    """The updates of one run on one rank; every rank runs its own loop."""
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        batches: Batches,
+        loader: Loader,
+        checkpoints: Checkpoints,
+        held_out: Sequence[HeldOut],
+        validation: Validation | None,
+        metrics: MetricsLogs,
+        display: Display,
+        profile: Profile,
+    ) -> None:
+        """
+        Args:
+            trainer: model and optimizer at the step that the run continues from.
+            batches: batches of this rank.
+            loader: names the origin of samples.
+            checkpoints: of the run; holds its evaluations so far.
+            held_out: data that the unit evaluates.
+            validation: generates texts and scores them; None if the recipe asks for none.
+            metrics: log of updates and evaluations.
+            display: progress on the console.
+            profile: profiles the updates that the recipe names.
+        """
+        self._trainer, self._recipe, self._batches, self._loader = trainer, trainer.recipe, batches, loader
+        self._checkpoints, self._held_out, self._metrics, self._display = checkpoints, held_out, metrics, display
+        self._validation, self._profile = validation, profile
+        self._unlogged: Update | None = None
+        self._saved, self._selected = trainer.step, checkpoints.selection
+
+    def run(self, last: int, asked: Callable[[], bool]) -> bool:
+        """Train until step ``last`` or an early end, with a checkpoint there.
+
+        Args:
+            last: finished updates to stop at.
+            asked: returns True once this process was asked to stop.
+
+        Returns:
+            True if a rank was asked to stop.
+        """
+        trainer = self._trainer
+        self._evaluate(asked)  # a stopped run may have left it out
+        while trainer.step < last and not self._early():
+            self._profile.before(trainer.step + 1)
+            update = trainer.update(self._batches, stop=asked())
+            self._log()  # the previous update, while the device works on this one
+            if update is None:
+                self._save()
+                return True
+            self._unlogged = update
+            improved = self._evaluate(asked)
+            due = trainer.step % self._recipe.checkpoint.every == 0
+            if improved or due or trainer.step == last or self._early():
+                self._log()
+                self._save()
+        self._save()
+        return False
+
+    def _early(self) -> bool:
+        return stopped_early(self._recipe, self._checkpoints.selection)
+
+    def _log(self) -> None:
+        """Log the last update if it is still unlogged."""
+        update, self._unlogged = self._unlogged, None
+        if update is not None:
+            record = self._trainer.record(update)
+            if skipped := record.get("skipped"):
+                numbers = np.array([sample["number"] for sample in skipped])
+                for sample, origin in zip(skipped, self._loader.origins(update.step - 1, numbers), strict=True):
+                    sample["origin"] = origin
+            self._metrics.write(record)
+            self._display.update(record)
+            with raised_alike():
+                self._trainer.count_skipped(record)
+
+    def _evaluate(self, asked: Callable[[], bool]) -> bool:
+        """Evaluate if it is due and no rank asks to stop; return True if the checkpoint of this step is the best."""
+        trainer, evaluation, before = self._trainer, self._recipe.evaluation, self._checkpoints.selection
+        if evaluation is None:
+            return False
+        generation = evaluation.generation
+        loss_due, texts_due = (
+            trainer.step % every == 0 or trainer.step in trainer.unit.ends
+            for every in (evaluation.every, (generation and generation.every) or evaluation.every)
+        )
+        if (
+            not (loss_due or (texts_due and generation))
+            or before.evaluated >= trainer.step
+            or trainer.world.any(asked())
+        ):
+            return False
+        self._log()
+        trainer.enter(trainer.unit.stage_at(trainer.step - 1))
+        record: dict[str, Any] = {}
+        if loss_due:
+            record |= trainer.unit.evaluate(trainer.model, trainer.loss, self._held_out, trainer.world)
+        if texts_due and self._validation:
+            with trainer.generating() as model:
+                record |= self._validation(model, trainer.world)
+        self._metrics.write({"step": trainer.step, **record})
+        found = before.measured(trainer.step, record)
+        self._checkpoints.selection = found
+        improved = found.step == trainer.step
+        shown = describe(record, self._validation.metric.primary if self._validation else None)
+        self._display.say(f"step {trainer.step}  {shown}{'  best so far' if improved else ''}")
+        return improved
+
+    def _save(self) -> None:
+        trainer, selection = self._trainer, self._checkpoints.selection
+        if self._saved < trainer.step:
+            samples = trainer.unit.stage_at(trainer.step - 1).samples(trainer.step - 1).stop
+            self._checkpoints.save(trainer.step, samples, trainer.model, trainer.optimizer)
+        elif selection != self._selected:
+            self._checkpoints.save_selection(trainer.step)
+        self._saved, self._selected = trainer.step, selection
+
+
+def stopped_early(recipe: Recipe, selection: Selection) -> bool:
+    """True if the run has ended before its last step, as ``evaluation.patience`` says."""
+    patience = recipe.evaluation.patience if recipe.evaluation else None
+    return patience is not None and selection.since >= patience
