@@ -132,7 +132,9 @@ def test_a_record_of_starts_that_cannot_be_read_is_begun_anew(tmp_path, record):
 
 def test_a_directory_that_cannot_be_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FarspanError, match=r"cannot be written to .*file/checkpoints.*; set run.directory to a folder"):
+    with pytest.raises(
+        FarspanError, match=r"cannot be written to .*file/checkpoints.*; set run.directory to a writable"
+    ):
         load(tmp_path / "file" / "checkpoints")
 
 

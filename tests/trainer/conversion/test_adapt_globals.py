@@ -61,12 +61,12 @@ def test_rows_that_no_token_has_are_never_drawn():
     padded = replace(KNOWN, tokenizer_size=20)  # a table is often wider than its tokenizer
     drawn = sample_globals(TABLE, 17, padded, seed=3)
     assert {int((row == TABLE).all(1).nonzero()) for row in drawn} == set(range(3, 20))
-    with pytest.raises(FarspanError, match="global_tokens is 18, but the token table has 17 rows"):
+    with pytest.raises(FarspanError, match="global_tokens is 18, but the token table has 17 text tokens"):
         sample_globals(TABLE, 18, padded, seed=3)
 
 
 def test_more_tokens_than_words_are_refused():
-    with pytest.raises(FarspanError, match="global_tokens is 29, but the token table has 28 rows"):
+    with pytest.raises(FarspanError, match="global_tokens is 29, but the token table has 28 text tokens"):
         sample_globals(TABLE, 29, KNOWN, seed=0)
 
 

@@ -84,7 +84,7 @@ def test_weights_of_another_model_are_listed(folder):
 
 def test_a_folder_of_anything_else_is_no_model_folder(tmp_path):
     assert not is_model_folder(tmp_path)
-    with pytest.raises(FarspanError, match="no model folder"):
+    with pytest.raises(FarspanError, match="is not a model folder"):
         read_model_folder(tmp_path)
 
 
