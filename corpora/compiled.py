@@ -1,8 +1,8 @@
-"""Kernels: loops over arrays, which numba compiles where there is enough to do.
+"""Kernels: loops over arrays, compiled by numba once there is enough to do.
 
-To import numba and load one compiled kernel takes more than a second. So numba is imported by the first call that needs
-it, and kernels declared ``small`` run as plain Python, with equal results, until they have seen as many numbers as that
-second is worth.
+Importing numba and loading one compiled kernel takes more than a second. So the first call that needs numba imports it,
+and kernels declared ``small`` run as plain Python, with equal results, until the arrays passed to them add up to a
+limit.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import numpy as np
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _PLAIN = 1 << 15
-"""Numbers in the arguments of plain calls of a process, at up to 10 us each; after them all kernels are compiled."""
+"""Array elements that plain calls of a process may receive, at up to 10 us each, before all kernels are compiled."""
 
 
 class Kernel:
     """A function that numba compiles at its first call, or later.
 
-    A kernel may call other kernels, of any module. numba's cache on disk is used as by ``numba.njit(cache=True)``.
+    A kernel may call other kernels, of any module. Compiled code is cached on disk, as by ``numba.njit(cache=True)``.
 
     Args:
         function: in the subset of Python that numba compiles.
-        small: True if calls on little data may run as plain Python. The function must then give the same bits, which
-            ``tests/test_small_kernels.py`` checks: numbers that it takes from arrays keep their dtype in Python, where
-            numba widens small integers to 64 bits.
+        small: True if calls on little data may run as plain Python. The function must then return the same bits either
+            way, which ``tests/test_small_kernels.py`` checks: array elements keep their dtype in Python, while numba
+            widens small integers to 64 bits.
         options: for ``numba.njit``.
     """
 
     plain_left = _PLAIN
-    """Numbers that calls of all kernels may still see as plain Python in this process."""
+    """Array elements that plain calls of all kernels may still receive in this process."""
 
     def __init__(self, function: FunctionType, small: bool, options: dict[str, Any]) -> None:
         update_wrapper(self, function)
@@ -50,13 +50,13 @@ class Kernel:
         return self.compiled()(*arguments)
 
     def plain(self) -> Callable[..., Any]:
-        """The function as plain Python; small kernels that it calls run plain too, however much they have seen."""
+        """Return the function as plain Python; small kernels that it calls run plain too, whatever their count."""
         if self._plain is None:
             self._plain = self._calling(lambda kernel: kernel.plain() if kernel.small else kernel)
         return self._plain
 
     def compiled(self) -> Callable[..., Any]:
-        """The function as numba compiles it; imports numba."""
+        """Return the function compiled by numba; imports numba."""
         if self._compiled is None:
             import numba
 
@@ -64,7 +64,7 @@ class Kernel:
         return self._compiled
 
     def _calling(self, form: Callable[[Kernel], Callable[..., Any]]) -> FunctionType:
-        """The function, calling that form of every kernel it names."""
+        """Return a copy of the function that calls the given form of other kernels."""
         function, names = self.function, self.function.__globals__
         called = {name: names[name] for name in function.__code__.co_names if isinstance(names.get(name), Kernel)}
         if not called:
@@ -75,10 +75,10 @@ class Kernel:
 
 
 class Intrinsic(Kernel):
-    """A function of plain Python with an equivalent in numba's own terms.
+    """A plain Python function with an equivalent numba intrinsic.
 
     Args:
-        load: imports and returns numba's.
+        load: imports and returns the numba intrinsic.
     """
 
     def __init__(self, function: FunctionType, load: Callable[[], Any]) -> None:
@@ -90,13 +90,9 @@ class Intrinsic(Kernel):
 
 
 def _numbers(arguments: tuple[Any, ...]) -> int:
-    """Numbers in the arrays among the arguments, also inside tuples, and one for the call."""
-    arrays = (one.size if isinstance(one, np.ndarray) else _numbers(one) for one in arguments if _holds(one))
-    return 1 + sum(arrays)
-
-
-def _holds(argument: Any) -> bool:
-    return isinstance(argument, np.ndarray | tuple)
+    """Count the elements of the arrays among the arguments, also inside tuples, plus one for the call."""
+    holders = (argument for argument in arguments if isinstance(argument, np.ndarray | tuple))
+    return 1 + sum(holder.size if isinstance(holder, np.ndarray) else _numbers(holder) for holder in holders)
 
 
 @overload
@@ -106,7 +102,7 @@ def compiled(*, small: bool = False, **options: Any) -> Callable[[Function], Fun
 
 
 def compiled(function: Any = None, *, small: bool = False, **options: Any) -> Any:
-    """Declare a function to be a ``Kernel``; it releases Python's lock.
+    """Declare a function to be a ``Kernel``; compiled, it releases the GIL.
 
     Args:
         options: for ``numba.njit``, e.g. ``inline="always"`` for a function that is only called by kernels.

@@ -1,4 +1,4 @@
-"""The one exception that users are meant to read, and how other exceptions become one."""
+"""``FarspanError``, the exception whose message is for users, and conversions of other exceptions to it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from contextlib import contextmanager
 
 
 class FarspanError(ValueError):
-    """Something the user can cure: the message names the file, the record or field, the value and the cure."""
+    """An error that the user can fix: the message names the file, the record or field, the value and the cure."""
 
 
 def one_line(error: BaseException) -> str:
-    """A library's message with its line ends as spaces."""
+    """Return a library's message without line breaks."""
     return " ".join(str(error).split())
 
 
 def first_few(items: Sequence[str], count: int = 4) -> str:
-    """The first ``count`` items and how many follow, in one line."""
+    """Return the first ``count`` items and the number of those left out, on one line."""
     more = len(items) - count
     return "; ".join(items[:count]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'WORD'?)`` with the nearest of the known words; empty if none is near."""
+    """Return `` (did you mean 'WORD'?)`` with the nearest of the known words; empty if none is near."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -32,27 +32,27 @@ def nearest(word: str, known: Iterable[str]) -> str:
 _NO_ROOM = "make room there, or choose a place with more"
 _CURES = {
     errno.ENOSPC: _NO_ROOM,
-    errno.EDQUOT: f"{_NO_ROOM}, or have the quota raised",
+    errno.EDQUOT: f"{_NO_ROOM}, or ask for a larger quota",
     errno.EFBIG: "choose a file system that takes larger files",
     errno.EROFS: "mount it for writing, or choose another place",
     errno.EACCES: "let this user read and write there",
     errno.EPERM: "let this user read and write there",
-    errno.EIO: "the disk itself reports it: look after the disk, or choose another",
+    errno.EIO: "the disk reports a hardware error: check it, or choose another",
     errno.ESTALE: "mount the file system again",
     errno.ENODEV: "mount the file system again",
     errno.EMFILE: "raise the limit of open files: ulimit -n",
     errno.ENFILE: "close other programs, or raise the limit of open files",
-    errno.ENOENT: "somebody deleted or moved it: put it back",
-    errno.ENOTDIR: "a file stands where a folder is needed: move it away",
-    errno.EISDIR: "a folder stands where a file is needed: move it away",
+    errno.ENOENT: "it was deleted or moved: put it back",
+    errno.ENOTDIR: "there is a file where a folder is needed: move it away",
+    errno.EISDIR: "there is a folder where a file is needed: move it away",
 }
 
 
 def from_os_error(error: OSError, place: str) -> FarspanError | None:
-    """The error of a disk as one line with the cure; None for one that no user can do anything about.
+    """Convert an operating-system error to one line with a cure; None if the user can do nothing about it.
 
     Args:
-        place: where it was met, for errors that name no file.
+        place: path for the message if the error names no file.
     """
     cure = _CURES.get(error.errno or 0)
     return FarspanError(f"{error.filename or place}: {error.strerror}; {cure}") if cure else None
@@ -60,14 +60,14 @@ def from_os_error(error: OSError, place: str) -> FarspanError | None:
 
 @contextmanager
 def from_extra(name: str, need: str) -> Iterator[None]:
-    """Import libraries that an extra of the distribution brings.
+    """Explain a failed import of an optional library inside the ``with`` block.
 
     Args:
-        name: of the extra.
-        need: what needs them, for the message: ``"clustering documents"``.
+        name: the extra that installs the library.
+        need: the task that needs it, for the message: ``"clustering documents"``.
 
     Raises:
-        FarspanError: one is not installed.
+        FarspanError: a library is not installed.
     """
     try:
         yield

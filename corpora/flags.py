@@ -1,4 +1,4 @@
-"""Flags of a command from the fields of option dataclasses, and the dataclasses from what was typed."""
+"""Command-line flags made from option dataclasses, and the dataclasses built from parsed flags."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Options = TypeVar("Options")
 
 
 def add_flags(parser: Any, kind: type, without: Sequence[str] = ()) -> None:
-    """Give a parser, or a group of it, a flag for each field of ``kind`` and of the dataclasses among its fields.
+    """Add a flag to a parser, or to a group of it, for each field of ``kind`` and of the dataclasses among its fields.
 
-    Required fields come first. A flag that the parser has already is shared: it sets the fields of all dataclasses that
+    Required fields come first. A flag that the parser already has is shared: it sets the fields of all dataclasses that
     declare it.
 
     Args:
-        without: fields that get none.
+        without: fields that get no flag.
     """
     help_of, hints = meanings(kind), declared(kind)
     for field in sorted(fields(kind), key=lambda field: not _required(field)):
@@ -70,18 +70,18 @@ def _add(parser: Any, field: Field[Any], hint: Any, flag: Flag, text: str) -> No
 
 
 def _help(text: str, default: Any) -> str:
-    """The help of a flag, with its default unless the text itself speaks of one."""
+    """Return the help of a flag, with its default unless there is none to show or the text states it."""
     text = text.replace("``", "").replace("%", "%%").removesuffix(".")
-    told = isinstance(default, bool) or default in (None, ()) or "(default" in text
-    return text if told else f"{text} (default: {default})"
+    complete = isinstance(default, bool) or default in (None, ()) or "(default" in text
+    return text if complete else f"{text} (default: {default})"
 
 
 def make(kind: type[Options], typed: argparse.Namespace, without: Sequence[str] = (), **given: Any) -> Options:
-    """Build ``kind`` from what was typed; fields without flag have their defaults.
+    """Build ``kind`` from parsed flags; fields without a flag keep their defaults.
 
     Args:
-        without: fields whose flags, if there are any, mean something else.
-        given: values of fields, instead of what was typed.
+        without: fields that keep their defaults because a flag of that name means something else.
+        given: values of fields, in place of parsed ones.
     """
     values = dict(given)
     for name, (hint, flag) in declared(kind).items():
@@ -92,7 +92,7 @@ def make(kind: type[Options], typed: argparse.Namespace, without: Sequence[str] 
             values[name] = make(hint, typed, flag.without)  # type: ignore[arg-type]
         elif hasattr(typed, dest):
             values[name] = _value(hint, getattr(typed, dest), f"--{_dashed(name, flag)}")
-            if hint is bool and getattr(kind, name):  # as --euclidean says that spherical is not wanted
+            if hint is bool and getattr(kind, name):  # the flag switches it off, as --euclidean does for spherical
                 values[name] = not values[name]
     return kind(**values)
 

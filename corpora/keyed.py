@@ -1,4 +1,4 @@
-"""Keyed randomness: every draw belongs to an id, never to a worker, a position or a moment.
+"""Keyed randomness: every draw depends on an id, never on the worker, the position or the time.
 
 A *key* is blake2b over (seed, purpose, configuration); an id's own key is blake2b over (key, id). Draws come from
 Philox4x64-10, a counter-based generator: ``philox_blocks`` inside numba gives the same bits as numpy's.
@@ -21,24 +21,24 @@ _LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def make_key(seed: int, purpose: str, configuration: Mapping[str, Any] | None = None) -> bytes:
-    """16 bytes from (seed, purpose, configuration); the configuration counts by its canonical JSON."""
+    """Return a 16-byte hash of (seed, purpose, configuration), the configuration as canonical JSON."""
     text = json.dumps([seed, purpose, configuration or {}], sort_keys=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def id_keys(key: bytes, ids: Iterable[bytes | str]) -> np.ndarray:
-    """``(n, 2)`` uint64, one 128-bit key an id: blake2b(id) keyed with ``key``."""
+    """Return one 128-bit key per id, ``(n, 2)`` uint64: blake2b(id) keyed with ``key``."""
     keyed = hashlib.blake2b(digest_size=16, key=key)
     digests = []
     for name in ids:
-        digest = keyed.copy()  # cheaper than to begin with the key for every id
+        digest = keyed.copy()  # cheaper than hashing the key again for every id
         digest.update(name.encode() if isinstance(name, str) else name)
         digests.append(digest.digest())
     return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 2)
 
 
 def drawn(key: bytes, ids: Iterable[bytes | str], share: float) -> np.ndarray:
-    """``(n,)`` bool: the ids whose hash is in the first ``share`` of all hashes; 1 or more draws every id."""
+    """Return ``(n,)`` bool: True for ids whose hash is in the first ``share`` of all hashes; 1 or more draws all."""
     return id_keys(key, ids)[:, 0] <= np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
@@ -52,10 +52,10 @@ def _multiply_high_low(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64
 
 @compiled(small=True)
 def philox_blocks(key0: np.uint64, key1: np.uint64, first: np.uint64, out: np.ndarray) -> None:
-    """Write the n blocks from ``first`` on into ``out``, ``(n, 4)`` uint64; numpy's Philox begins at block 1.
+    """Write the n blocks from ``first`` on into ``out``, ``(n, 4)`` uint64; numpy's Philox starts at block 1.
 
-    A round runs over all blocks, so that it becomes vector code. Source: Salmon et al. 2011, "Parallel random numbers:
-    as easy as 1, 2, 3", Philox4x64 with 10 rounds.
+    Each round runs over all blocks, so that the compiler vectorises it. Source: Salmon et al. 2011, "Parallel random
+    numbers: as easy as 1, 2, 3", Philox4x64 with 10 rounds.
     """
     x0, x1 = np.empty(len(out), np.uint64), np.zeros(len(out), np.uint64)
     x2, x3 = np.zeros(len(out), np.uint64), np.zeros(len(out), np.uint64)

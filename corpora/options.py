@@ -1,8 +1,7 @@
-"""Options that are declared once: a frozen dataclass gives each its type, default and meaning.
+"""Options declared once: a frozen dataclass gives each its type, default and meaning.
 
 Flags, their help and choices (``corpora.flags``) and TOML keys (``corpora.settings``) are derived from the fields, the
-text around the flags from the docstring.
-Imports nothing heavy, so that help is printed at once.
+text around the flags from the docstring. Imports no large library, so that help is printed at once.
 """
 
 from __future__ import annotations
@@ -66,11 +65,11 @@ def _unwrapped(hint: Any) -> tuple[Any, Flag]:
 def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> dict[str, Any]:
     """Return the options that a manifest's ``config`` records, by name, in the order of the fields.
 
-    The fields of nested dataclasses stand among the others; fields annotated with ``UNRECORDED`` are left out.
+    The fields of nested dataclasses are listed among the others; fields annotated with ``UNRECORDED`` are left out.
 
     Args:
-        without: fields that are left out, too.
-        decided: values of fields that were decided for this job, in place of those asked for.
+        without: other fields to leave out.
+        decided: values chosen for this job, in place of those in ``options``.
     """
     found: dict[str, Any] = {}
     hints = get_type_hints(type(options), include_extras=True)
@@ -82,10 +81,10 @@ def recorded(options: Any, /, without: Sequence[str] = (), **decided: Any) -> di
 
 
 def given(options: Any, without: Sequence[str] = ()) -> list[str]:
-    """Return the flags of all fields that have other values than their defaults, those of nested dataclasses included.
+    """Return the flags of all fields whose values are not their defaults, including those of nested dataclasses.
 
     Args:
-        without: names of fields that are left out.
+        without: names of fields to leave out.
     """
     found: list[str] = []
     for field in fields(options):
@@ -133,10 +132,10 @@ def choices(hint: Any, flag: Flag) -> tuple[Any, ...]:
 
 
 def check_choices(options: Any) -> None:
-    """Refuse a word that the type of its field does not list.
+    """Check that each field with choices has one of them.
 
     Raises:
-        FarspanError: naming the flag and its choices.
+        FarspanError: a value that is none of the choices; names the flag and the choices.
     """
     for name, (hint, flag) in declared(type(options)).items():
         known, value = choices(hint, flag), getattr(options, name)
@@ -150,4 +149,4 @@ def utf8(text: str) -> str:
     try:
         return os.fsencode(text).decode()
     except UnicodeError:
-        return text  # given by a program, not by a command line
+        return text  # from a program, not from a command line

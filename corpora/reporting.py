@@ -1,6 +1,6 @@
-"""Messages of a command to people and programs: lines of text or JSON objects, and none but results where quiet.
+"""Messages of a command: lines of text or JSON objects; in quiet mode, results and errors only.
 
-Notes and errors go to stderr, results to stdout. The choice holds for the process, as its two outputs do.
+Notes and errors go to stderr, results to stdout. The options apply to the whole process, as its two outputs do.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from corpora.options import check_choices
 
 @dataclass(frozen=True, kw_only=True)
 class Reporting:
-    """Options of messages, which every command has.
+    """Options of messages; every command has them.
 
     Attributes:
         quiet: print results and errors only, no progress.
-        log_format: print messages as lines of text, or as JSON objects, one a line.
+        log_format: print messages as lines of text, or as JSON objects, one per line.
     """
 
     quiet: bool = False
@@ -35,7 +35,7 @@ _current = Reporting()
 
 
 def current() -> Reporting:
-    """The options in force."""
+    """Return the options in force."""
     return _current
 
 
@@ -51,23 +51,23 @@ def reporting(options: Reporting) -> Iterator[None]:
 
 
 def note(text: str, event: str = "note", **values: Any) -> None:
-    """Tell of progress: ``text``, or an object with ``event``, ``message`` and ``values``; nothing where quiet."""
+    """Print progress: ``text``, or a JSON object with ``event``, ``message`` and ``values``; nothing in quiet mode."""
     if not _current.quiet:
         _write(text, event, values, sys.stderr)
 
 
 def tell_error(text: str) -> None:
-    """Tell of an error that ends the command."""
+    """Print an error that ends the command."""
     _write(text, "error", {}, sys.stderr)
 
 
 def result(text: str, **values: Any) -> None:
-    """Tell the result of a command, on stdout."""
+    """Print the result of a command, on stdout."""
     _write(text, "result", values, sys.stdout)
 
 
 def as_line(text: str, event: str, values: Mapping[str, Any]) -> str:
-    """The line of a message in the format in force."""
+    """Format a message as one line of text or JSON, as the options in force say."""
     if _current.log_format == "text":
         return text
     return json.dumps({"event": event, "message": text, **values}, ensure_ascii=False, default=str)

@@ -1,4 +1,4 @@
-"""TOML tables and ``KEY=VALUE`` -> frozen dataclasses; errors name the wrong key and the nearest right one."""
+"""Parsing of TOML tables and ``KEY=VALUE`` into frozen dataclasses; errors name the nearest known key."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Settings = TypeVar("Settings")
 def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Settings:
     """Build the dataclass ``kind`` from nested tables.
 
-    A section whose type is a choice of dataclasses says with its key ``pattern`` or ``scheme`` which one is
-    meant; an optional section or value is None where it says ``"none"`` or ``"null"`` or is left out. ``~/`` at the
-    beginning of a text is the user's home, for a shell leaves it alone in ``--set data.corpus=~/corpus``.
+    If a section's type is a union of dataclasses, its key ``pattern`` or ``scheme`` chooses one. An optional section or
+    value is None if it is ``"none"``, ``"null"`` or absent. A leading ``~/`` becomes the user's home, because a shell
+    does not expand it in ``--set data.corpus=~/corpus``.
 
     Raises:
-        FarspanError: an unknown key (with the nearest known one), a missing one, a value of another type, nan, or what
-            the dataclass itself refuses; all with ``file`` and section.
+        FarspanError: an unknown key (with the nearest known one), a missing key, a value of another type, nan, or a
+            value that the dataclass itself refuses; all with ``file`` and section.
     """
     where = f"{file}: [{section}]" if section else file
     if not isinstance(values, Mapping):
@@ -44,7 +44,7 @@ def parse(kind: type[Settings], values: Any, file: str, section: str = "") -> Se
 
 
 def _value(kind: Any, value: Any, file: str, name: str) -> Any:
-    """``value`` as a field of type ``kind``."""
+    """Convert ``value`` to the type ``kind`` of a field."""
     if get_origin(kind) in (Union, UnionType):
         return _choice(get_args(kind), value, file, name)
     if is_dataclass(kind):
@@ -62,13 +62,13 @@ def _value(kind: Any, value: Any, file: str, name: str) -> Any:
     plain = get_origin(kind) or kind
     if type(value) is not plain:
         raise FarspanError(f"{file}: {name} is {spelled(value)}; a value of type {plain.__name__} is needed")
-    if kind is float and math.isnan(value):  # which is neither above nor below any limit
+    if kind is float and math.isnan(value):  # it would pass every check against a limit
         raise FarspanError(f"{file}: {name} is nan; a number is needed")
     return _at_home(value) if kind is str else value
 
 
 def _list(inner: tuple[Any, ...], value: Any, file: str, name: str) -> tuple[Any, ...]:
-    """``value`` as a tuple of the types ``inner``, or, where these end in dots, of any number of the first."""
+    """Convert ``value`` to a tuple of the types ``inner``; ``(T, ...)`` stands for any number of ``T``."""
     any_number = inner[1:] == (...,)
     if not isinstance(value, list | tuple) or not (any_number or len(value) == len(inner)):
         needed = f"{len(inner)} values" if not any_number else "tables" if is_dataclass(inner[0]) else "values"
@@ -98,7 +98,7 @@ def _choice(kinds: Sequence[Any], value: Any, file: str, name: str) -> Any:
     if len(kinds) == 1:
         return _value(kinds[0], value, file, name)
     plain = [kind for kind in kinds if not is_dataclass(kind)]
-    if plain:  # a word, a list or a number, told apart by what stands there
+    if plain:  # a word, a list or a number: the type of the value decides
         fitting = [kind for kind in plain if _looks_like(kind, value)]
         return _value(fitting[0] if fitting else plain[0], value, file, name)
     tag = "pattern" if any(field.name == "pattern" for field in fields(kinds[0])) else "scheme"
@@ -121,10 +121,10 @@ def _looks_like(kind: Any, value: Any) -> bool:
 
 
 def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """``values`` with each ``dotted.key=value`` put in, as ``assignment`` reads it.
+    """Return a copy of ``values`` with each ``dotted.key=value`` set, as parsed by ``assignment``.
 
     Raises:
-        FarspanError: no ``=``, or a key that goes through something that is no table.
+        FarspanError: no ``=``, or a key below a value that is not a table.
     """
     values = {key: dict(value) if isinstance(value, dict) else value for key, value in values.items()}
     for text in assignments:
@@ -142,13 +142,13 @@ def override(values: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
 
 
 def assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
-    """Key and value of ``KEY=VALUE``.
+    """Parse ``KEY=VALUE`` into key and value.
 
-    The value is ``null`` (None, which TOML lacks), a TOML value, or else plain text, so that a word or a path needs no
-    quotes within the shell's.
+    The value is ``null`` (None, which TOML lacks), a TOML value, or else plain text, so words and paths need no TOML
+    quotes.
 
     Args:
-        flag: that was given the text, for messages.
+        flag: the flag that received the text, for messages.
 
     Raises:
         FarspanError: no ``=``, or nothing before it.
@@ -165,7 +165,7 @@ def assignment(text: str, flag: str = "--set") -> tuple[str, Any]:
 
 
 def assigned(key: str, value: Any) -> str:
-    """``KEY=VALUE`` that ``assignment`` reads back; a path is its text."""
+    """Format ``KEY=VALUE`` so that ``assignment`` reads it back; paths become strings."""
     return f"{key}={_toml(value)}"
 
 
@@ -179,7 +179,7 @@ def _toml(value: Any) -> str:
 
 
 def spelled(value: Any) -> str:
-    """A value for a message, as ``assignment`` and recipes take it: None is ``null``."""
+    """Format a value for a message as ``assignment`` and recipes spell it: None is ``null``."""
     return "null" if value is None else repr(value)
 
 
