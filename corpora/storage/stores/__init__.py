@@ -1,1 +1,1 @@
-"""Stores on which files lie: this machine's disk, S3, and others that Arrow or fsspec opens."""
+"""Stores of files: this machine's disk, S3, and others that Arrow or fsspec opens."""

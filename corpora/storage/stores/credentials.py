@@ -1,4 +1,4 @@
-"""Credentials that the clients of other stores than S3 need, and the advice when they lack them."""
+"""Advice for errors of stores other than S3, most often about missing credentials."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ _PROBE = "import sys; from pyarrow import fs; s, p = fs.FileSystem.from_uri(sys.
 
 
 def cure(path: str, reason: str) -> str | None:
-    """Advice for an error of the client of a path's scheme, chosen by its words."""
+    """Return advice for an error of the client for a path's scheme, chosen by words in the error."""
     scheme = path.partition("://")[0]
     for schemes, cures in _CURES.items():
         if re.fullmatch(schemes, scheme):
-            return next((said for words, said in cures.items() if re.search(words, reason, re.IGNORECASE)), None)
+            return next((advice for words, advice in cures.items() if re.search(words, reason, re.IGNORECASE)), None)
     return None
 
 
 @lru_cache(maxsize=16)
 def require_azure(root: str) -> None:
-    """Try Azure's client in another process first: without credentials it aborts the process that uses it.
+    """Try Azure's client in another process, because without credentials it aborts the process it runs in.
 
     Raises:
-        FarspanError: it has none.
+        FarspanError: there are no credentials.
     """
     probe = subprocess.run([sys.executable, "-c", _PROBE, f"{root}/"], capture_output=True, text=True, check=False)
     if probe.returncode < 0:

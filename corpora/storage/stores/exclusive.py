@@ -1,7 +1,7 @@
-"""Creation of a file by exactly one of several processes, and times of files, on stores other than S3.
+"""Exclusive creation of files, and modification times, on stores other than S3.
 
-fsspec's file systems create exclusively where their store does (gcsfs, adlfs, memory); HDFS never renames onto a file.
-Arrow's clients for GCS and Azure put no condition on a write, so fsspec's take their place for this one operation.
+fsspec's file systems create exclusively if their store can (gcsfs, adlfs, memory); HDFS never renames onto a file.
+Arrow's clients for GCS and Azure have no conditional writes, so fsspec's are used for this one operation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from corpora.errors import FarspanError
 from corpora.storage.temporary import temporary_name
 
 _PACKAGES = {"gcs": "gcsfs", "abfs": "adlfs"}  # Arrow's name of a file system -> fsspec's package
-_WHOLE = {"gcs", "gs", "abfs", "az", "memory"}  # fsspec's names of stores where a file appears with its last byte
+_WHOLE = {"gcs", "gs", "abfs", "az", "memory"}  # fsspec's names of stores where a file appears only when complete
 
 
 class Unsupported(FarspanError):
@@ -30,7 +30,7 @@ def create_new(system: fs.FileSystem, root: str, key: str, data: bytes) -> bool:
         key: the path inside ``system``.
 
     Raises:
-        Unsupported: the store cannot do that, or a package is missing.
+        Unsupported: the store cannot create exclusively, or a package is missing.
     """
     if system.type_name == "hdfs":
         return _renamed_once(system, key, data)
@@ -45,18 +45,23 @@ def create_new(system: fs.FileSystem, root: str, key: str, data: bytes) -> bool:
 
 
 def publishes_whole(system: fs.FileSystem) -> bool:
-    """True if a file of ``create_new`` appears with its last byte, however large it is."""
-    if isinstance(system, fs.PyFileSystem):
-        names = system.handler.fs.protocol
+    """Return True if a file made by ``create_new`` appears only when complete, however large it is."""
+    if (store := fsspec_below(system)) is not None:
+        names = store.protocol
         return not _WHOLE.isdisjoint((names,) if isinstance(names, str) else names)
     return system.type_name in _PACKAGES
 
 
+def fsspec_below(system: fs.FileSystem) -> Any:
+    """Return fsspec's file system that Arrow's stands for; None if it is Arrow's own."""
+    return system.handler.fs if isinstance(system, fs.PyFileSystem) else None
+
+
 def modified(system: fs.FileSystem, info: fs.FileInfo) -> float:
-    """Seconds of the last change of a file, by the clock of its store.
+    """Return the modification time of a file, in seconds of its store's clock; 0 if it is gone.
 
     Raises:
-        Unsupported: the store keeps no times.
+        Unsupported: the store records no times.
     """
     if info.mtime_ns is not None:
         return info.mtime_ns / 1e9
@@ -69,11 +74,10 @@ def modified(system: fs.FileSystem, info: fs.FileInfo) -> float:
 
 
 def _fsspec(system: fs.FileSystem, root: str) -> Any:
-    import fsspec  # takes a while, and local work needs none
-    from pyarrow import fs
+    if (store := fsspec_below(system)) is not None:
+        return store
+    import fsspec  # slow to import, and local work does not need it
 
-    if isinstance(system, fs.PyFileSystem):
-        return system.handler.fs
     try:
         return fsspec.core.url_to_fs(f"{root}/")[0]
     except (ImportError, ValueError) as error:

@@ -1,8 +1,7 @@
-"""Files below a folder or that match a glob, with one rule for symbolic links: a folder is read once.
+"""Search for files below a folder or matching a glob; symbolic links are followed, and each folder is read once.
 
-Links to files and folders are followed. A folder that is reached a second time, by a link in a circle or by two links,
-is not read again; under which name it is read depends on the names alone: folders proper come before links, and links
-in the order of their paths.
+A folder that is reached a second time, by a circular link or by two links, is not read again. The name under which it
+is read depends on names alone: real folders come before links, and links are in the order of their paths.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ class FoundFiles:
     """The result of a search.
 
     Attributes:
-        paths: everything found that is no folder, sorted: files, but also links that lead nowhere and pipes.
-        repeated: links and folders that were not read because they had been read under another name, sorted.
+        paths: everything found except folders, sorted: files, but also pipes and links whose targets do not exist.
+        repeated: links and folders not read because they had been read under another name, sorted.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -32,7 +31,7 @@ class FoundFiles:
 
 
 def files_below(folder: str) -> FoundFiles:
-    """Every file below a local folder.
+    """Find every file below a local folder.
 
     Raises:
         FarspanError: a folder that cannot be listed.
@@ -41,7 +40,7 @@ def files_below(folder: str) -> FoundFiles:
 
 
 def files_matching(pattern: str) -> FoundFiles:
-    """The local files that match a glob (an absolute path), where ``**`` stands for any number of folders.
+    """Find the local files that match a glob (an absolute path), where ``**`` stands for any number of folders.
 
     As in a shell, a wildcard matches no name that begins with a dot unless its own part of the pattern does.
 
@@ -55,7 +54,7 @@ def files_matching(pattern: str) -> FoundFiles:
 
 
 class _Pattern:
-    """A glob as a machine that reads a path part by part; a state is the set of parts that may come next."""
+    """A glob as a finite automaton over the parts of a path; a state is the set of pattern parts that may come next."""
 
     def __init__(self, parts: list[str], hidden: bool) -> None:
         self._parts = [None if part == "**" else re.compile(fnmatch.translate(part)).match for part in parts]
@@ -66,7 +65,7 @@ class _Pattern:
         return self._closed({0})
 
     def enter(self, state: frozenset[int], name: str) -> frozenset[int]:
-        """The state inside the folder ``name``; empty where nothing below can match."""
+        """Return the state inside the folder ``name``; empty if nothing below it can match."""
         following: set[int] = set()
         for index in state:
             match = self._parts[index]
@@ -79,7 +78,7 @@ class _Pattern:
         return self._closed(following)
 
     def matches(self, state: frozenset[int], name: str) -> bool:
-        """True if a file ``name`` matches the end of the pattern."""
+        """Return True if a file ``name`` matches the end of the pattern."""
         last = len(self._parts) - 1
         if last not in state or (name.startswith(".") and not self._dotted[last]):
             return False
@@ -98,14 +97,14 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a link in a circle, or into a folder that is closed: whoever opens it will tell
+        return False  # a circular link, or one into an unreadable folder: opening it will raise
 
 
 def _search(top: str, pattern: _Pattern) -> FoundFiles:
     found = FoundFiles()
     named: dict[tuple[int, int, str], str] = {}  # folder and name -> path, as a pattern may lead to a folder twice
     entered: set[tuple[int, int, frozenset[int]]] = set()
-    # (reached by a link, path, state): folders proper first, then links by path
+    # (reached by a link, path, state): real folders first, then links by path
     waiting = [(False, top, pattern.start)]
     while waiting:
         linked, folder, state = heapq.heappop(waiting)
@@ -120,7 +119,7 @@ def _search(top: str, pattern: _Pattern) -> FoundFiles:
                 entries = list(listing)
         except OSError as error:
             raise FarspanError(
-                f"--input: {folder} cannot be listed ({error.strerror}); mend it or leave it out"
+                f"--input: {folder} cannot be listed ({error.strerror}); make it readable or leave it out"
             ) from error
         for entry in entries:
             path = os.path.join(folder, entry.name)

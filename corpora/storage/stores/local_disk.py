@@ -17,11 +17,11 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)  # of fi
 
 
 class DanglingLink(FileNotFoundError):
-    """A symbolic link that leads nowhere, or in a circle."""
+    """A symbolic link whose target does not exist, or that leads back to itself."""
 
 
 class NotAFile(OSError):
-    """A pipe, socket or device, which has no size and may have a reader wait for ever."""
+    """A pipe, socket or device, which has no size and may block a reader forever."""
 
 
 class LocalDisk:
@@ -32,7 +32,7 @@ class LocalDisk:
 
     @contextmanager
     def create(self, path: str, taken: Callable[[], None] | None = None) -> Iterator[BinaryIO]:
-        """Temporary name, fsync, rename; with ``taken``, a link in place of the rename, which replaces nothing."""
+        """Write to a temporary name, fsync, rename; with ``taken``, link instead, because a link replaces nothing."""
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         temporary = temporary_name(path)
         try:
@@ -108,7 +108,7 @@ class LocalDisk:
 
 
 def _is_linked(temporary: str, path: str, taken: Callable[[], None]) -> bool:
-    """Give a file the name ``path`` as well, unless an equal one has it; False: it is to replace another one."""
+    """Link a temporary file to ``path`` unless an equal file is there; False if the caller must rename instead."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -123,16 +123,16 @@ def _is_linked(temporary: str, path: str, taken: Callable[[], None]) -> bool:
 
 
 def require_regular(path: str) -> None:
-    """Let only a regular file be opened: a named pipe would be waited for without end.
+    """Check that a path is a regular file: opening a named pipe would block forever.
 
     Raises:
-        OSError: it is none, or is not there.
+        OSError: it is another kind of file, or does not exist.
     """
     _check_regular(path, os.stat(path).st_mode)
 
 
 def _open_regular(path: str, flags: int) -> int:
-    number = os.open(path, flags | os.O_NONBLOCK)  # else a pipe would wait for someone to write into it
+    number = os.open(path, flags | os.O_NONBLOCK)  # otherwise opening a pipe would wait for a writer
     try:
         _check_regular(path, os.fstat(number).st_mode)
     except BaseException:
@@ -151,5 +151,5 @@ def _check_regular(path: str, mode: int) -> None:
     }
     if kind := kinds.get(stat.S_IFMT(mode)):
         error = NotAFile(f"{path}: {kind}, not a regular file")
-        error.strerror = f"{kind}, not a regular file"  # for messages that name the file themselves
+        error.strerror = f"{kind}, not a regular file"  # for messages that already name the file
         raise error

@@ -1,6 +1,6 @@
-"""S3, and stores with its protocol: Arrow's client, its settings, and what its errors mean.
+"""S3, and stores with its protocol: Arrow's client, its settings, and advice for its errors.
 
-Deleting needs boto3: Arrow takes three requests a file, and puts an empty object in the place of the folder.
+Deleting uses boto3, because Arrow makes three requests per file and leaves an empty object in place of the folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 REPLACED = "it was replaced or deleted while it was read; leave inputs alone while a job runs"
-_CURES = {  # by what Arrow and boto3 call the error
+_CURES = {  # words in an error of Arrow or boto3 -> advice
     r"access.?denied|invalid.?access.?key|signature.?does|(expired|invalid).?token|secret_key|access_key|credentials": (
         "check --s3_access_key_id and --s3_secret_access_key, or AWS's own variables or profile, and the key's rights "
         "to list, read, write and delete there"
@@ -39,11 +39,11 @@ SETTINGS = (
     "s3_region_name",
     "s3_verify",
 )
-"""Names of the settings that have a value."""
+"""Names of the settings that take a value."""
 _ATTEMPTS = 3  # of each request
-_CONFLICTS = 5  # after which a conditional request is given up
+_CONFLICTS = 5  # conflicts after which a conditional request fails
 _GONE = ("NoSuchKey", "NotFound", "404")
-PART = 32 << 20  # bytes of a request that sends a part of a file, unless there would be more than _PARTS
+PART = 32 << 20  # bytes per part of an upload, unless there would be more than _PARTS parts
 _PARTS, _SENDERS = 10_000, 4
 _settings: tuple[tuple[str, Any], ...] = ()
 
@@ -52,15 +52,15 @@ def use_settings(flags: Mapping[str, Any]) -> None:
     """Set up S3 for this process.
 
     Args:
-        flags: Beam's ``--s3_*`` flags by name (``s3_endpoint_url``, ``s3_access_key_id``, ...); for those left out,
-            AWS's own variables and profile count.
+        flags: Beam's ``--s3_*`` flags by name (``s3_endpoint_url``, ``s3_access_key_id``, ...); AWS's own variables and
+            profile replace those left out.
     """
     global _settings
     _settings = tuple(sorted(flags.items()))
 
 
 def client() -> fs.S3FileSystem:
-    """The client for the current settings.
+    """Return the client for the current settings.
 
     Raises:
         FarspanError: boto3 is not installed.
@@ -72,7 +72,7 @@ def client() -> fs.S3FileSystem:
 
 @lru_cache(maxsize=4)
 def _client(settings: tuple[tuple[str, Any], ...]) -> fs.S3FileSystem:
-    """Safe to share between threads."""
+    """Make a client, which threads can share."""
     flags = dict(settings)
     url = flags.get("s3_endpoint_url") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     scheme, _, endpoint = (url or "").rstrip("/").rpartition("://")
@@ -86,7 +86,7 @@ def _client(settings: tuple[tuple[str, Any], ...]) -> fs.S3FileSystem:
         endpoint_override=endpoint or None,
         scheme="http" if scheme == "http" or flags.get("s3_disable_ssl") else "https",
         tls_ca_file_path=flags.get("s3_verify"),
-        allow_delayed_open=True,  # one request for a small object, where three would be
+        allow_delayed_open=True,  # one request for a small object instead of three
         connect_timeout=10,
         request_timeout=60,
         retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
@@ -94,10 +94,10 @@ def _client(settings: tuple[tuple[str, Any], ...]) -> fs.S3FileSystem:
 
 
 def delete(bucket: str, keys: list[str]) -> None:
-    """Delete objects, a thousand with a request; those already gone are no error.
+    """Delete objects, a thousand per request; those already gone are no error.
 
     Raises:
-        OSError: the first refusal, with the store's words.
+        OSError: the first refusal, with the store's message.
         botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: a request failed.
     """
     remove = _boto3_client(_settings).delete_objects
@@ -110,13 +110,13 @@ def delete(bucket: str, keys: list[str]) -> None:
 def create_new(bucket: str, key: str, data: bytes) -> bool:
     """Create an object unless it exists; True for exactly one of several processes.
 
-    After an answer that was lost on its way, the creator too may be told False.
+    If the answer to a successful request is lost, the creator may also get False.
     """
     return _put_if(bucket, key, data, IfNoneMatch="*")
 
 
 def renew(bucket: str, key: str, data: bytes) -> bool:
-    """Write an object again, unless it is gone meanwhile."""
+    """Write an existing object again; False if it is gone."""
     from botocore.exceptions import ClientError
 
     try:
@@ -132,7 +132,7 @@ def upload_new(bucket: str, key: str, local: str) -> bool:
     """Create an object from a local file unless it exists; True for exactly one of several processes.
 
     Raises:
-        Unsupported: the store refuses the condition.
+        Unsupported: the store does not support conditional writes.
     """
     from botocore.exceptions import ClientError
 
@@ -174,13 +174,13 @@ def _upload_parts(bucket: str, key: str, local: str) -> bool:
 
 
 def _put_if(bucket: str, key: str, data: bytes, **condition: str) -> bool:
-    """Put an object on a condition; False where it does not hold."""
+    """Put an object on a condition; False if the condition does not hold."""
     put = _boto3_client(_settings).put_object
     return _on_condition(lambda: put(Bucket=bucket, Key=key, Body=data, **condition))
 
 
 def _on_condition(request: Callable[[], object]) -> bool:
-    """Make a conditional request; False where the condition does not hold."""
+    """Make a conditional request; False if the condition does not hold."""
     from botocore.exceptions import ClientError
 
     for attempt in count():
@@ -216,6 +216,6 @@ def _boto3_client(settings: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def cure(reason: str) -> str | None:
-    """Advice for an error, chosen by its words."""
-    named = reason.rpartition("AWS Error ")[2]  # before it stands the key, which may hold any word
+    """Return advice for an error, chosen by words in it."""
+    named = reason.rpartition("AWS Error ")[2]  # the key comes before it, and may contain any word
     return next((cure for words, cure in _CURES.items() if re.search(words, named, re.IGNORECASE)), None)

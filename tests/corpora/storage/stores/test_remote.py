@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 
 import fsspec
@@ -15,32 +14,6 @@ from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.stores import remote
 from corpora.storage.stores.exclusive import Unsupported
 from corpora.storage.temporary import temporary_name
-
-
-class Attic(MemoryFileSystem):
-    """``attic://``: a file shows what was written of it so far; listings are kept until they are forgotten."""
-
-    protocol = "attic"
-    store: dict = {}  # noqa: RUF012 (as its base class has it)
-    pseudo_dirs = [""]  # noqa: RUF012 (as its base class has it)
-
-    @classmethod
-    def _strip_protocol(cls, path):
-        return super()._strip_protocol(path.removeprefix("attic:/"))
-
-    def _open(self, path, mode="rb", **options):
-        file = super()._open(path, mode, **options)
-        if mode == "wb" and "refused" in path:
-            raise PermissionError("the attic is locked")
-        return file
-
-
-@pytest.fixture(params=["memory", "attic"])
-def root(request):
-    """An empty folder on a remote store."""
-    fsspec.register_implementation("attic", Attic, clobber=True)
-    fsspec.filesystem(request.param).store.clear()
-    return f"{request.param}://folder"
 
 
 def test_the_local_disk_finds_the_same(root, tmp_path):
@@ -60,58 +33,6 @@ def test_the_local_disk_finds_the_same(root, tmp_path):
         assert not files.exists(f"{place}/x.jsonl")
 
 
-def test_a_file_is_replaced_as_a_whole(root):
-    for data in (b"before", b"", bytes(3 * remote.BUFFER)):
-        write_bytes(f"{root}/a", data)
-        assert read_bytes(f"{root}/a") == data
-    assert files.walk(root) == [f"{root}/a"]
-
-
-def test_reads_in_any_order_are_those_of_a_file(root):
-    data = bytes(range(256)) * 8192  # two buffers
-    write_bytes(f"{root}/a", data)
-    expected = io.BytesIO(data)
-    with files.open(f"{root}/a") as file:
-        for offset, count in ((remote.BUFFER + 5, 10), (0, 3), (len(data) - 1, 10), (100, remote.BUFFER)):
-            assert file.seek(offset) == expected.seek(offset)
-            assert file.read(count) == expected.read(count)
-
-
-def test_a_file_replaced_while_it_is_read_is_noticed(root):
-    write_bytes(f"{root}/a", bytes(4 * remote.BUFFER))
-    with (
-        pytest.raises(FarspanError, match=r"/a: .*replaced or deleted while it was read"),
-        files.open(f"{root}/a") as file,
-    ):
-        for _ in range(3):
-            file.read(remote.BUFFER)
-        write_bytes(f"{root}/a", b"new")
-
-
-def test_a_writer_that_fails_changes_nothing(root):
-    write_bytes(f"{root}/a", b"before")
-    for name in ("a", "b"):
-        with pytest.raises(KeyError), files.create(f"{root}/{name}") as file:
-            file.write(b"half")
-            raise KeyError
-    assert files.walk(root) == [f"{root}/a"]
-    assert read_bytes(f"{root}/a") == b"before"
-
-
-def test_an_upload_that_breaks_off_shows_nothing(root, monkeypatch):
-    write_bytes(f"{root}/a", b"before")
-    monkeypatch.setattr(remote, "_UPLOAD", 4)
-
-    def move(*_):
-        raise OSError("the line is dead")
-
-    monkeypatch.setattr(MemoryFileSystem, "cp_file", move)
-    with pytest.raises(FarspanError, match=r"://folder/a: the line is dead; finished work is kept: try again"):
-        write_bytes(f"{root}/a", b"something new")
-    assert files.walk(root) == [f"{root}/a"]
-    assert read_bytes(f"{root}/a") == b"before"
-
-
 def test_what_a_killed_writer_left_is_swept(root):
     write_bytes(f"{root}/a", b"whole")
     write_bytes(temporary_name(f"{root}/b"), b"half")
@@ -119,8 +40,7 @@ def test_what_a_killed_writer_left_is_swept(root):
     assert files.walk(root) == [f"{root}/a"]
 
 
-def test_what_the_store_refuses_is_one_line():
-    fsspec.register_implementation("attic", Attic, clobber=True)
+def test_what_the_store_refuses_is_one_line(attic):
     with pytest.raises(FarspanError, match=r"^attic://refused/a: the attic is locked; finished work is kept") as caught:
         write_bytes("attic://refused/a", b"x")
     assert "\n" not in str(caught.value)
@@ -169,70 +89,6 @@ def test_globs(pattern, matching, other):
     found = files.match(f"memory://globs/{pattern}")
     fsspec.filesystem("memory").store.clear()
     assert found == [f"memory://globs/{name}" for name in sorted(matching)]
-
-
-class Hadoop(MemoryFileSystem):
-    """``hadoop://``: as HDFS does, never renames onto a file."""
-
-    protocol = "hadoop"
-    store: dict = {}  # noqa: RUF012 (as its base class has it)
-    pseudo_dirs = [""]  # noqa: RUF012 (as its base class has it)
-
-    @classmethod
-    def _strip_protocol(cls, path):
-        return super()._strip_protocol(path.removeprefix("hadoop:/"))
-
-    def mv(self, path1, path2, **options):
-        if self.exists(path2):
-            raise OSError(f"HDFS rename failed: {path2} exists")
-        self.moves = [*getattr(self, "moves", ()), path2]
-        super().mv(path1, path2, **options)
-
-
-@pytest.fixture
-def hadoop():
-    """A store that never renames onto a file, and a folder on it."""
-    fsspec.register_implementation("hadoop", Hadoop, clobber=True)
-    system = fsspec.filesystem("hadoop")
-    system.store.clear()
-    system.moves = []
-    return system, "hadoop://folder"
-
-
-def test_a_store_that_never_renames_onto_a_file_takes_a_second_attempt(hadoop):
-    system, folder = hadoop
-    data = bytes(3 * remote.BUFFER)
-    for _ in range(2):
-        write_bytes(f"{folder}/a", data)
-    assert len(system.moves) == 1  # the equal file is kept
-    write_bytes(f"{folder}/a", b"another")
-    assert system.moves[-1] == "/folder/a"
-    assert read_bytes(f"{folder}/a") == b"another"
-    assert files.walk(folder) == [f"{folder}/a"]
-
-
-def test_a_file_that_is_not_to_be_replaced_stays_there(hadoop):
-    system, folder = hadoop
-
-    def refuse() -> None:
-        raise KeyError("taken")
-
-    with files.published(lambda: None, refuse):
-        for _ in range(2):
-            write_bytes(f"{folder}/a", b"first")
-        with pytest.raises(KeyError):
-            write_bytes(f"{folder}/a", b"second")
-    assert system.moves == ["/folder/a"]
-    assert read_bytes(f"{folder}/a") == b"first"
-    assert files.walk(folder) == [f"{folder}/a"]
-
-
-def test_a_refused_rename_is_told(hadoop, monkeypatch):
-    system, folder = hadoop
-    monkeypatch.setattr(type(system), "mv", lambda self, a, b, **options: (_ for _ in ()).throw(OSError("no rights")))
-    with pytest.raises(FarspanError, match=r"hadoop://folder/a: no rights"):
-        write_bytes(f"{folder}/a", b"x")
-    assert files.walk(folder) == []
 
 
 def test_a_check_decides_before_a_file_appears(root):

@@ -17,7 +17,7 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, sweep, write_bytes
 from corpora.storage.shards import read_shard
-from corpora.storage.stores import remote, s3
+from corpora.storage.stores import publishing, remote, s3
 from corpora.storage.stores.remote import BUFFER
 
 
@@ -66,7 +66,7 @@ def test_a_writer_that_fails_changes_nothing(bucket, store, scratch, size, failu
 
 
 def test_a_file_larger_than_what_is_sent_at_a_time(bucket, monkeypatch):
-    monkeypatch.setattr(remote, "_UPLOAD", 3 << 20)
+    monkeypatch.setattr(publishing, "_UPLOAD", 3 << 20)
     data = np.random.default_rng(0).bytes(PART_BYTES + (6 << 20))
     write_bytes(f"{bucket}/a", data)
     assert read_bytes(f"{bucket}/a") == data
