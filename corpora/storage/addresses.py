@@ -1,4 +1,4 @@
-"""Memory by address, in compiled kernels; importing this module imports numba."""
+"""Memory access by address for compiled kernels; importing this module imports numba."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def at(typing: Any, address: types.Type) -> Any:
-    """The int64 at an address."""
+    """Read the int64 at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = context.get_value_type(types.int64)

@@ -1,6 +1,6 @@
 """Arrow arrays as numpy arrays.
 
-Arrow's own conversions import pandas, if it is installed, and some of them all of Arrow's functions, which takes longer
+Arrow's own conversions import pandas if it is installed, and some load all of Arrow's functions, which takes longer
 than a small job.
 """
 
@@ -13,7 +13,7 @@ _FLOATS = {"halffloat": "f2", "float": "f4", "double": "f8"}  # Arrow's names; t
 
 
 def numbers(array: pa.Array) -> np.ndarray:
-    """``(n,)`` read-only view of an array of numbers.
+    """Return a read-only view, ``(n,)``, of an array of numbers.
 
     Raises:
         ArrowInvalid: it has a null.
@@ -30,21 +30,21 @@ def numbers(array: pa.Array) -> np.ndarray:
 
 
 def filled(array: pa.Array, value: int) -> np.ndarray:
-    """``(n,)`` copy of an array of numbers, with ``value`` in place of nulls."""
-    there = validity(array)
-    if not there.any():
+    """Return a copy, ``(n,)``, of an array of numbers, with ``value`` in place of nulls."""
+    valid = validity(array)
+    if not valid.any():
         return np.full(len(array), value, _dtype(array))
     data = np.frombuffer(array.buffers()[1], _dtype(array), array.offset + len(array))
-    return np.where(there, data[array.offset :], data.dtype.type(value))
+    return np.where(valid, data[array.offset :], data.dtype.type(value))
 
 
 def booleans(array: pa.BooleanArray) -> np.ndarray:
-    """``(n,)`` bool: a copy of an array without nulls."""
+    """Return a copy, ``(n,)`` bool, of an array without nulls."""
     return _unpacked(array, array.buffers()[1])
 
 
 def validity(array: pa.Array) -> np.ndarray:
-    """``(n,)`` bool: True where the array has a value, False for nulls."""
+    """Return ``(n,)`` bool: True where the array has a value, False for nulls."""
     bits = array.buffers()[0]
     return np.ones(len(array), bool) if bits is None else _unpacked(array, bits)
 

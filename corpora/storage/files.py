@@ -1,4 +1,4 @@
-"""File operations by path or URL: each path finds the file system that it lies on.
+"""File operations by path or URL, on the file system that the path names.
 
 A plain path is on this machine's disk (``LocalDisk``); ``scheme://authority/key`` is on a remote store
 (``RemoteStore``). Paths are plain strings with ``/``.
@@ -57,7 +57,7 @@ class _FileSystem(Files, Protocol):
 
 
 def is_local(path: str) -> bool:
-    """True for a plain path, which can be memory-mapped and locked; False for ``scheme://``."""
+    """Return True for a plain path, which can be memory-mapped and locked; False for ``scheme://``."""
     return "://" not in path
 
 
@@ -70,13 +70,13 @@ def _system(path: str) -> _FileSystem:
 
 
 def open(path: str) -> BinaryIO:
-    """Open for reading, undecoded and never decompressed; seekable."""
+    """Open a file for reading its raw bytes (never decompressed); seekable."""
     return _system(path).open(path)
 
 
 @contextmanager
 def create(path: str) -> Iterator[BinaryIO]:
-    """Write a whole file: it appears under ``path`` when the body ends, and never if the body raises."""
+    """Create a file atomically: it appears under ``path`` when the body ends, and not at all if the body raises."""
     publishing = _publishing.get()
     with _system(path).create(path, publishing.taken) as file:
         yield file
@@ -85,12 +85,12 @@ def create(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def published(check: Callable[[], None], taken: Callable[[], None] | None = None) -> Iterator[None]:
-    """Rules for the files that appear meanwhile, written by this thread.
+    """Set rules for the files that this thread creates inside the ``with`` block.
 
     Args:
-        check: called when a file is about to appear; if it raises, the file does not.
-        taken: called when another file, with other bytes, has the name; if it raises, that one stays. Stores that
-            cannot create a file exclusively never call it, and replace the other file, as all do without it.
+        check: called before a file appears; if it raises, the file does not appear.
+        taken: called if a file of that name with other bytes exists; if it raises, that file stays, else it is
+            replaced. Without ``taken``, and on stores that cannot create exclusively, files are replaced unchecked.
     """
     token = _publishing.set(_Publishing(check, taken))
     try:
@@ -100,22 +100,22 @@ def published(check: Callable[[], None], taken: Callable[[], None] | None = None
 
 
 def exists(path: str) -> bool:
-    """True if a file, or a local folder, is there."""
+    """Return True if a file, or a local folder, exists."""
     return _system(path).exists(path)
 
 
 def size(path: str) -> int:
-    """Bytes of a file."""
+    """Return the size of a file in bytes."""
     return _system(path).size(path)
 
 
 def match(pattern: str) -> list[str]:
-    """Files (not folders) that match a glob, sorted."""
+    """Return the files (not folders) that match a glob, sorted."""
     return _system(pattern).match(pattern)
 
 
 def walk(folder: str) -> list[str]:
-    """Every file below a folder, sorted; none when it does not exist."""
+    """Return every file below a folder, sorted; none if the folder does not exist."""
     return _system(folder).walk(folder)
 
 
@@ -126,29 +126,29 @@ def delete(paths: list[str]) -> None:
 
 
 def names(folder: str) -> list[str]:
-    """Names of the files in a folder itself, sorted; none when it does not exist."""
+    """Return the names of the files directly in a folder, sorted; none if the folder does not exist."""
     return _system(folder).names(folder)
 
 
 def create_new(path: str, data: bytes) -> bool:
     """Create a small file unless it exists; True for exactly one of several processes.
 
-    The folder of a local one must exist, and a reader may see it before its bytes.
+    On local disk the folder must exist, and a reader may see the file while it is still empty.
 
     Raises:
-        FarspanError: the store cannot do that.
-        FileNotFoundError: the folder of a local one is gone.
+        FarspanError: the store cannot create exclusively.
+        FileNotFoundError: the local folder does not exist.
     """
     return _system(path).create_new(path, data)
 
 
 def renew(path: str, data: bytes) -> bool:
-    """Set the time of a file that exists, with its bytes ``data``, to now; False if it is gone."""
+    """Set the modification time of an existing file, whose content is ``data``, to now; False if it is gone."""
     return _system(path).renew(path, data)
 
 
 def times(folder: str) -> dict[str, float]:
-    """Name -> time of the last change, in seconds by the clock of the store, of the files in a folder itself."""
+    """Return name -> modification time, in seconds of the store's clock, of the files directly in a folder."""
     return _system(folder).times(folder)
 
 
@@ -168,7 +168,7 @@ def write_bytes(path: str, data: bytes) -> None:
 
 
 class CountingHash:
-    """A write-only file object that passes bytes on and keeps their count and sha256."""
+    """A write-only file object that passes bytes on and computes their count and sha256."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._digest, self.bytes = file, hashlib.sha256(), 0
@@ -181,7 +181,7 @@ class CountingHash:
         return view.nbytes
 
     def sha256(self) -> str:
-        """Hex, of all bytes so far."""
+        """Return the hex digest of all bytes so far."""
         return self._digest.hexdigest()
 
     def flush(self) -> None:

@@ -1,7 +1,7 @@
-"""Rows that lie in many blocks, copied into one block: all columns in two compiled passes.
+"""Copying of rows from many blocks into one block: all columns in two compiled passes.
 
-Rows of a random batch lie in as many record batches. A slice for every row and column would cost more than the copying
-does, so each block keeps a table of where its columns lie in memory, and the passes go by addresses.
+The rows of a random batch are in as many record batches. A slice for every row and column would cost more than the
+copying, so each block keeps a table of the memory addresses of its columns, which the two passes use.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from corpora.storage.ragged import Ragged
 Block = TypeVar("Block")
 
 _OFFSETS, _VALUES, _BYTES, _ROWS, _COUNT = range(5)
-"""Addresses of a column's offsets (0: a row has one item) and values, bytes of an item, counts of rows and items."""
+"""A column's place: address of its offsets (0: one item per row) and of its values, bytes of an item, rows, items."""
 
-_ARROW = -1  # instead of bytes: not copied by address
+_ARROW = -1  # in place of the bytes of an item: an Arrow array, not copied by address
 
 
 @dataclass(frozen=True, slots=True)
 class Gatherable(Generic[Block]):
-    """A block, and where its columns lie as long as this object lives.
+    """A block of rows with the memory addresses of its columns, valid while this object exists.
 
     Attributes:
-        block: a dataclass of columns: arrays, ``Ragged``, Arrow arrays, or None for an absent one.
-        columns: of the block, in order.
-        places: ``(columns, 5)`` int64.
+        block: a dataclass of columns: arrays, ``Ragged``, Arrow arrays, or None for an absent column.
+        columns: the columns of the block, in the order of its fields.
+        places: ``(columns, 5)`` int64: the place of each column, by ``_OFFSETS`` to ``_COUNT``.
     """
 
     block: Block
@@ -47,23 +47,23 @@ class Gatherable(Generic[Block]):
 
 
 def gather(blocks: Sequence[Gatherable[Block]], which: np.ndarray, rows: np.ndarray) -> Block:
-    """Copy row ``rows[i]`` of block ``which[i]`` into row i.
+    """Copy row ``rows[i]`` of block ``which[i]`` into row i of a new block.
 
     Args:
-        blocks: of one kind, at least one.
+        blocks: at least one, of the same dataclass.
         which, rows: ``(n,)`` int64.
 
     Raises:
-        FarspanError: a row that its block does not have, offsets that point outside of a column, or a column that only
-            some of the blocks have.
+        FarspanError: a row that its block does not have, offsets that point outside a column's values, or a column that
+            only some of the blocks have.
     """
     like, places = blocks[0].columns, np.array([each.places for each in blocks])  # (blocks, columns, 5)
     # sources: (columns, n), addresses; offsets: (columns, n + 1), items
     sources, offsets = np.empty((len(like), len(rows)), np.int64), np.empty((len(like), len(rows) + 1), np.int64)
     if not _locate(places, which, rows, sources, offsets):
         raise FarspanError(
-            "a column points outside of its values, or is there in some record batches only; `farspan verify` finds "
-            "the damaged shard"
+            "a column's offsets point outside its values, or only some record batches have the column; "
+            "`farspan verify` finds the damaged shard"
         )
     made: list[Any] = []
     targets = []  # addresses
@@ -123,7 +123,7 @@ def _load_move() -> Any:
 
 @intrinsic(_load_at)
 def _at(address: int) -> int:
-    """The int64 at an address."""
+    """Read the int64 at an address."""
     return ctypes.c_int64.from_address(int(address)).value
 
 
@@ -139,7 +139,7 @@ def _locate(
     which: np.ndarray,  # (n,)
     rows: np.ndarray,  # (n,)
     sources: np.ndarray,  # (columns, n), receives addresses
-    offsets: np.ndarray,  # (columns, n + 1), receives where each row begins among the items of all
+    offsets: np.ndarray,  # (columns, n + 1), receives the start of each row in the gathered values
 ) -> bool:
     for column in range(len(sources)):
         offsets[column, 0] = 0

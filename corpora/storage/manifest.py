@@ -1,4 +1,4 @@
-"""``manifest.json``, the description of an artefact, and the receipts from which it is folded.
+"""``manifest.json``, the description of an artefact, and the receipts of tasks from which it is made.
 
 A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
 """
@@ -23,7 +23,7 @@ from corpora.storage.strict_json import Natural, Positive, Sha256, StructureErro
 from corpora.storage.temporary import is_temporary
 
 FORMAT_VERSION = 3
-VERSIONS = (1, 2, 3)  # that are read; 1 lists no file but the shards, 1 and 2 name paths of parents
+VERSIONS = (1, 2, 3)  # readable versions: 1 lists no files but the shards, 1 and 2 name the paths of parents
 NAME = "manifest.json"
 CARD = "README.md"  # derived from the manifest, which therefore does not list it
 _RESTORE = "restore it from its source, or make the artefact again"
@@ -31,13 +31,13 @@ FILE_COUNTS = ("files", "damaged_files", "repeated_links", "bytes", "lost_bytes"
 COUNTS = ("read", "written", "filtered", "rejected", "unread", "uses", "tokens", "held_out_tokens")
 
 
-ShardName = Annotated[str, re.compile(r"part-\d{5,9}-of-\d{5,9}\.arrow")]  # a plain name: nothing leaves ``shards/``
+ShardName = Annotated[str, re.compile(r"part-\d{5,9}-of-\d{5,9}\.arrow")]  # a plain name, so always inside ``shards/``
 TaskName = Annotated[str, re.compile(r"[\w-]{1,200}")]
 
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """One shard: file name below ``shards/``, rows, tokens, bytes and the hex sha256 of its bytes."""
+    """One shard: file name in ``shards/``, number of rows and tokens, size in bytes and hex sha256."""
 
     name: ShardName
     rows: Annotated[int, range(2**40)]
@@ -48,7 +48,7 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class FileInfo:
-    """Bytes and hex sha256 of a file other than a shard."""
+    """Size in bytes and hex sha256 of a file other than a shard."""
 
     bytes: Natural
     sha256: Sha256
@@ -61,11 +61,11 @@ class Receipt:
     Attributes:
         task: name of the task, unique in its job.
         shards: shards the task wrote.
-        totals: numbers that add up over tasks, or whose maximum counts where the name starts with ``max_``.
+        totals: numbers that are summed over tasks; of names that start with ``max_``, the maximum is taken.
         counts: source -> documents ``read``, ``written``, ``filtered``, ``rejected``, ``unread``, their ``uses``, the
-            ``tokens`` written, and of a documents artefact the ``held_out_tokens`` among these.
-        rejects: reason -> dead letters.
-        damage: source -> relative path of a raw file that is cut or damaged -> bytes of it that are lost.
+            ``tokens`` written and, in a documents artefact, the ``held_out_tokens`` among these.
+        rejects: reason -> number of dead letters.
+        damage: source -> relative path of a truncated or damaged raw file -> number of its bytes lost.
     """
 
     task: TaskName
@@ -80,7 +80,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, data: bytes) -> Receipt:
-        """The inverse of ``to_json``.
+        """Parse what ``to_json`` returns.
 
         Raises:
             StructureError: anything else.
@@ -97,12 +97,12 @@ class Manifest:
     """The contents of ``manifest.json`` (docs/formats.md).
 
     Attributes:
-        format: ``farspan.documents``, ``farspan.corpus`` and others of docs/formats.md.
-        config: every option that decides bytes.
+        format: ``farspan.documents``, ``farspan.corpus`` or another format of docs/formats.md.
+        config: every option that affects the bytes of the artefact.
         rows_per_batch: rows in each Arrow record batch, the last of a shard excepted.
-        tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (the roles it fills itself -> id).
+        tokenizer: ``fingerprint``, ``vocab_size`` and ``owned_tokens`` (role -> id of the tokenizer's own token).
         special_tokens: name -> id, masks only.
-        parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.origins`` knows its place.
+        parent: ``manifest_sha256`` of the artefact it was made from; ``corpora.storage.origins`` stores its path.
         inputs: ``path`` (relative) and ``bytes`` of the raw files it was made from.
         files: relative path -> bytes and sha256 of every other file of the artefact; empty in version 1.
     """
@@ -131,7 +131,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
-        """The inverse of ``to_json``, for every version that is known.
+        """Parse what ``to_json`` returns, for every version in ``VERSIONS``.
 
         Raises:
             StructureError: anything else.
@@ -144,7 +144,7 @@ class Manifest:
 
     @classmethod
     def from_values(cls, values: Any) -> Manifest:
-        """As ``from_json``, of parsed JSON."""
+        """Do the same as ``from_json`` for parsed JSON."""
         known = isinstance(values, dict) and values.get("format_version")
         if type(known) is int and known not in VERSIONS:
             raise FarspanError(
@@ -156,7 +156,7 @@ class Manifest:
 
     @property
     def job(self) -> dict[str, Any]:
-        """Everything that decides the bytes of the shards: two manifests with equal jobs describe equal shards."""
+        """The fields that determine the bytes of the shards: two manifests with equal jobs describe equal shards."""
         names = (
             "format",
             "format_version",
@@ -168,7 +168,7 @@ class Manifest:
             "inputs",
         )
         values = json.loads(self.to_json())
-        values["config"].pop("document_use", None)  # follows from the options, and older jobs are resumed without it
+        values["config"].pop("document_use", None)  # derived from the options; older jobs, which may resume, lack it
         if values["format_version"] == 2:  # its shards are those of version 3
             values["format_version"] = 3
             (values["config"].get("neighbours") or {}).pop("path", None)
@@ -180,7 +180,7 @@ def json_bytes(value: object) -> bytes:
 
 
 def file_info(file: BinaryIO) -> FileInfo:
-    """Bytes and sha256 of the rest of an open file."""
+    """Return size and sha256 of the rest of an open file."""
     digest, size = hashlib.sha256(), 0
     while data := file.read(1 << 20):
         digest.update(data)
@@ -189,9 +189,9 @@ def file_info(file: BinaryIO) -> FileInfo:
 
 
 def list_files(folder: str) -> dict[str, FileInfo]:
-    """The ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
+    """Return the ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
 
-    Reads them all, several at a time, as each read from an object store is a wait.
+    Reads several at a time, because each request to an object store takes long.
     """
     names = [os.path.relpath(path, folder) for path in files.walk(folder)]
     names = [name for name in names if is_listed(name)]
@@ -205,7 +205,7 @@ def list_files(folder: str) -> dict[str, FileInfo]:
 
 
 def is_listed(path: str) -> bool:
-    """True if a manifest's ``files`` names it: not shards, ``_work/``, hidden or temporary files, manifest and card."""
+    """Return True if a manifest lists the file: not shards, ``_work/``, hidden or temporary files, manifest, card."""
     folder = path.partition("/")[0]
     return (
         not is_temporary(path)
@@ -223,15 +223,15 @@ def farspan_version() -> str:
 
 
 def fold(receipts: Iterable[Receipt]) -> dict[str, Any]:
-    """``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest; independent of the order of ``receipts``.
+    """Combine receipts, in any order, into ``shards``, ``totals``, ``counts`` and ``rejects`` of a manifest.
 
-    A source with damaged files has these among its counts, as ``damaged_files`` and ``lost_bytes``.
+    The counts of a source with damaged files include ``damaged_files`` and ``lost_bytes``.
     """
     shards: list[ShardInfo] = []
     totals: dict[str, int] = {}
     counts: dict[str, dict[str, int]] = {}
     rejects: dict[str, int] = {}
-    damaged: dict[str, set[str]] = {}  # a file may be cut into ranges, of which several are damaged
+    damaged: dict[str, set[str]] = {}  # a file may be split into ranges, several of which are damaged
     for receipt in receipts:
         shards += receipt.shards
         for name, value in receipt.totals.items():
@@ -263,7 +263,8 @@ def read_manifest(folder: str, format: str | None = None) -> Manifest:
     """Read and check a manifest.
 
     Raises:
-        FarspanError: no manifest (not an artefact, or unfinished), unreadable, another format or an unknown version.
+        FarspanError: no manifest (not an artefact, or unfinished), an unreadable one, another format or an unknown
+            version.
     """
     path = os.path.join(folder, NAME)
     if not files.exists(path):

@@ -1,4 +1,4 @@
-"""Checks of the contents of a manifest, format by format, that read no row."""
+"""Checks of a manifest's contents, format by format, without reading rows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class _Count(TypedDict):
     held_out_tokens: Natural
 
 
-class _Any(TypedDict, total=False):
+class _AnyConfig(TypedDict, total=False):
     compression: str | None
     license: str
     language: tuple[str, ...]
 
 
-class _OfCorpusAtWill(_Any, total=False):
+class _OptionalOfCorpus(_AnyConfig, total=False):
     overlap: Natural
     drop_ragged_tail: bool
     max_uses: Natural | None
@@ -62,78 +62,78 @@ class _Mixture(TypedDict, total=False):
     reason: str | None
 
 
-class _OfCorpus(_OfCorpusAtWill):
+class _CorpusConfig(_OptionalOfCorpus):
     builder: str
     sequence_length: Positive
     room_per_sequence: Natural
     room_per_document: Natural
 
 
-class _OfMasksAtWill(_Any, total=False):
+class _OptionalOfMasks(_AnyConfig, total=False):
     draws: Annotated[int, range(1, 2**31)]
 
 
-class _OfMasks(_OfMasksAtWill):
+class _MasksConfig(_OptionalOfMasks):
     objective: str
     options: Mapping[str, Any]
     global_attention: str
     tools: Mapping[str, str]
 
 
-class _OfVectors(_Any):
+class _VectorsConfig(_AnyConfig):
     dimension: Annotated[int, range(1, 1 << 20)]
     split: str
 
 
-class _OfNeighbours(_Any):
+class _NeighboursConfig(_AnyConfig):
     split: str
 
 
-class _OfPairs(_Any):
+class _PairsConfig(_AnyConfig):
     builder: str
 
 
-class _PredictingAtWill(TypedDict, total=False):
+class _OptionalOfModel(TypedDict, total=False):
     run: str
     folder: str
     checkpoint: str | None
 
 
-class _Predicting(_PredictingAtWill):
+class _PredictingModel(_OptionalOfModel):
     vocab_size: Annotated[int, range(1, 2**31)]
     sha256: Sha256
 
 
-class _OfPredictions(_Any):
+class _PredictionsConfig(_AnyConfig):
     split: str
     generation: Mapping[str, Any]
     task: Mapping[str, Any]
-    model: _Predicting
+    model: _PredictingModel
 
 
-# format -> type of its config, and the totals that its readers need
+# format -> type of its config, and the totals that readers need
 _FORMATS: Mapping[str, tuple[Any, tuple[str, ...]]] = {
-    "farspan.documents": (_Any, ("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens")),
+    "farspan.documents": (_AnyConfig, ("documents", "tokens", "held_out_documents", "held_out_tokens", "max_tokens")),
     "farspan.corpus": (
-        _OfCorpus,
+        _CorpusConfig,
         ("sequences", "tokens", "documents", "parts", "padding", "max_tokens", "max_documents"),
     ),
-    "farspan.masks": (_OfMasks, ("sequences", "max_source_length", "max_target_length")),
-    "farspan.vectors": (_OfVectors, ("documents", "tokens")),
-    "farspan.clusters": (_OfVectors, ("documents", "tokens", "clusters", "max_documents")),
-    "farspan.neighbours": (_OfNeighbours, ("documents", "tokens")),
-    "farspan.pairs": (_OfPairs, ("pairs", "targets")),
-    "farspan.predictions": (_OfPredictions, ("predictions",)),
+    "farspan.masks": (_MasksConfig, ("sequences", "max_source_length", "max_target_length")),
+    "farspan.vectors": (_VectorsConfig, ("documents", "tokens")),
+    "farspan.clusters": (_VectorsConfig, ("documents", "tokens", "clusters", "max_documents")),
+    "farspan.neighbours": (_NeighboursConfig, ("documents", "tokens")),
+    "farspan.pairs": (_PairsConfig, ("pairs", "targets")),
+    "farspan.predictions": (_PredictionsConfig, ("predictions",)),
 }
 
-_CHILDREN = ("farspan.pairs", "farspan.predictions")  # whose rows mean nothing without their parent
+_CHILDREN = ("farspan.pairs", "farspan.predictions")  # formats whose rows refer to rows of a parent
 
 
 def fault(manifest: Manifest, finished: bool = True) -> str | None:
-    """The first fault of a manifest whose fields have their types, or None.
+    """Describe the first fault of a manifest whose fields have the right types; None if there is none.
 
     Args:
-        finished: also what receipts say: shards, totals, counts.
+        finished: True to check totals, shards and files as well, which are known when all tasks are done.
     """
     if manifest.format not in _FORMATS:
         return f"format {manifest.format!r} is unknown; known are {', '.join(_FORMATS)}"
@@ -144,7 +144,7 @@ def fault(manifest: Manifest, finished: bool = True) -> str | None:
         if manifest.parent is not None:
             decode(_Parent, manifest.parent, "parent")
         elif manifest.format in _CHILDREN:
-            return f"a manifest of {manifest.format} names its parent, and this one names none"
+            return f"a manifest of {manifest.format} needs a parent, and this one has none"
         for number, entry in enumerate(manifest.inputs):
             decode(_Input, entry, f"inputs[{number}]")
         for source, count in manifest.counts.items():
@@ -155,11 +155,11 @@ def fault(manifest: Manifest, finished: bool = True) -> str | None:
     for name, number in manifest.tokenizer["owned_tokens"].items():
         if number >= size:
             return f"tokenizer.owned_tokens gives {name!r} id {number}, and vocab_size is {size}"
-    return _of_receipts(manifest, totals) if finished else None
+    return _receipts_fault(manifest, totals) if finished else None
 
 
 def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
-    """The first difference between a tokenizer and the one that a manifest describes, or None."""
+    """Describe the first difference between a tokenizer and the one in a manifest; None if there is none."""
     entry = manifest.tokenizer
     for name in ("fingerprint", "vocab_size"):
         if (found := getattr(tokenizer, name)) != entry[name]:
@@ -170,7 +170,7 @@ def tokenizer_fault(manifest: Manifest, tokenizer: Tokenizer) -> str | None:
     return None
 
 
-def _of_receipts(manifest: Manifest, totals: tuple[str, ...]) -> str | None:
+def _receipts_fault(manifest: Manifest, totals: tuple[str, ...]) -> str | None:
     if lacking := [name for name in totals if name not in manifest.totals]:
         return f"totals lack {', '.join(lacking)}"
     count = len(manifest.shards)
@@ -179,7 +179,7 @@ def _of_receipts(manifest: Manifest, totals: tuple[str, ...]) -> str | None:
             return f"shards[{index}].name is {shard.name!r} where {name!r} is needed"
     for path in manifest.files:
         if path != posixpath.normpath(path) or path.startswith(("/", "../")) or path in (".", ".."):
-            return f"files names {path!r}, which is no plain path inside the artefact"
+            return f"files names {path!r}, which is not a plain path inside the artefact"
         if path == "manifest.json" or path.startswith(("shards/", "_work/")):
-            return f"files names {path!r}, which has its own place"
+            return f"files names {path!r}, which must not be listed there"
     return None

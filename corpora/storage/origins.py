@@ -1,6 +1,6 @@
-"""The places of an artefact's parents, in a hidden file beside its manifest.
+"""Paths of an artefact's parents, in a hidden file beside its manifest.
 
-The manifest names a parent by its checksum alone, so equal artefacts have equal manifests wherever they were made.
+The manifest names a parent by its checksum only, so equal artefacts have equal manifests wherever they were made.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _ORIGINS: Any = Mapping[str, str]
 
 
 def relative_path(output: str, parent: str) -> str:
-    """The path to record for a parent: relative if both are on local disk or in one bucket.
+    """Return the path to record for a parent: relative if both are on local disk or in one bucket.
 
-    So it holds for artefacts that are moved together.
+    A relative path stays valid if both are moved together.
     """
     if _store_of(output) != _store_of(parent):
         return parent
-    return os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # no matter to scheme://
+    return os.path.relpath(os.path.realpath(parent), os.path.realpath(output))  # also right for URLs
 
 
 def write_origins(folder: str, origins: Mapping[str, str]) -> None:
-    """Record the places of parents by role: ``parent``, that of the manifest, and others."""
+    """Record the paths of parents by role: ``parent`` for that of the manifest, and others."""
     write_bytes(os.path.join(folder, NAME), json_bytes(dict(origins)))
 
 
 def find_parent(folder: str, manifest: Manifest) -> str | None:
-    """The recorded folder of the parent; None if none is. Nothing need be there any more.
+    """Return the recorded folder of the parent, which may no longer exist; None if none is recorded.
 
     Raises:
         FarspanError: the record is damaged.
@@ -45,7 +45,7 @@ def find_parent(folder: str, manifest: Manifest) -> str | None:
 
 
 def find_origin(folder: str, manifest: Manifest, role: str) -> str | None:
-    """The recorded folder of the parent or, of a corpus, the ``neighbours``; None if none is.
+    """Return the recorded folder of the ``parent`` or of a corpus's ``neighbours``; None if none is recorded.
 
     Raises:
         FarspanError: the record is damaged.
@@ -58,10 +58,10 @@ def find_origin(folder: str, manifest: Manifest, role: str) -> str | None:
 
 
 def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
-    """The recorded folder of the parent.
+    """Return the recorded folder of the parent.
 
     Args:
-        flag: the option by which a user says where the parent is.
+        flag: the flag with which a user gives the parent's folder, for the message.
 
     Raises:
         FarspanError: it is not recorded.
@@ -69,7 +69,7 @@ def parent_folder(folder: str, manifest: Manifest, flag: str) -> str:
     found = find_parent(folder, manifest)
     if found is None:
         raise FarspanError(
-            f"{folder}: {NAME}, which says where its parent lies, was not copied with it; say it: {flag} FOLDER"
+            f"{folder}: {NAME}, which names the folder of its parent, was not copied with it; give it: {flag} FOLDER"
         )
     return found
 
@@ -82,11 +82,11 @@ def _read_origins(folder: str) -> Mapping[str, str]:
     except FileNotFoundError:
         return {}
     except StructureError as error:
-        raise FarspanError(f"{path}: does not say where the artefact's parents lie ({error}); delete it") from error
+        raise FarspanError(f"{path}: not a record of the artefact's parents ({error}); delete it") from error
 
 
 def resolved(folder: str, path: str) -> str:
-    """The place of a path that is relative to ``folder``, on local disk or in a bucket."""
+    """Resolve a path that may be relative to ``folder``, on local disk or in a bucket."""
     if not files.is_local(path) or os.path.isabs(path):
         return path
     if files.is_local(folder):  # the path was written relative to the real folder
@@ -96,6 +96,6 @@ def resolved(folder: str, path: str) -> str:
 
 
 def _store_of(path: str) -> str:
-    """``scheme://bucket``; nothing for local disk."""
+    """Return ``scheme://bucket``; empty for local disk."""
     found = re.match(r"\w+://[^/]*", path)
     return found[0] if found else ""

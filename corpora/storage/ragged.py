@@ -14,7 +14,7 @@ from corpora.storage.arrow_views import numbers
 
 
 def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Views of arrays for a compiled kernel, so that memory maps and arrays of numpy share one compiled version."""
+    """Return read-only views of arrays, so that memory maps and numpy's own arrays share one compiled kernel."""
     views = tuple(array.view() for array in arrays)
     for view in views:
         view.flags.writeable = False
@@ -23,7 +23,7 @@ def read_only(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Row i is ``values[offsets[i]:offsets[i + 1]]``.
+    """A batch of lists; row i is ``values[offsets[i]:offsets[i + 1]]``.
 
     Attributes:
         values: ``(total,)`` any dtype.
@@ -41,7 +41,7 @@ class Ragged:
 
     @property
     def lengths(self) -> np.ndarray:
-        """``(rows,)`` int64."""
+        """Length of each row, ``(rows,)`` int64."""
         return np.diff(self.offsets)
 
     @classmethod
@@ -62,11 +62,11 @@ class Ragged:
 
     @classmethod
     def from_arrow(cls, array: pa.Array) -> Ragged:
-        """Zero-copy view of a ``list`` or ``large_list`` array of numbers without nulls."""
+        """View a ``list`` or ``large_list`` array of numbers without nulls, without copying."""
         return cls(numbers(array.values), numbers(array.offsets).astype(np.int64, copy=False))
 
     def to_arrow(self, kind: pa.DataType) -> pa.Array:
-        """As an Arrow array of type ``kind`` (``list`` or ``large_list``), without copying the values."""
+        """Convert to an Arrow array of type ``kind`` (``list`` or ``large_list``), without copying the values."""
         compact = self.compact()
         values = pa.array(compact.values, kind.value_type)
         if pa.types.is_large_list(kind):
@@ -74,7 +74,7 @@ class Ragged:
         return pa.ListArray.from_arrays(pa.array(compact.offsets.astype(np.int32)), values, type=kind)
 
     def compact(self) -> Ragged:
-        """The same rows with ``offsets[0] == 0`` and no values outside of them."""
+        """Return the same rows with ``offsets[0] == 0`` and no other values."""
         first, last = self.offsets[0], self.offsets[-1]
         if first == 0 and last == len(self.values):
             return self
@@ -94,7 +94,7 @@ class Ragged:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
-        """The rows of all ``parts``, in order."""
+        """Concatenate the rows of all ``parts``, in order."""
         parts = [part.compact() for part in parts]
         return cls.from_lengths(
             np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts])
@@ -109,7 +109,7 @@ def _copy_pieces(values: np.ndarray, starts: np.ndarray, out_offsets: np.ndarray
 
 
 def concatenate_columns(parts: Sequence[Any]) -> Any:
-    """All rows of ``parts``, in order; of one kind: arrays, ``Ragged``, Arrow arrays, or None for an absent column."""
+    """Concatenate columns of one kind: arrays, ``Ragged``, Arrow arrays, or None for an absent column."""
     first = parts[0]
     if first is None:
         return None

@@ -1,4 +1,4 @@
-"""Rows of a finished artefact by number, over all its shards."""
+"""Access to the rows of a finished artefact by number, across all its shards."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ Made = TypeVar("Made")
 class ShardedRows:
     """Random access to the rows of a finished artefact, numbered 0, 1, ... over its shards in name order.
 
-    Opening costs one manifest; shards are mapped when first touched and their record batches are kept as views. The
-    shards of a remote artefact are fetched whole, and the last few are kept, or as many as ``keep`` names: to read its
-    rows in random order, copy it first (``corpora.storage.copies.mirror``).
+    Opening reads only the manifest; each shard is memory-mapped on first use, and views of its record batches are kept.
+    Shards of a remote artefact are fetched whole; those named by ``keep`` and the few read last are kept. To read a
+    remote artefact in random order, copy it first (``corpora.storage.copies.mirror``).
     """
 
     def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:
         """
         Args:
-            verify: compare each shard with its checksum when it is first touched.
-            cache: cache that the shards of a remote artefact are fetched into; None for private temporary files.
+            verify: compare each shard with its checksum on first use.
+            cache: cache for the shards of a remote artefact; None for private temporary files.
 
         Raises:
             FarspanError: no finished artefact of this format.
         """
         self.folder, self.verify = folder, verify
         self.manifest: Manifest = read_manifest(folder, format)
-        self.schema: pa.Schema | None = None  # of every shard, where a subclass knows it
+        self.schema: pa.Schema | None = None  # of every shard, if a subclass sets it
         # starts: (shards + 1,) int64, the number of each shard's first row
         self.starts = np.cumsum([0, *(shard.rows for shard in self.manifest.shards)])
         local = files.is_local(folder)
@@ -66,12 +66,12 @@ class ShardedRows:
         self.__init__(**state)  # type: ignore[misc]
 
     def kept_by_batch(self, make: Callable[[int, int], Made]) -> Callable[[int, int], Made]:
-        """``make`` of shard and record batch in it, with its results kept as long as the shard is."""
+        """Cache the results of ``make(shard, record batch)`` for as long as the shard is kept."""
         if files.is_local(self.folder):
             return lru_cache(maxsize=self.cached_batches)(make)
 
         def kept(shard: int, batch: int) -> Made:
-            known = self._fetched.made(shard)
+            known = self._fetched.derived(shard)
             key = (make, batch)
             if key not in known:
                 known[key] = make(shard, batch)
@@ -80,14 +80,14 @@ class ShardedRows:
         return kept
 
     def keep(self, shards: Set[int]) -> None:
-        """Of a remote artefact, forget all shards but these; of others, only the few read last stay from now on."""
+        """Keep these shards of a remote artefact and forget the others; of those read later, keep only the last few."""
         self._fetched.keep(shards)
 
     def fetch(self, shard: int) -> bool:
         """Fetch a shard of a remote artefact into the cache and map it; False if the cache has no room at present.
 
         Raises:
-            FarspanError: it is damaged or missing.
+            FarspanError: the shard is damaged or missing.
         """
         info = self.manifest.shards[shard]
         if shard in self._fetched:
@@ -99,7 +99,7 @@ class ShardedRows:
         return buffer is not None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All record batches, in the order of the rows."""
+        """Yield all record batches, in the order of the rows."""
         for shard in range(len(self.manifest.shards)):
             for batch in range(self.shard(shard)[1].num_record_batches):
                 yield self.batch(shard, batch)
@@ -108,10 +108,10 @@ class ShardedRows:
         return os.path.join(self.folder, "shards", self.manifest.shards[shard].name)
 
     def check_files(self) -> None:
-        """Look at the size of every shard, which costs no reading, and compare all other files with their checksums.
+        """Check the size of every shard, without reading it, and the checksums of all other files.
 
         Raises:
-            FarspanError: a shard that is missing, truncated or another one, a damaged file, another tokenizer.
+            FarspanError: a missing shard, one of another size, a damaged file or another tokenizer.
         """
         for name, listed in self.manifest.files.items():
             self._check_file(os.path.join(self.folder, name), listed)
@@ -142,15 +142,15 @@ class ShardedRows:
         """Compare a shard with its checksum.
 
         Raises:
-            FarspanError: missing, or other bytes.
+            FarspanError: it is missing or has other bytes.
         """
         self._check_bytes(shard, map_shard(self.path(shard))[0])
 
     def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Shard, record batch in the shard and row in the batch of each of the given ``(n,)`` rows.
+        """Return shard, record batch in the shard and row in the batch of each given row; all ``(n,)`` int64.
 
         Raises:
-            IndexError: a row outside of ``[0, len)``.
+            IndexError: a row outside ``[0, len)``.
         """
         rows = np.asarray(rows, np.int64)
         if len(rows) and not (rows.min() >= 0 and rows.max() < len(self)):
@@ -160,17 +160,17 @@ class ShardedRows:
         return shards, inside // self.manifest.rows_per_batch, inside % self.manifest.rows_per_batch
 
     def shards_of(self, rows: np.ndarray) -> list[int]:
-        """The shards that hold any of the given ``(n,)`` rows, ascending."""
+        """Return the shards that hold any of the given rows ``(n,)``, ascending."""
         return np.unique(np.searchsorted(self.starts, rows, side="right") - 1).tolist()
 
     def gather(self, rows: np.ndarray, view: Callable[[int, int], Gatherable[Block]]) -> Block:
-        """Copy the given ``(n,)`` rows into one block, in the given order; at least one.
+        """Copy the given rows ``(n,)``, n at least 1, into one block, in the given order.
 
         Args:
-            view: shard and record batch in it -> its block, best kept from call to call.
+            view: returns the block of a shard's record batch; should cache it (``kept_by_batch``).
 
         Raises:
-            IndexError: a row outside of ``[0, len)``.
+            IndexError: a row outside ``[0, len)``.
             FarspanError: a damaged record batch.
         """
         shards, batches, inside = self.locate(rows)

@@ -18,7 +18,7 @@ from corpora.storage.files import CountingHash
 from corpora.storage.manifest import ShardInfo
 from corpora.storage.stores.local_disk import require_regular
 
-MOST_SHARDS = 99_999  # of an artefact: their names, in order, are in the order of their numbers
+MOST_SHARDS = 99_999  # per artefact, so that sorting shards by name sorts them by number
 
 
 def shard_name(index: int, count: int) -> str:
@@ -26,7 +26,7 @@ def shard_name(index: int, count: int) -> str:
 
 
 class ShardWriter:
-    """Cuts what it is given into batches of exactly ``rows_per_batch`` rows (the last may be shorter)."""
+    """Writes rows in record batches of exactly ``rows_per_batch`` rows (the last may be shorter)."""
 
     def __init__(self, sink: CountingHash, schema: pa.Schema, rows_per_batch: int, compression: str | None) -> None:
         options = pa.ipc.IpcWriteOptions(compression=compression)
@@ -59,10 +59,10 @@ class ShardWriter:
 
 
 def compact(array: pa.Array) -> pa.Array:
-    """The same values in buffers of exactly their size.
+    """Return the same values in buffers of exactly their size.
 
-    Arrow writes a slice with up to 63 bytes of what lies behind it in memory; bytes on disk would depend on how rows
-    were cut into blocks on their way.
+    Arrow pads a slice that it writes with up to 63 bytes of whatever follows in memory, so bytes on disk would depend
+    on how rows were sliced before.
     """
     kind = array.type
     if pa.types.is_boolean(kind) and not array.null_count:
@@ -88,7 +88,7 @@ def compact(array: pa.Array) -> pa.Array:
 def write_shard(
     path: str, schema: pa.Schema, rows_per_batch: int, compression: str | None = None
 ) -> Iterator[tuple[ShardWriter, list[ShardInfo]]]:
-    """Write one shard atomically; its ``ShardInfo`` is in the yielded list once the body has ended.
+    """Write one shard atomically; its ``ShardInfo`` is added to the yielded list when the body ends.
 
     Args:
         compression: None (memory-mapped by readers), ``lz4`` or ``zstd``.
@@ -103,17 +103,17 @@ def write_shard(
 
 
 def read_shard(path: str) -> Iterator[pa.RecordBatch]:
-    """The record batches of a shard on any file system, compared with nothing."""
+    """Yield the record batches of a shard on any file system, without comparing its checksum."""
     reader = open_shard(path)
     for index in range(reader.num_record_batches):
         yield reader.get_batch(index)
 
 
 def open_shard(path: str) -> pa.RecordBatchFileReader:
-    """The reader of a shard: of a local one, memory-mapped; of a remote one, each part is read when it is asked for.
+    """Open a shard: a local one memory-mapped, a remote one so that each part is read on demand.
 
     Raises:
-        FarspanError: missing, truncated or not an Arrow file.
+        FarspanError: a missing or truncated shard, or not an Arrow file.
     """
     if files.is_local(path):
         return map_shard(path)[1]
@@ -124,18 +124,18 @@ def open_shard(path: str) -> pa.RecordBatchFileReader:
 
 
 def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-    """Memory-map a shard: the whole file as one buffer, and its reader, whose arrays lie inside that buffer.
+    """Memory-map a shard: return the whole file as one buffer, and a reader whose arrays are views of that buffer.
 
-    A remote shard is copied to the folder for temporary files with one read; the copy goes with the buffer.
+    A remote shard is first copied to the folder for temporary files; the copy is freed with the buffer.
 
     Raises:
-        FarspanError: missing, truncated or not an Arrow file.
+        FarspanError: a missing or truncated shard, or not an Arrow file.
     """
     with ExitStack() as stack:
         local = stack.enter_context(local_copy(path))
         try:
             require_regular(local)
-            buffer = pa.memory_map(local).read_buffer()  # which outlives the name
+            buffer = pa.memory_map(local).read_buffer()  # stays valid after the name is deleted
             return buffer, pa.ipc.open_file(buffer)
         except (OSError, pa.ArrowInvalid) as error:
             raise unreadable(path, error) from error
@@ -143,7 +143,7 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
 
 @contextmanager
 def local_copy(path: str) -> Iterator[str]:
-    """The path of a local file itself; for a remote one, of a copy that is deleted at the end of the ``with`` block.
+    """Yield the path of a local file, or of a copy of a remote one, deleted at the end of the ``with`` block.
 
     Raises:
         FarspanError: a remote file is missing.
@@ -162,7 +162,7 @@ def local_copy(path: str) -> Iterator[str]:
 
 
 def unreadable(path: str, error: Exception | str) -> FarspanError:
-    """The error for a shard that differs from its artefact's manifest."""
+    """Return the error for a shard that is damaged or differs from its artefact's manifest."""
     return FarspanError(
         f"{path}: not a readable shard ({error}); `farspan verify` lists every damaged shard; "
         "copy it again from its source, or run the job that made it into an empty folder"

@@ -1,4 +1,4 @@
-"""Shards of a finished artefact as jobs read them: none of its rows before its bytes have been compared."""
+"""Shards of a finished artefact for jobs: no row is read before the checksum has been compared."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from corpora.storage import files
 from corpora.storage.manifest import Manifest
 from corpora.storage.shards import map_shard, unreadable
 
-_seen: set[tuple[str, str, int, int, int]] = set()  # local shards that this process has compared already
+_compared: set[tuple[str, str, int, int, int]] = set()  # local shards that this process has compared already
 
 
 @dataclass(frozen=True)
 class StoredShard:
-    """A shard and its checksum, as the manifest of its artefact has it; small, for tasks to carry.
+    """A shard and its checksum from the manifest of its artefact; small, so that tasks can carry it.
 
     Attributes:
-        path: anywhere.
-        rows: how many.
-        sha256: hex.
+        path: path or URL.
+        rows: number of rows.
+        sha256: hex digest of the file.
     """
 
     path: str
@@ -31,29 +31,29 @@ class StoredShard:
     sha256: str
 
     def map(self) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
-        """The whole shard as one buffer, and its reader, whose arrays lie inside that buffer.
+        """Map the shard: return it as one buffer, and a reader whose arrays are views of that buffer.
 
-        A local one is compared with its checksum once a process, a remote one each time that it is fetched.
+        A local shard is compared with its checksum once per process, a remote one each time it is fetched.
 
         Raises:
-            FarspanError: missing, or other bytes than the manifest says.
+            FarspanError: the shard is missing or its bytes are not those of the manifest.
         """
         buffer, reader = map_shard(self.path)
         if not files.is_local(self.path):
             self._compare(buffer)
             return buffer, reader
         state = os.stat(self.path)
-        seen = (self.path, self.sha256, state.st_ino, state.st_size, state.st_mtime_ns)
-        if seen not in _seen:
+        identity = (self.path, self.sha256, state.st_ino, state.st_size, state.st_mtime_ns)
+        if identity not in _compared:
             self._compare(buffer)
-            _seen.add(seen)
+            _compared.add(identity)
         return buffer, reader
 
     def batches(self, first: int = 0) -> Iterator[pa.RecordBatch]:
-        """The record batches from number ``first`` on.
+        """Yield the record batches from number ``first`` on.
 
         Raises:
-            FarspanError: as ``map``.
+            FarspanError: as by ``map``.
         """
         _, reader = self.map()
         for index in range(first, reader.num_record_batches):
@@ -65,7 +65,7 @@ class StoredShard:
 
 
 def stored_shards(folder: str, manifest: Manifest) -> list[StoredShard]:
-    """All shards of the artefact in ``folder``, in order."""
+    """Return all shards of the artefact in ``folder``, in order."""
     return [
         StoredShard(os.path.join(folder, "shards", shard.name), shard.rows, shard.sha256) for shard in manifest.shards
     ]

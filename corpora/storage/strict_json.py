@@ -1,7 +1,7 @@
-"""Conversion of untrusted JSON to frozen dataclasses, checked by the types of their fields.
+"""Conversion of untrusted JSON to frozen dataclasses, checked against the types of their fields.
 
-A field's type holds the whole rule: ``Annotated[int, range(...)]`` bounds a number, ``Annotated[str, re.compile(...)]``
-a text. Every field is required and no other is allowed; a ``TypedDict`` lists the keys that a table has at least.
+A field's type is the whole rule: ``Annotated[int, range(...)]`` bounds a number, ``Annotated[str, re.compile(...)]``
+restricts a text. A dataclass requires every field and allows no other key; a ``TypedDict`` allows other keys.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Sha256 = Annotated[str, re.compile(r"[0-9a-f]{64}")]
 
 
 class StructureError(ValueError):
-    """A value that is not what its place asks for; says which place, and what is there."""
+    """A value of the wrong type or form; the message names its place and the value."""
 
 
 def parse_json(data: bytes) -> Any:
-    """``json.loads`` of UTF-8, without NaN, infinities and surrogates.
+    """Parse UTF-8 JSON that has no NaN, infinities or surrogates.
 
     Raises:
         StructureError: anything else, or nested so deeply that it cannot be read.
     """
     try:
         value = json.loads(data.decode(), parse_constant=_finite, parse_float=_finite)
-        if re.search(rb"\\u[dD][89a-fA-F]", data):  # half a character can be neither printed nor written
+        if re.search(rb"\\u[dD][89a-fA-F]", data):  # a lone surrogate can be neither printed nor written
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise StructureError(f"not JSON: {error}") from None
@@ -41,13 +41,13 @@ def parse_json(data: bytes) -> Any:
 
 
 def decode(kind: type[Decoded], value: Any, name: str = "") -> Decoded:
-    """``value``, of ``parse_json``, as the dataclass, ``TypedDict`` or other type ``kind``; lists become tuples.
+    """Convert a value from ``parse_json`` to the dataclass, ``TypedDict`` or other type ``kind``; lists become tuples.
 
     Args:
-        name: of the value, for errors.
+        name: name of the value, for errors.
 
     Raises:
-        StructureError: naming the first value that does not fit.
+        StructureError: a value does not fit its type; names the first.
     """
     return _decode(kind, value, name)
 
@@ -105,7 +105,7 @@ def _table(kind: Any, value: Any, name: str) -> Any:
 
 @cache
 def _fields(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Types of the fields, and which have to be there."""
+    """Return the types of the fields, and the names of required ones."""
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
         return hints, tuple(name for name in hints if name in kind.__required_keys__)
@@ -128,5 +128,5 @@ def _short(value: Any) -> str:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no finite number")
+        raise ValueError(f"{text} is not a finite number")
     return number

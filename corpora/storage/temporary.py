@@ -1,4 +1,4 @@
-"""Names of files and folders that are being written."""
+"""Temporary names of files and folders that are being written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _MARK = ".tmp-"
 
 
 def temporary_name(path: str) -> str:
-    """A name beside ``path`` that no other writer uses."""
+    """Return a name beside ``path`` that no other writer uses."""
     return f"{path}{_MARK}{uuid.uuid4().hex[:12]}"
 
 
 def is_temporary(path: str) -> bool:
-    """True for a name made by ``temporary_name``."""
+    """Return True for a name made by ``temporary_name``."""
     return _MARK in os.path.basename(path)

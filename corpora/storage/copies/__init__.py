@@ -1,1 +1,1 @@
-"""Copies of remote artefacts on local disk: whole ones for training, single shards in a bounded cache."""
+"""Copies of remote artefacts on local disk: whole artefacts for training, single shards in a bounded cache."""

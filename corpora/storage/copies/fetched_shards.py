@@ -1,4 +1,4 @@
-"""The shards of a remote artefact that are on local disk: those that are asked for, and the few that were read last."""
+"""The shards of a remote artefact that are mapped on local disk: those asked for, and the few read last."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Mapped = tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]
 
 
 class FetchedShards:
-    """The shards of a remote artefact that are on local disk, and what was made of their record batches."""
+    """The mapped shards of a remote artefact, and objects derived from their record batches."""
 
     def __init__(self, open_shard: Callable[[int], Mapped], last: int) -> None:
         """
         Args:
-            open_shard: fetches and maps one.
-            last: number of shards read last that are kept, in addition to those that ``keep`` names.
+            open_shard: fetches and maps a shard by number.
+            last: number of most recently read shards to keep, in addition to those that ``keep`` names.
         """
         self._open, self._last, self._kept = open_shard, last, frozenset[int]()
         self._shards: dict[int, tuple[Mapped, dict[Any, Any]]] = {}  # the last used one is last
@@ -30,8 +30,8 @@ class FetchedShards:
     def __contains__(self, shard: int) -> bool:
         return shard in self._shards
 
-    def made(self, shard: int) -> dict[Any, Any]:
-        """The results that were made of the record batches of a shard; callers add to them."""
+    def derived(self, shard: int) -> dict[Any, Any]:
+        """Return the objects derived from the record batches of a shard; callers add to them."""
         return self._entry(shard)[1]
 
     def add(self, shard: int, mapped: Mapped) -> None:

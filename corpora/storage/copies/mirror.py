@@ -18,16 +18,16 @@ CACHE = "FARSPAN_CACHE"
 
 
 def cache_folder() -> str:
-    """The folder of all local copies: ``$FARSPAN_CACHE``, or ``~/.cache/farspan``."""
+    """Return the folder of all local copies: ``$FARSPAN_CACHE``, or ``~/.cache/farspan``."""
     return os.environ.get(CACHE) or str(Path.home() / ".cache" / "farspan")
 
 
 def mirrored(folder: str) -> str:
-    """Folder of a local copy of an artefact, which is made if there is none yet; a local artefact is its own.
+    """Return the folder of a local copy of an artefact, made if there is none yet; a local artefact's own folder.
 
-    Copies lie in ``$FARSPAN_CACHE`` (``~/.cache/farspan`` by default), each in a folder named by the sha256 of its
+    Copies are in ``$FARSPAN_CACHE`` (``~/.cache/farspan`` by default), each in a folder named by the sha256 of its
     manifest, and are shared by all processes and runs of the machine. Each file is compared with its checksum while it
-    is copied; a copy that was interrupted is completed by the next call. Copies are never deleted.
+    is copied; the next call completes an interrupted copy. Copies are never deleted.
 
     Raises:
         FarspanError: no finished artefact there, a damaged file, or too little space.
@@ -51,7 +51,7 @@ def mirrored(folder: str) -> str:
 
 @contextmanager
 def _alone(copy: str) -> Iterator[None]:
-    """Wait until no other process copies into the folder, which is made if necessary."""
+    """Lock the folder of a copy, creating it if necessary, so that one process at a time copies into it."""
     os.makedirs(copy, exist_ok=True)
     handle = os.open(copy, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -62,7 +62,7 @@ def _alone(copy: str) -> Iterator[None]:
 
 
 def _is_there(path: str, info: FileInfo) -> bool:
-    """True if an earlier call copied the file; only whole files have their names."""
+    """Return True if an earlier call copied the file; unfinished files have temporary names."""
     return os.path.exists(path) and os.path.getsize(path) == info.bytes
 
 

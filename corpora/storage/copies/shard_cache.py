@@ -1,8 +1,8 @@
 """A bounded cache of remote shards on local disk, shared by all processes of a machine.
 
-A shard lies in a file named by its sha256, and is compared with it when it arrives. Who maps a file holds a shared lock
-on it, which ends with the mapping, or with the process. Eviction takes the file that was used longest ago, and passes
-over those that are locked, so it removes nothing that is in use.
+Each shard is a file named by its sha256, which is checked on arrival. A process that maps a file holds a shared lock on
+it until the mapping or the process ends. Eviction removes the least recently used files and skips locked ones, so no
+file in use is removed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from corpora.storage.copies.mirror import CACHE, cache_folder
 from corpora.storage.manifest import ShardInfo
 
 _PART = ".part"
-_CHUNK = 8 << 20  # bytes of a request
+_CHUNK = 8 << 20  # bytes per request
 _WAIT = 0.2  # seconds between two attempts to find room
-_POLL = 0.02  # seconds between two looks at a lock
+_POLL = 0.02  # seconds between two attempts to get a lock
 _PATIENCE = 120.0  # seconds that a reader waits for room before it gives up
 
 
@@ -35,7 +35,7 @@ class ShardCache:
     """The cache in ``folder``.
 
     Attributes:
-        size: bytes that the files in it take at most.
+        size: maximum total bytes of its files.
         folder: on local disk; None for ``shards/`` in the folder of all copies (``corpora.storage.copies.mirror``).
     """
 
@@ -43,7 +43,7 @@ class ShardCache:
     folder: str | None = None
 
     def map(self, path: str, info: ShardInfo, patience: float = _PATIENCE) -> pa.Buffer | None:
-        """The bytes of a shard, memory-mapped; fetched if they are not there.
+        """Memory-map a shard, fetching it first if it is not in the cache.
 
         Args:
             path: of the remote shard.
@@ -51,11 +51,11 @@ class ShardCache:
             patience: seconds to wait for room while everything is in use; 0 to return None at once.
 
         Raises:
-            FarspanError: a damaged or missing shard; no room.
+            FarspanError: a damaged or missing shard, or no room.
         """
         if not info.bytes:
             return pa.py_buffer(b"")
-        cached, end = os.path.join(self._made(), info.sha256), time.monotonic() + patience
+        cached, end = os.path.join(self._existing_folder(), info.sha256), time.monotonic() + patience
         while True:
             if (found := _mapped(cached)) is not None:
                 return found
@@ -76,7 +76,7 @@ class ShardCache:
             try:
                 if not os.path.exists(cached) and self._reserve(part, info.bytes):
                     _fetch(path, part, info)
-                    with self._still():
+                    with self._locked_listing():
                         os.replace(cached + _PART, cached)
                     return True
             except BaseException as error:
@@ -89,15 +89,15 @@ class ShardCache:
             os.remove(cached + _PART)
             return os.path.exists(cached)
 
-    def _made(self) -> str:
+    def _existing_folder(self) -> str:
         folder = self.folder or os.path.join(cache_folder(), "shards")
         os.makedirs(folder, exist_ok=True)
         return folder
 
     @contextmanager
-    def _still(self) -> Iterator[None]:
-        """Hold the lock under which files are sized and renamed; a scan could miss a file that is renamed during it."""
-        handle = os.open(os.path.join(self._made(), ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    def _locked_listing(self) -> Iterator[None]:
+        """Hold the lock for resizing and renaming files; a directory scan could miss a file renamed during it."""
+        handle = os.open(os.path.join(self._existing_folder(), ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
@@ -105,10 +105,10 @@ class ShardCache:
             os.close(handle)
 
     def _reserve(self, part: int, needed: int) -> bool:
-        """Give the file that is to be fetched its size, after removing others as far as necessary; False: no room."""
+        """Evict files until ``needed`` bytes fit, and give the partial file that size; False if there is no room."""
         os.ftruncate(part, 0)
-        with self._still():
-            entries = sorted(_entries(self._made()))
+        with self._locked_listing():
+            entries = sorted(_entries(self._existing_folder()))
             excess = sum(size for _, size, _ in entries) + needed - self.size
             for _, size, path in entries:
                 if excess <= 0:
@@ -121,7 +121,7 @@ class ShardCache:
 
 
 def _entries(folder: str) -> Iterator[tuple[int, int, str]]:
-    """Time of the last use, size and path of every file."""
+    """Yield the time of last use, the size and the path of every file."""
     with os.scandir(folder) as found:
         for entry in found:
             with suppress(FileNotFoundError):
@@ -131,7 +131,7 @@ def _entries(folder: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _mapped(path: str) -> pa.Buffer | None:
-    """The file at ``path``, with a shared lock that lasts as long as the buffer; None if it is not there."""
+    """Map the file at ``path``, with a shared lock that lasts as long as the buffer; None if there is no file."""
     while True:
         try:
             handle = os.open(path, os.O_RDONLY)
@@ -140,7 +140,7 @@ def _mapped(path: str) -> pa.Buffer | None:
         try:
             fcntl.flock(handle, fcntl.LOCK_SH)
             if _is_at(handle, path):  # else it was evicted before it was locked
-                os.utime(path, ns=(time.time_ns(), time.time_ns()))  # the kernel's own clock may stand for 4 ms
+                os.utime(path, ns=(time.time_ns(), time.time_ns()))  # the kernel's own clock has steps of 4 ms
                 # The mapping has a duplicate of the handle, and with it the lock.
                 return pa.py_buffer(mmap.mmap(handle, 0, prot=mmap.PROT_READ))
         except FileNotFoundError:
@@ -166,11 +166,11 @@ def _removed(path: str) -> bool:
 
 @contextmanager
 def _locked(path: str) -> Iterator[int]:
-    """Open and lock the file at ``path``, which is made if necessary."""
+    """Open and lock the file at ``path``, creating it if necessary."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            # Never wait for a lock on a file that has meanwhile got its own name: whoever maps it keeps it locked.
+            # Do not wait for a file that has been renamed meanwhile: processes that map it keep it locked.
             while not (got := _try_lock(handle)) and _is_at(handle, path):
                 time.sleep(_POLL)
             if got and _is_at(handle, path):
@@ -199,7 +199,7 @@ def _fetch(path: str, target: int, info: ShardInfo) -> None:
     """Write a remote shard into the open file, and compare it with its checksum.
 
     Raises:
-        FarspanError: other bytes, or none.
+        FarspanError: the shard is missing or has other bytes.
     """
     digest, count = hashlib.sha256(), 0
     try:

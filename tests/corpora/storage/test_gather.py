@@ -95,5 +95,5 @@ def test_offsets_that_point_outside(offsets):
 def test_a_column_that_only_some_blocks_have(column):
     whole = block([(1, (1, 1), [1], [])], scores=True)
     blocks = [Gatherable.of(each) for each in (whole, replace(whole, **{column: None}))]
-    with pytest.raises(FarspanError, match="some record batches only"):
+    with pytest.raises(FarspanError, match="only some record batches"):
         gather(blocks, np.arange(2), np.zeros(2, np.int64))

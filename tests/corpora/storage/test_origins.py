@@ -49,14 +49,14 @@ def test_the_parent_is_found_wherever_both_were_moved(vectors, tmp_path):
 def test_a_lost_record_is_said_with_the_cure(vectors, tmp_path):
     os.remove(tmp_path / "vectors" / NAME)
     assert find_parent(vectors, read_manifest(vectors)) is None
-    with pytest.raises(FarspanError, match=r"was not copied with it; say it: --corpus FOLDER"):
+    with pytest.raises(FarspanError, match=r"was not copied with it; give it: --corpus FOLDER"):
         parent_folder(vectors, read_manifest(vectors), "--corpus")
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"parent": 3}'])
 def test_a_damaged_record_is_said(vectors, tmp_path, damage):
     (tmp_path / "vectors" / NAME).write_text(damage)
-    with pytest.raises(FarspanError, match=r"does not say where the artefact's parents lie .*; delete it"):
+    with pytest.raises(FarspanError, match=r"not a record of the artefact's parents .*; delete it"):
         find_parent(vectors, read_manifest(vectors))
 
 

@@ -18,7 +18,7 @@ from corpora.storage.stored_shards import stored_shards
 @pytest.fixture
 def shards(corpus, tmp_path, monkeypatch):
     """The shards of a copy of the corpus, none of which this process has seen."""
-    monkeypatch.setattr(module, "_seen", set())
+    monkeypatch.setattr(module, "_compared", set())
     folder = shutil.copytree(corpus, tmp_path / "copy")
     return stored_shards(str(folder), read_manifest(str(folder)))
 

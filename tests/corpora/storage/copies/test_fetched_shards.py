@@ -35,10 +35,10 @@ def test_those_that_are_asked_for_stay_beside_the_last_used_one():
 
 def test_what_was_made_of_a_shard_goes_with_it():
     shards, numbers = opened(last=1)
-    shards.made(0)["view"] = 1
-    assert shards.made(0) == {"view": 1}
+    shards.derived(0)["view"] = 1
+    assert shards.derived(0) == {"view": 1}
     shards.keep(set())
-    assert shards.made(0) == {}
+    assert shards.derived(0) == {}
     assert numbers == [0, 0]
 
 
