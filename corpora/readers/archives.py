@@ -1,7 +1,7 @@
 """Reading of the members of tar and zip archives, without unpacking to disk.
 
 A tar archive, plain or compressed as a whole, is read forwards in bounded memory; a plain one is split into ranges of
-members. A zip archive is split by the members in its directory, without which it cannot be read.
+members. A zip archive is split by the members in its directory; without the directory it cannot be read.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from corpora.readers.records import Cut, DamagedFile, Range, group
 from corpora.readers.streams import STREAM_ERRORS, compression, sound_chunks
 from corpora.storage.files import Files
 
-_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # also: encrypted, of another version
+_ZIP_ERRORS = (zipfile.BadZipFile, EOFError, ValueError, RuntimeError)  # the last: encrypted, or an unknown version
 MEMBER_ERRORS = (*STREAM_ERRORS, *_ZIP_ERRORS, tarfile.TarError)
 _TAR = re.compile(r"\.(tar|tar\.(gz|bz2|xz|zst)|tgz)$", re.IGNORECASE)
 _LONGEST_NAME = 1 << 20  # bytes of a header that holds a name; it is read as a whole
 _NAMING = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, b"X")
 _STEP = 1 << 20
-_SIDE_FILES = re.compile(r"(^|/)(\._[^/]*$|__MACOSX/)")  # what macOS puts beside the real ones
+_SIDE_FILES = re.compile(r"(^|/)(\._[^/]*$|__MACOSX/)")  # files that macOS adds
 
 Wanted = Callable[[str], bool]
-Add = Callable[[str, BinaryIO], Iterator[int]]  # name and content of a member -> bytes read of it now and then
+Add = Callable[[str, BinaryIO], Iterator[int]]  # name and content of a member -> bytes of it read so far, repeatedly
 
 
 def is_archive(path: str) -> bool:
@@ -43,8 +43,8 @@ def is_zip(path: str) -> bool:
 def plan_archive(path: str, files: Files, target_bytes: int, wanted: Wanted) -> list[Cut]:
     """Split an archive between members.
 
-    It is a single range if it is compressed as a whole, or has a fault that only shows from all members: a name that
-    occurs twice, or no member of the wanted format.
+    An archive is a single range if it is compressed as a whole, or has a fault that only all members together show: a
+    name that occurs twice, or no member of the wanted format.
     """
     size = files.size(path)
     if compression(path):
@@ -124,7 +124,7 @@ def _as_end(error: Exception) -> Exception:
 
 def _unsafe(name: str) -> str | None:
     if "\0" in name or name != name.encode(errors="replace").decode():
-        return "the name is no UTF-8 text"
+        return "the name is not UTF-8"
     if name.startswith(("/", "\\")) or re.match("[A-Za-z]:", name):
         return "the name is an absolute path"
     if ".." in re.split(r"[/\\]", name):
@@ -155,7 +155,7 @@ class _Body(io.BufferedIOBase):
     """The ``size`` bytes of a member from the current position of ``stream``; if truncated, all bytes that exist.
 
     Attributes:
-        broken: whether the end could not be read.
+        broken: True if the end could not be read.
     """
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
@@ -227,10 +227,10 @@ class _Header(tarfile.TarInfo):
 
 
 def _headers(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
-    """The headers from the current position of ``stream``, each with the archive that opens it.
+    """Yield the headers from the current position of ``stream``, each with the archive that opens it.
 
     Raises:
-        DamagedFile: the archive does not end with its end mark.
+        DamagedFile: a damaged header, or an archive without end mark.
     """
     place = stream.tell()
     try:
@@ -240,7 +240,7 @@ def _headers(stream: BinaryIO) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInf
             if archive.offset <= place:
                 raise OSError("a tar header that leads backwards")
             place = archive.offset
-            archive.members = []  # type: ignore[attr-defined]  # or it would remember all
+            archive.members = []  # type: ignore[attr-defined]  # tarfile would keep all headers in memory
     except (*STREAM_ERRORS, tarfile.TarError, ValueError, OverflowError) as error:
         raise DamagedFile(_as_end(error), place) from error
 

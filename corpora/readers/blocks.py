@@ -10,7 +10,7 @@ from typing import Any
 from corpora.readers.records import BLOCK_BYTES, RAW_BYTES, BadRecord, DamagedFile, ReadOptions, RecordBlock, Reject
 from corpora.text.preprocessing import STEPS
 
-_RECORD_BYTES = 100  # what a record takes beside its text
+_RECORD_BYTES = 100  # memory of a record in addition to its text
 
 
 @dataclass
@@ -106,7 +106,7 @@ class BlockBuilder:
         return None if name is None or record.get(name) is None else _name_of(record, name, "missing_cluster")
 
     def leave_out(self) -> None:
-        """Count a good record that is not kept."""
+        """Count a good record that is left out."""
         self._filtered += 1
 
     def reject(self, key: int | str, reason: str, raw: bytes, detail: str) -> None:
@@ -148,12 +148,12 @@ def _name_of(record: Mapping[str, Any], field: str, reason: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text with lone surrogates, which names in it may contain, escaped so that it can be encoded."""
+    """Escape the lone surrogates that names in a text may contain, so that it can be encoded."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def _half_pair(text: str) -> str | None:
-    """The first lone surrogate, escaped: JSON may contain it as ``\\udXXX``, but UTF-8 cannot."""
+    """Return the first lone surrogate, escaped; JSON may contain one as ``\\udXXX``, but UTF-8 cannot."""
     if text.isascii():
         return None
     try:

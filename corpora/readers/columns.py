@@ -17,19 +17,19 @@ _BYTES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.t
 
 
 def wanted(schema: pa.Schema, options: ReadOptions) -> list[str]:
-    """The columns of a file with the text, the id and the cluster, as far as they exist."""
+    """Return the names of those columns of a file that hold the text, the id or the cluster."""
     return [name for name in schema.names if name in (options.text_field, options.id_field, options.cluster_field)]
 
 
 def fields(schema: pa.Schema) -> dict[str, int]:
-    """Names of the columns: 1 for text columns, else 0."""
+    """Map the name of each column to 1 for a text column, else 0."""
     return {column.name: int(_is_text(column.type)) for column in schema}
 
 
 def check_batch(batch: pa.RecordBatch) -> None:
-    """Check that all offsets, lengths and indices of a batch lie inside its buffers; others can crash Arrow.
+    """Check that all offsets, lengths and indices of a batch are inside its buffers; others can crash Arrow.
 
-    Text that is not UTF-8 is not damage of the file, but a bad record.
+    Text that is not UTF-8 is a bad record, not damage of the file.
 
     Raises:
         ArrowInvalid: the batch is damaged.
@@ -94,7 +94,7 @@ def _pieces(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _sizes(array: pa.Array) -> np.ndarray:
-    """``(n,)`` int64: bytes of each value after expansion; the size of numbers is estimated."""
+    """Return the bytes of each value after expansion, ``(n,)`` int64; the size of numbers is estimated."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         values = np.append(_sizes(array.dictionary), 0)
@@ -106,7 +106,7 @@ def _sizes(array: pa.Array) -> np.ndarray:
         views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)  # the length is the first of four
         return views[array.offset : array.offset + len(array), 0].astype(np.int64)
     if any(is_kind(kind) for is_kind in _BYTES):
-        import pyarrow.compute as pc  # takes a while, and JSON needs none of it
+        import pyarrow.compute as pc  # slow to import, and JSON does not need it
 
         return pc.binary_length(array).cast(pa.int64()).fill_null(0).to_numpy()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
@@ -126,7 +126,7 @@ def _sizes(array: pa.Array) -> np.ndarray:
 
 
 def _sums(items: pa.Array, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """``(n,)`` int64: total bytes of the items between the ``(n,)`` starts and stops."""
+    """Return the total bytes of the items between starts and stops, all ``(n,)`` int64."""
     if not len(starts):
         return np.zeros(0, np.int64)
     low, high = int(starts.min()), int(max(stops.max(), starts.min()))
@@ -139,7 +139,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
-    """The type with text replaced by bytes, so that Arrow checks offsets only."""
+    """Replace text by bytes in a type, so that Arrow checks offsets only."""
     if pa.types.is_string(kind):
         return pa.binary()
     if pa.types.is_large_string(kind):
@@ -166,7 +166,7 @@ def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schem
             block.reject(row, "invalid_utf8", raw, f"byte {error.start} of the text: {error.reason}")
             return
     limit = options.max_record_bytes
-    # at most 4 bytes a character: most texts need not be encoded to know
+    # a character has at most 4 bytes, so most texts need not be encoded to check their size
     if isinstance(text, str) and 4 * len(text) > limit and (size := len(text.encode())) > limit:
         head = text[:RAW_BYTES].encode()
         block.reject(row, "too_long", head, f"{size:,} bytes, more than --max-record-bytes {limit:,}")
@@ -177,7 +177,7 @@ def _add(block: BlockBuilder, row: int, record: dict[str, Any], schema: pa.Schem
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Python values; text that is not UTF-8, which Arrow files may contain, is returned as bytes."""
+    """Convert a column to Python values; if Arrow's text is not UTF-8, all are returned as bytes."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:

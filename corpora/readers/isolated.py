@@ -59,7 +59,7 @@ def _answer(request: dict[str, Any], stdin: BinaryIO, stdout: BinaryIO) -> None:
 
 
 class _AskedFiles:
-    """The file of a request, whose bytes are requested from the parent."""
+    """The file of a request; its bytes are requested from the parent process."""
 
     def __init__(self, stdin: BinaryIO, stdout: BinaryIO, size: int) -> None:
         self._streams, self._size = (stdin, stdout), size

@@ -1,7 +1,7 @@
 """Isolation of native readers in separate processes, so that a file that crashes one does not end the job.
 
-Such a process opens no files: it requests bytes from its parent, and so needs no file systems. Both sides send frames
-of a letter, a length and a body:
+Such a process opens no files and needs no file systems: it requests bytes from its parent. Both sides send frames of a
+letter, a length and a body:
 
 =====  ==============  ====================================================
 `C`    to the process  a request, JSON: ``call``, ``path``, ``size`` and more
@@ -36,23 +36,23 @@ from corpora.storage.files import Files
 
 _HEAD = struct.Struct("<cQ")
 _READ = struct.Struct("<QQ")
-# signals of a process that crashed by itself; others come from outside
+# signals of a process that crashed; others are sent from outside
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS}
 
 
 def plan(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
-    """The cuts of a file.
+    """Split a file by its format's ``plan``.
 
     Raises:
         CrashedReader: the process crashed.
-        FarspanError: as the format's own ``plan``.
+        FarspanError: as by the format's ``plan``.
     """
     values = _value("plan", path, files, {"options": asdict(options), "target_bytes": target_bytes})
     return [Cut(*cut) for cut in values]
 
 
 def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
-    """The fields of a file, as the format's own ``fields``.
+    """Return the fields of a file by its format's ``fields``.
 
     Raises:
         CrashedReader: the process crashed.
@@ -77,7 +77,7 @@ def read(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordBlo
 
 
 def encode_block(block: RecordBlock) -> bytes:
-    """A block as JSON."""
+    """Encode a block as JSON."""
     rejects = [(one.path, one.key, one.reason, one.raw.decode("latin-1"), one.detail) for one in block.rejects]
     names = ("texts", "keys", "ids", "clusters", "filtered", "position", "damaged", "lost")
     values = {name: getattr(block, name) for name in names}
@@ -121,7 +121,7 @@ class _Processes:
 
     @contextmanager
     def one(self) -> Iterator[subprocess.Popen[bytes]]:
-        """A process, which is reused only if its answer was read to the end."""
+        """Yield a process, which is used again only if its answer was read to the end."""
         with self._lock:
             if self._owner != os.getpid():  # a fork must not use its parent's processes
                 self._idle, self._owner = [], os.getpid()
@@ -174,7 +174,7 @@ def _value(call: str, path: str, files: Files, request: dict[str, Any]) -> Any:
 
 
 def _answer(call: str, path: str, files: Files, request: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
-    """Frames ``B`` and ``V`` of an answer, serving its requests for bytes."""
+    """Yield the frames ``B`` and ``V`` of an answer, and serve its requests for bytes."""
     size = files.size(path)
     with _PROCESSES.one() as process, files.open(path) as file:
         assert process.stdin is not None

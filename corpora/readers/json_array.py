@@ -14,7 +14,7 @@ from corpora.readers.streams import STREAM_ERRORS, Line, Lines, add_lines, chunk
 from corpora.storage.files import Files
 
 Add = Callable[[BlockBuilder, Line], None]
-_OUTER = re.compile(rb'[^"\[\]{},]*+')  # up to what may end a record of the array
+_OUTER = re.compile(rb'[^"\[\]{},]*+')  # up to a character that may end a record of the array
 _INNER = re.compile(rb'[^"\[\]{}]*+')  # up to a string or a bracket, inside a record
 _STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # up to the string's end or that of the data
 _LOOKED_AT = 1 << 20
@@ -38,9 +38,9 @@ def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[
 
 
 def read_field(piece: Range, files: Files, block: BlockBuilder, field: str, add: Add) -> Iterator[int]:
-    """Pass every element of an array in a field of the file's one object to ``add``; its place is its number.
+    """Pass every element of the array in a field of the file's one object to ``add``; its place is its number.
 
-    Before the field, only values that are not nested are understood; what follows the array is not read.
+    Fields before it must not be nested; anything after the array is not read.
     """
     limit = block.options.max_record_bytes
     number = 0
@@ -62,7 +62,7 @@ def read_field(piece: Range, files: Files, block: BlockBuilder, field: str, add:
 
 
 def parse(line: Line) -> Any:
-    """The JSON value of a record.
+    """Parse the JSON value of a record.
 
     Raises:
         BadRecord: it is not JSON or not UTF-8.
@@ -75,9 +75,9 @@ def parse(line: Line) -> Any:
 
 
 def is_array(file: BinaryIO, path: str) -> bool:
-    """True if the file begins with an array that is not just its first line's record; rewinds the file.
+    """Return True if the file is one array rather than lines of records that may be arrays; rewinds the file.
 
-    Two lines that are each an array, as far as the first MiB shows, are two records.
+    Looks at the first MiB: if the first line is a whole array and the second one starts an array, they are two records.
     """
     try:
         head = next(chunks(file, path), b"")[:_LOOKED_AT]
@@ -91,7 +91,7 @@ def is_array(file: BinaryIO, path: str) -> bool:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """Names of the fields of the first valid objects, with the number of text characters in each."""
+    """Map the fields of the first valid objects to the number of text characters in each."""
     size = files.size(path)
     found: dict[str, int] = {}
     with files.open(path) as file:
@@ -113,10 +113,10 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 def _from_field(pieces: Iterator[bytes], field: str) -> Iterator[bytes]:
-    """The rest of the pieces after ``{"field":`` at their beginning.
+    """Yield the pieces from the value of ``field`` on, which is a field of the object that they start with.
 
     Raises:
-        OSError: the pieces begin with anything else.
+        OSError: the pieces start with anything else.
     """
     scalar = rb'(?:"(?:[^"\\]|\\.)*+"|[-+.\w]++)'
     begin = re.compile(
@@ -142,7 +142,7 @@ class _Elements(Lines):
     """The elements of one array, found by their brackets without parsing, in bounded memory.
 
     Args:
-        field: of the file's one object, which the array is in; None for a file that is an array.
+        field: field of the file's one object that holds the array; None for a file that is an array.
     """
 
     def __init__(self, file: BinaryIO, piece: Range, limit: int, sound: bool = True, field: str | None = None) -> None:
@@ -177,7 +177,7 @@ class _Scan:
     Attributes:
         depth: depth of brackets: 0 outside the array, 1 between its elements.
         start: offset of the current element.
-        behind: offset of anything but white space after the array.
+        behind: offset of the first text after the array; None if only white space follows.
     """
 
     def __init__(self, limit: int) -> None:
@@ -186,7 +186,7 @@ class _Scan:
         self.behind: int | None = None
         self._offset = 0  # of the chunk
         self._size = 0  # of the element so far
-        self._pieces: list[bytes] = []  # of the element, or its beginning once it is too long
+        self._pieces: list[bytes] = []  # of the element; only its beginning once it is too long
         self._in_string = self._escaped = self._ended = False
 
     @property
@@ -224,7 +224,7 @@ class _Scan:
         return found
 
     def _skip_string(self, chunk: bytes, place: int) -> int:
-        """Position after the string, or after the part of it that is in ``chunk``."""
+        """Return the position after the string, or after the part of it that is in ``chunk``."""
         place += self._escaped
         self._escaped = False
         place = _STRING.match(chunk, place).end()  # type: ignore[union-attr]

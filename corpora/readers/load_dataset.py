@@ -1,9 +1,9 @@
-"""Data sets that Hugging Face's ``datasets`` opens, streamed.
+"""Streaming of data sets that Hugging Face's ``datasets`` opens.
 
-They are named ``hf:NAME[@REVISION][:CONFIG[:SPLIT]]``. NAME is a data set of the hub, a folder that ``load_dataset``
-opens, or one of its builders with a path for CONFIG (``hf:csv:/data/*.csv``). One split is read like a file: its ranges
-are shards of the data set, and a record's place is ``SHARD.ROW``. The revision of a data set of the hub is resolved
-once, when the job is planned. Code that comes with a data set never runs: ``datasets`` removed that in version 4.
+Their inputs are called ``hf:NAME[@REVISION][:CONFIG[:SPLIT]]``. NAME is a data set of the hub, a folder that
+``load_dataset`` opens, or one of its builders with a path for CONFIG (``hf:csv:/data/*.csv``). A split is read like a
+file: its ranges are shards of the data set, and a record's place is ``SHARD.ROW``. The revision of a data set of the
+hub is resolved once, when the job is planned. Code of a data set never runs: ``datasets`` 4 removed that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 PREFIX = "hf:"
 _MOST_ROWS = 256
-_CLIENTS = ("aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")  # with httpx2 and the like
+_CLIENTS = ("aiohttp", "httpcore", "httpx", "huggingface_hub", "requests", "urllib3")  # prefixes of module names
 
 
 class Split(NamedTuple):
@@ -53,7 +53,7 @@ class Split(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The split as the path of a ``Range``; ``parse_path`` reads it."""
+        """The split as the path of a ``Range``; ``parse_path`` parses it."""
         return f"{self.root}{self.config}/{self.split}"
 
     @property
@@ -64,12 +64,12 @@ class Split(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Name of the source, if none is given."""
+        """Default name of the source."""
         return os.path.basename((self.files and os.path.dirname(self.files)) or self.name)
 
 
 def is_data_set(path: str) -> bool:
-    """True for an input of this kind, as given and as a path."""
+    """Return True for an input of this kind, as typed or as ``Split.path``."""
     return path.startswith(PREFIX) and not path.startswith("hf://")
 
 
@@ -109,7 +109,7 @@ def _chosen(text: str, split: str, splits: list[str]) -> str:
 
 
 def parse_path(path: str) -> Split:
-    """The split of ``Split.path``."""
+    """Parse ``Split.path``."""
     root, _, place = path.removeprefix(PREFIX).rpartition(":")
     config, _, split = place.partition("/")
     name, _, files = root.partition(":")
@@ -118,10 +118,10 @@ def parse_path(path: str) -> Split:
 
 
 def size(path: str) -> int:
-    """Bytes of a split's files; where these are unknown, bytes of its table, or 0.
+    """Return the bytes of a split's files; if these are unknown, the bytes of its table, or 0.
 
     Raises:
-        FarspanError: as ``find_split``.
+        FarspanError: as by ``find_split``.
     """
     return sum(_opened(path)[1])
 
@@ -133,14 +133,14 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read the shards of a range; each row is a record.
 
-    Damage ends its own shard only. A hub that cannot be reached is no damage.
+    Damage ends its own shard only.
 
     Raises:
-        FarspanError: the hub cannot be reached.
+        FarspanError: the hub cannot be reached, which is not damage.
     """
     stream, sizes = _opened(piece.path)
     if sum(sizes) != piece.size:
-        return  # it changed since the job began, which ends the job
+        return  # the files changed since the job began; the caller checks that and ends the job
     done = 0
     for index in range(piece.start, piece.stop):
         row = 0
@@ -161,14 +161,14 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """Columns of the first row: characters of text in each."""
+    """Map the columns of the first row to the characters of text in each."""
     with _explained(path):
         row: dict[str, Any] = next(iter(_opened(path)[0]), {})
     return {name: len(value) if isinstance(value, str) else 0 for name, value in row.items()}
 
 
 def _batches(stream: IterableDataset, block: BlockBuilder) -> Iterator[tuple[pa.RecordBatch, pa.Schema]]:
-    """The wanted columns of a shard in small batches, each with the schema of all columns."""
+    """Yield the wanted columns of a shard in small batches, each with the schema of all columns."""
     if stream.features is not None:  # so that Parquet reads no other column
         schema = stream.features.arrow_schema
         stream = stream.select_columns(columns.wanted(schema, block.options))
@@ -179,7 +179,7 @@ def _batches(stream: IterableDataset, block: BlockBuilder) -> Iterator[tuple[pa.
 
 
 def _opened(path: str) -> tuple[IterableDataset, list[int]]:
-    """The rows of a split, and the bytes of each of its shards."""
+    """Open a split: return its rows, and the bytes of each of its shards."""
     wanted = parse_path(path)
     return (_open_commit if wanted.revision else _open)(wanted)
 
@@ -219,14 +219,14 @@ def _builder(wanted: Split) -> DatasetBuilder:
 
 
 def _is_builder(name: str) -> bool:
-    """True for the name of a builder that is part of ``datasets``, such as ``csv``."""
+    """Return True for the name of a builder that is part of ``datasets``, such as ``csv``."""
     from importlib.util import find_spec
 
     return name.isidentifier() and find_spec(f"datasets.packaged_modules.{name}") is not None
 
 
 def _commit(name: str, revision: str) -> str:
-    """The commit of a revision, by default of the newest one."""
+    """Return the commit of a revision; of the newest one if ``revision`` is empty."""
     from huggingface_hub import HfApi
 
     return str(HfApi().dataset_info(name, revision=revision or None).sha)
@@ -262,7 +262,7 @@ def _explanation(text: str, error: Exception) -> FarspanError:
 
 
 def is_network_error(error: BaseException | None) -> bool:
-    """True for errors of connections and of the libraries that make them, which say nothing about the data."""
+    """Return True for errors of connections, or of libraries for them: these are not damage of the data."""
     while error is not None:
         if isinstance(error, ConnectionError | TimeoutError | gaierror) or type(error).__module__.startswith(_CLIENTS):
             return True

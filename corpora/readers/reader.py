@@ -11,26 +11,27 @@ if TYPE_CHECKING:
     from corpora.readers.records import Cut, Range, ReadOptions
     from corpora.storage.files import Files
 
-DOCUMENT_ID = "document_id"  # field of a document's id where a data set of tasks gives one
+DOCUMENT_ID = "document_id"  # field of a document's id in data sets of tasks
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Functions that cut and read the files of a format, and what they declare.
+    """Functions that split and read the files of a format, and properties of the format.
 
     Attributes:
-        plan: the cuts of a file into ranges of about so many bytes.
-        read: adds the records of a range to a block; yields the bytes of the range read so far, now and then.
-        fields: names of the fields in the first records, each with the amount of text in it; None for a format without
+        plan: splits a file into ranges of about the given number of bytes.
+        read: adds the records of a range to a block; repeatedly yields the bytes of the range read so far.
+        fields: returns the fields of the first records, each with the amount of text in it; None for a format without
             fields.
-        text_field: name of the text's field where the options leave it at ``text``.
-        suffixes: of the files that are read in this format unless another is given.
-        native: native code reads the files, which damage or malice can crash; they are never compressed as a whole.
-        native_suffixes: as ``native``, for files with these suffixes only.
-        published: a data set as its authors publish it.
-        beside: regular expression of the names that publishers put beside the records: summaries, tables of contents.
-        records: regular expression of the names of files with records, of which alone a folder is read; empty for all.
-        own_ids: the reader itself gives each document an id, by which a repeated document is left out.
+        text_field: name of the text's field if the options leave it at ``text``.
+        suffixes: suffixes of the files read in this format by default.
+        native: True if native code, which damaged or malicious files can crash, reads the files; such files are never
+            compressed as a whole.
+        native_suffixes: suffixes of files for which ``native`` is true, if not for all.
+        published: True for a data set as its authors publish it.
+        beside: regular expression of the names of published files without records: summaries, tables of contents.
+        records: regular expression of the names of files with records; others in a folder are skipped. Empty for all.
+        own_ids: True if the reader gives each document an id, by which repeated documents are left out.
     """
 
     plan: Callable[[str, Files, int], list[Cut]]
@@ -46,7 +47,7 @@ class Reader:
     own_ids: bool = False
 
     def resolve(self, options: ReadOptions) -> ReadOptions:
-        """The options with the format's own names for the text, and for the id where it gives one."""
+        """Return the options with the format's own field for the text, and for the id if the reader gives one."""
         if self.own_ids and options.id_field is None:
             options = replace(options, id_field=DOCUMENT_ID)
         return replace(options, text_field=self.text_field) if options.text_field == "text" else options

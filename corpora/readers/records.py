@@ -14,13 +14,13 @@ from corpora.storage.stores.local_disk import DanglingLink, NotAFile
 from corpora.text.preprocessing import STEPS
 
 BLOCK_BYTES = 8 << 20
-RAW_BYTES = 64 << 10  # kept of a bad record
+RAW_BYTES = 64 << 10  # bytes kept of a bad record
 PAIRS_OF = "pairs:"  # prefix of a data set's name, to read its pairs and not its documents
 
 
 @dataclass(frozen=True)
 class Range:
-    """A part of a file that can be read on its own; survives JSON.
+    """A part of a file that can be read on its own; can be converted to JSON and back.
 
     Attributes:
         path: the file.
@@ -87,20 +87,20 @@ class PairFields:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """Options of reading; can be converted to JSON and back.
+    """Options for reading raw files; can be converted to JSON and back.
 
     Attributes:
         format: format of the files (default: by file name).
         text_field: field or column with the text, or with a list of texts, which are a cluster of related documents.
         id_field: field or column with an id of your own (default: the record's place).
-        max_record_bytes: longer records are rejected, and of long lines never more than this is held in memory.
+        max_record_bytes: longer records are rejected; no more than this of a line is held in memory.
         cluster_field: field or column that names a record's cluster of related documents; null for none.
         min_characters: texts with fewer characters, once preprocessed, are left out.
         min_tokens: texts with fewer tokens are left out.
         preprocess: steps applied to each text, in order; repeatable.
         separator: line between two stories of format ``stories`` (default: a blank line).
         subset: data set of a collection such as SCROLLS.
-        pairs: names of the fields of pairs, where these are read.
+        pairs: names of the fields of pairs, if pairs are read.
     """
 
     format: Annotated[str | None, Flag(help=_FORMAT_HELP)] = None
@@ -141,7 +141,7 @@ class ReadOptions:
 
     @property
     def named_fields(self) -> list[tuple[str, str]]:
-        """(flag, name) of the fields other than the text that the options name."""
+        """(flag, name) of the fields that the options name in addition to the text."""
         fields = (("--id-field", self.id_field), ("--cluster-field", self.cluster_field))
         return [(flag, name) for flag, name in fields if name is not None]
 
@@ -157,7 +157,7 @@ class Reject:
             too_long, truncated_file, unreadable_file, crashed_reader, dangling_link or not_a_file; missing_cluster,
             not_a_cluster, empty_cluster; unsafe_name, duplicate_name, no_member; broken_xml, unsafe_xml;
             broken_dialogue; special_token, if the tokenizer yields one for the text.
-        raw: the record's first 64 KiB, as far as they are known.
+        raw: the first 64 KiB of the record, as far as they were read.
         detail: explanation of the fault.
     """
 
@@ -174,18 +174,18 @@ class RecordBlock:
 
     Attributes:
         texts: texts of the good records.
-        keys: place of each in its file, whatever the ranges: byte offset of a line in the (decompressed) file, row
-            number in a table, ``0`` for a whole file, name of a member of an archive; for a document of a cluster, the
+        keys: place of each record in its file, independent of ranges: byte offset of a line in the (decompressed) file,
+            row number in a table, ``0`` for a whole file, name of an archive member; for a document of a cluster, the
             cluster's place, a dot and its number in the cluster.
-        ids: the user's own id of each, None without ``id_field``.
-        clusters: name of each one's cluster: the value of ``cluster_field`` or the cluster's place in the file; None
-            without a cluster.
-        rejects: the bad records among them.
+        ids: the user's own id of each record; None without ``id_field``.
+        clusters: name of each record's cluster: the value of ``cluster_field`` or the cluster's place in the file; None
+            for a record without a cluster.
+        rejects: the bad records of the block.
         filtered: good records left out by ``preprocess`` and ``min_characters``.
         position: bytes of the range read so far, for showing progress.
         damaged: number of places where the file is truncated or damaged, each with a reject of its own.
-        lost: bytes of the file that were not read or are not trusted because of this, without the missing end of a
-            truncated file.
+        lost: bytes of the file that were therefore not read or not trusted, not counting the missing end of a truncated
+            file.
     """
 
     texts: list[str]
@@ -217,10 +217,10 @@ class DamagedStream(OSError):
 
 
 class DamagedFile(Exception):
-    """A file cannot be read from the record ``key`` on.
+    """A file that cannot be read from the record ``key`` on.
 
     Attributes:
-        lost: bytes of the range that are discarded, None for all after the last position.
+        lost: bytes of the range that are discarded; None for all after the last position.
     """
 
     def __init__(self, error: Exception, key: int | str, raw: bytes = b"") -> None:
@@ -237,7 +237,7 @@ class DamagedFile(Exception):
 
 
 class BadRecord(Exception):
-    """A record is rejected."""
+    """A record that is rejected, with reason and detail."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)

@@ -1,4 +1,4 @@
-"""Choice of a file's reader, and planning and reading with all errors of files handled in one place."""
+"""Choice of a file's reader; planning and reading of files, with all their errors handled in one place."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from corpora.storage.files import Files
 from corpora.storage.stores.local_disk import DanglingLink
 
 FILE_ERRORS = (OSError, EOFError, pa.ArrowException)
-_LOAD_DATASET = "load-dataset"  # in place of a format, for inputs that are no files
+_LOAD_DATASET = "load-dataset"  # stands for the format of ``hf:`` inputs, which are not files
 _NOTES = r"(README|LICENSE|INFO)(\.md|\.txt)?"
 
 
 @cache
 def reader(format: str) -> Reader:
-    """The reader of one of ``FORMATS``, of a data set of tasks or of ``hf:`` names; imported on first use."""
+    """Return the reader of one of ``FORMATS``, of a data set of tasks or of ``hf:`` names, imported on first use."""
     if format == _LOAD_DATASET:
         return load_dataset.READER
     if format not in FORMATS:
@@ -40,19 +40,19 @@ def reader(format: str) -> Reader:
 
 @cache
 def formats_by_suffix() -> dict[str, str]:
-    """Suffix of a file's name, with its dot -> default format."""
+    """Map the suffix of a file's name, with its dot, to the default format."""
     return {suffix: format for format in FORMATS for suffix in reader(format).suffixes}
 
 
 @cache
 def native_suffixes() -> tuple[str, ...]:
-    """Suffixes of files that native code reads in some format."""
+    """Return the suffixes of files that native code reads in some format."""
     readers = [reader(format) for format in FORMATS]
     return tuple(s for r in readers for s in (r.suffixes if r.native else r.native_suffixes))
 
 
 def holds_records(path: str, options: ReadOptions) -> bool:
-    """True if a file in a folder can contain records of a published data set, judging by its name."""
+    """Return True if a file in a folder can contain records of a published data set, judging by its name."""
     if not options.format or not reader(options.format).published:
         return True
     if records := reader(options.format).records:
@@ -62,17 +62,17 @@ def holds_records(path: str, options: ReadOptions) -> bool:
 
 
 def gives_ids(options: ReadOptions) -> bool:
-    """True if the format itself gives each document an id, by which a repeated document is left out."""
+    """Return True if the format gives each document an id, by which repeated documents are left out."""
     return options.format is not None and reader(options.format).own_ids
 
 
 def size_of(path: str, files: Files) -> int:
-    """Bytes of a file, or of a data set of ``load_dataset``."""
+    """Return the bytes of a file, or of a data set of ``load_dataset``."""
     return load_dataset.size(path) if load_dataset.is_data_set(path) else files.size(path)
 
 
 def format_of(path: str, options: ReadOptions) -> str:
-    """The format to read ``path`` in.
+    """Return the format to read ``path`` in.
 
     Raises:
         FarspanError: no format is given and the suffix is unknown, or files of this format cannot be compressed.
@@ -88,8 +88,8 @@ def format_of(path: str, options: ReadOptions) -> str:
     format = options.format or formats_by_suffix().get(suffix)
     if format is None:
         raise FarspanError(
-            f"{path}: no format is known by this name; known are {', '.join(formats_by_suffix())}, the "
-            "text ones also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
+            f"{path}: its name does not tell the format; known suffixes are {', '.join(formats_by_suffix())}, those of "
+            "text also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
         )
     by_name = formats_by_suffix().get(suffix)
     if kind and (reader(format).native or (by_name and reader(by_name).native)):
@@ -126,18 +126,18 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """Split a readable file, in this process."""
-    with _damage_told(path):
+    with _as_file_error(path):
         return reader(format_of(path, options)).plan(path, files, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
-    """True if native code reads the file, which damaged or malicious input can crash."""
+    """Return True if native code, which damaged or malicious input can crash, reads the file."""
     return reader(format).native or (format != _LOAD_DATASET and path.lower().endswith(native_suffixes()))
 
 
 @contextmanager
-def _damage_told(path: str) -> Iterator[None]:
-    """Convert exceptions of native code over damaged bytes to an error of the file."""
+def _as_file_error(path: str) -> Iterator[None]:
+    """Convert exceptions that native code raises for damaged bytes to ``OSError``."""
     try:
         yield
     except (DamagedFile, FarspanError, *FILE_ERRORS):
@@ -178,7 +178,7 @@ def blocks(piece: Range, files: Files, options: ReadOptions) -> Iterator[RecordB
     block = BlockBuilder(piece.path, chosen.resolve(options))
     position = 0
     try:
-        with _damage_told(piece.path) if _is_native(piece.path, piece.format) else nullcontext():
+        with _as_file_error(piece.path) if _is_native(piece.path, piece.format) else nullcontext():
             for position in chosen.read(piece, files, block):
                 if block.full:
                     yield block.take(position)
@@ -229,7 +229,7 @@ def check_fields(path: str, files: Files, options: ReadOptions) -> None:
 
 
 def fields(path: str, files: Files, options: ReadOptions) -> dict[str, int]:
-    """The fields of a file's first records, with the amount of text in each, in this process."""
+    """Return the fields of a file's first records with the amount of text in each, read in this process."""
     look = reader(format_of(path, options)).fields
-    with _damage_told(path):
+    with _as_file_error(path):
         return look(path, files) if look else {}

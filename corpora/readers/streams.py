@@ -1,4 +1,4 @@
-"""Byte streams: decompression that detects truncated files, and lines in bounded memory."""
+"""Byte streams: decompression that detects truncated files, and reading of lines in bounded memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from corpora.storage.files import Files
 STREAM_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 _COMPRESSIONS = {"gz": "gz", "tgz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst"}
 _CHUNK = 1 << 20
-# bytes of input per call: gzip and zstd unpack them in one go, and equal bytes expand up to 1,000 and 30,000 times; bz2
-# and xz can be told how much to return
+# bytes of input per call: gzip and zstd decompress all of it at once, up to 1,000 and 30,000 times its size; bz2 and xz
+# take a limit on their output
 _PIECES = {"gz": 8 << 10, "bz2": _CHUNK, "xz": _CHUNK, "zst": 512}
 _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "gz": lambda: zlib.decompressobj(zlib.MAX_WBITS + 16),
@@ -34,14 +34,15 @@ _DECOMPRESSORS: dict[str, Callable[[], Any]] = {
 
 
 def compression(path: str) -> str | None:
-    """``gz``, ``bz2``, ``xz``, ``zst`` or None, by the file's name."""
+    """Return ``gz``, ``bz2``, ``xz``, ``zst`` or None, by the file's name."""
     return _COMPRESSIONS.get(path.rpartition(".")[2].lower())
 
 
 def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """The decompressed bytes of ``file`` in pieces of a few MiB at most.
+    """Yield the decompressed bytes of ``file`` in pieces of a few MiB at most.
 
-    Everything before damage is yielded; then one of ``STREAM_ERRORS`` is raised, ``EOFError`` for a truncated file.
+    Raises:
+        STREAM_ERRORS: damage, after everything before it was yielded; ``EOFError`` for a truncated file.
     """
     kind = compression(path)
     if kind is None:
@@ -51,7 +52,7 @@ def chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def sound_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """As ``chunks`` for a file at its beginning, but without data that fails a checksum.
+    """Do the same as ``chunks`` for a file at its beginning, but leave out data that fails a checksum.
 
     A checksum follows the member, frame or stream that it covers, and does not locate the damage in it. So a compressed
     file is unpacked twice, first to find how much of it is valid.
@@ -70,12 +71,12 @@ def sound_chunks(file: BinaryIO, path: str) -> Iterator[bytes]:
 
 
 def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
-    """Unpack a whole file and rewind it; returns the bytes before the damaged member, and the error.
+    """Unpack a whole file and rewind it; return the decompressed bytes before a damaged member, and the error.
 
     A file that is only truncated is valid up to its end.
     """
     whole = seen = 0  # decompressed bytes up to the end of the last whole member, and altogether
-    behind = 0  # where the last whole member ends in the file
+    behind = 0  # end of the last whole member in the file
     try:
         for chunk, end in _unpacked(file, kind):
             seen += len(chunk)
@@ -85,7 +86,7 @@ def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
         return seen, None
     except STREAM_ERRORS as error:
         size = file.seek(0, io.SEEK_END)
-        reason = f"{error}; nothing is kept of what begins at byte {behind:,} of the file"
+        reason = f"{error}; everything from byte {behind:,} of the file on is discarded"
         return whole, DamagedStream(reason, size - behind)
     finally:
         file.seek(0)
@@ -93,7 +94,7 @@ def _sound_bytes(file: BinaryIO, kind: str) -> tuple[int, DamagedStream | None]:
 
 
 def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
-    """Pieces of the decompressed data, each with the position in the file where its member ends, or None inside it."""
+    """Yield pieces of decompressed data, each with None, or with the file position where its member ends."""
     member: Any = None
     members = place = 0
     while block := _read(file):
@@ -114,11 +115,11 @@ def _unpacked(file: BinaryIO, kind: str) -> Iterator[tuple[bytes, int | None]]:
     if member is not None:
         raise EOFError(f"the file ends inside its {kind} data")
     if not members:
-        raise EOFError(f"a file without a byte holds no {kind} data")
+        raise EOFError(f"the file is empty, so it holds no {kind} data")
 
 
 def _read(file: BinaryIO) -> bytes:
-    # read1, because read discards its data when it meets damage
+    # read1, because read discards data if it meets damage
     return cast(Any, file).read1(_CHUNK)
 
 
@@ -171,19 +172,19 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """The lines that begin inside a range, read in bounded memory.
+    """The lines that start inside a range, read in bounded memory.
 
-    A range may begin inside a line, which then belongs to the range before. Of a line above ``limit`` bytes, only the
+    A range may start inside a line, which then belongs to the range before. For a line above ``limit`` bytes, only the
     beginning and the size are kept.
 
     Args:
-        sound: leave out data of a compressed file that fails its checksum, which requires reading it twice.
+        sound: True to leave out data of a compressed file that fails its checksum, which requires reading it twice.
     """
 
     def __init__(self, file: BinaryIO, piece: Range, limit: int, sound: bool = True) -> None:
         self._file, self._piece, self._limit = file, piece, limit
         self._chunks = (sound_chunks if sound else chunks)(file, piece.path)
-        # a compressed stream is one range: it begins at its first line and has no stop
+        # a compressed stream is one range: it starts at its first line and has no stop
         plain = compression(piece.path) is None
         self._start, self._stop = (piece.start, piece.stop) if plain else (0, sys.maxsize)
 
@@ -199,7 +200,7 @@ class Lines:
             DamagedFile: the file is damaged; raised after all complete lines before the damage.
         """
         offset, size = self._first_line(), 0  # of the line being read
-        held: list[bytes] = []  # its pieces, or its beginning once it is too long
+        held: list[bytes] = []  # its pieces; only its beginning once it is too long
         while offset < self._stop:
             try:
                 chunk = next(self._chunks, b"")
@@ -230,10 +231,10 @@ class Lines:
                 held = [b"".join(held)[:RAW_BYTES]]
 
     def _first_line(self) -> int:
-        """Go to the first line that begins in the range; returns its offset, at least ``stop`` if there is none."""
+        """Seek the first line that starts in the range; return its offset, at least ``stop`` if there is none."""
         if self._start == 0:
             return 0
-        # a byte early: if that byte is a newline, the range's first byte begins a line
+        # a byte early: if that byte is a newline, a line starts at the range's first byte
         at = self._start - 1
         self._file.seek(at)
         while at < self._stop and (chunk := self._file.read(_CHUNK >> 4)):
@@ -251,14 +252,14 @@ def read_lines(
     """Pass every line of a range to ``add``, except blank ones, which are not records, and too long ones.
 
     Yields:
-        Bytes of the range read so far, now and then.
+        Bytes of the range read so far, after each chunk.
     """
     with files.open(piece.path) as file:
         yield from add_lines(Lines(file, piece, block.options.max_record_bytes), block, add)
 
 
 def add_lines(lines: Lines, block: BlockBuilder, add: Callable[[BlockBuilder, Line], None]) -> Iterator[int]:
-    """As ``read_lines``, for an open stream."""
+    """Do the same as ``read_lines`` for the lines of an open stream."""
     for chunk in lines:
         for line in chunk:
             if not line.data or line.data.isspace():

@@ -27,7 +27,7 @@ _BATCH = 3  # MessageHeader.RecordBatch
 
 @dataclass(frozen=True)
 class _Message:
-    """Position of a message in the file, and the rows of a record batch."""
+    """Position of a message in the file in bytes, and its rows if it is a record batch."""
 
     start: int
     stop: int
@@ -39,7 +39,7 @@ class _Layout:
     """Contents of a file according to its message headers.
 
     Attributes:
-        batches: complete record batches, each with the number of messages of ``context`` before it.
+        batches: complete record batches, each with the number of ``context`` messages before it.
         context: schema and dictionaries, which are needed to read a batch.
         damage: reason why the file ends early.
     """
@@ -56,7 +56,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Each row is a record."""
+    """Read each row as a record."""
     with files.open(piece.path) as file:
         layout = _walk(file, files.size(piece.path))
         schema = _schema(file, layout)
@@ -144,7 +144,7 @@ def _walk(file: BinaryIO, size: int) -> _Layout:
 
 
 def _header(metadata: bytes) -> tuple[int, int, int]:
-    """Kind of a message, rows if it is a record batch, and bytes of its body: three fields of Message.fbs."""
+    """Return three fields of Message.fbs: kind of the message, rows of a record batch (else 0), bytes of the body."""
     message = struct.unpack_from("<I", metadata)[0]
     kind = _field(metadata, message, 1, "<B")
     table = _slot(metadata, message, 2)
@@ -158,7 +158,7 @@ def _field(data: bytes, table: int, number: int, kind: str) -> int:
 
 
 def _slot(data: bytes, table: int, number: int) -> int:
-    """Position of field ``number`` of a flatbuffers table; 0 if it is absent, which means the value 0."""
+    """Return the position of field ``number`` of a flatbuffers table; 0 if it is absent and so has the value 0."""
     vtable = table - struct.unpack_from("<i", data, table)[0]
     if 4 + 2 * number >= struct.unpack_from("<H", data, vtable)[0]:
         return 0

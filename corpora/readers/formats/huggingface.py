@@ -1,4 +1,4 @@
-"""Data sets saved by Hugging Face's ``datasets``: Arrow files, beside what ``readers/huggingface.py`` leaves out."""
+"""Data sets saved by Hugging Face's ``datasets``: their Arrow files, as chosen by ``corpora.readers.huggingface``."""
 
 from __future__ import annotations
 

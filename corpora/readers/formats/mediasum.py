@@ -1,7 +1,7 @@
 """MediaSum: interviews as ``{id, program, date, url, title, summary, utt: [...], speaker: [...]}``.
 
-Published as one JSON array of 4.5 GB (``news_dialogue.json``), which is read interview by interview; a file with an
-interview on each line is read too. Source: Zhu et al. 2021, "MediaSum", section 3.
+It is published as one JSON array of 4.5 GB (``news_dialogue.json``), which is read interview by interview. A file with
+one interview per line is read too. Source: Zhu et al. 2021, "MediaSum", section 3.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """Names of the fields of the first interviews, and ``text``, which the reader builds."""
+    """Map the fields of the first interviews, and ``text``, which the reader builds, to the characters in each."""
     found = json_array.fields(path, files)
     return {**found, "text": max(found.values(), default=0) + 1} if found else {}
 
@@ -36,7 +36,7 @@ def _add(block: BlockBuilder, line: Line) -> None:
 
 
 def dialogue(interview: dict[str, Any]) -> str:
-    """The turns of an interview, one line each; line ends inside an utterance become spaces.
+    """Join the turns of an interview, one per line; line ends inside an utterance become spaces.
 
     Raises:
         BadRecord: ``utt`` and ``speaker`` are not two lists of strings of equal length.

@@ -1,7 +1,7 @@
 """Multi-News: clusters of articles in one text, with a separator between or after them.
 
-Read from source lines (``.src``, ``.txt``), or from field ``document`` of JSON lines, Parquet or Arrow files. Raw and
-Hugging Face versions part articles by ``|||||``, preprocessed ones by ``story_separator_special_tag``; both write
+Clusters are source lines (``.src``, ``.txt``), or the field ``document`` of JSON lines, Parquet or Arrow files. Raw and
+Hugging Face versions separate articles by ``|||||``, preprocessed ones by ``story_separator_special_tag``; both write
 ``NEWLINE_CHAR`` for a line end. Source: Fabbri et al. 2019, "Multi-News".
 """
 
@@ -37,13 +37,13 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 
 def split_articles(cluster: str) -> list[str]:
-    """The articles of a cluster. A separator at the very end does not begin another article."""
+    """Split a cluster into its articles; a separator at the very end does not start another one."""
     articles = [with_line_ends(article) for article in _SEPARATOR.split(cluster)]
     return articles[:-1] if len(articles) > 1 and not articles[-1] else articles
 
 
 def with_line_ends(text: str) -> str:
-    """The text of an article or summary, with line ends in place of ``NEWLINE_CHAR``."""
+    """Replace ``NEWLINE_CHAR`` in an article or summary by line ends, and strip the text."""
     return _NEWLINE.sub("\n", text).strip()
 
 

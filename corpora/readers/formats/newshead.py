@@ -1,7 +1,7 @@
 """Clusters of related news articles: NewSHead as PRIMERA publishes it, in ``.pt`` files, and the same as JSON.
 
-A file is a list of clusters, or has a cluster on each line. A cluster is a list of articles, or an object with such a
-list as ``articles`` or ``documents``; an article is an object with ``text`` (or what ``text_field`` says), or a string.
+A file is a list of clusters, or has one cluster per line. A cluster is a list of articles, or an object with such a
+list as ``articles`` or ``documents``. An article is a string, or an object with ``text`` (or another ``text_field``).
 Source: Gu et al. 2020, "Generating Representative Headlines for News Stories"; Xiao et al. 2022, "PRIMERA", section 3.
 """
 
@@ -59,7 +59,7 @@ def _load(path: str, files: Files) -> list[Any]:
             clusters = torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError):
         raise
-    except Exception as error:  # damaged bytes can lead to any
+    except Exception as error:  # damaged bytes can raise anything
         reason = str(error).partition("\n")[0][:1000]
         cure = "only lists, dicts, strings and numbers are loaded; save it again as JSON lines"
         raise DamagedFile(OSError(f"{reason}; {cure}"), 0) from error

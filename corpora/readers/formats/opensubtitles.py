@@ -1,10 +1,10 @@
 """OpenSubtitles as OPUS distributes it: films as XML, or all films of a language as lines of text.
 
-- ``.xml``, ``.xml.gz``, and ``.zip`` or ``.tar`` archives of them: a file is a film, its text a line for each sentence.
+- ``.xml``, ``.xml.gz``, and ``.zip`` or ``.tar`` archives of them: each file is a film, each sentence a line of it.
   Both kinds of OPUS are read: ``raw`` (sentences of text) and ``xml`` (sentences of ``<w>`` words, which are joined by
   spaces; prefer ``raw``, which keeps the original spacing).
-- ``.txt``, ``.txt.gz`` (monolingual text), which do not separate films. A document is the run of lines that begin in
-  one 64 KiB of the uncompressed file, about a film and a half.
+- ``.txt``, ``.txt.gz`` (monolingual text), which do not separate films. A document is the lines that start in the same
+  64 KiB of the uncompressed file, about a film and a half.
 
 Source: Lison and Tiedemann 2016, "OpenSubtitles2016", section 3; https://opus.nlpl.eu.
 """
@@ -34,7 +34,7 @@ def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
     size = files.size(path)
     if _is_xml(path) or compression(path):
         return [Cut(0, 1, size)]
-    step = max(1, target_bytes // RUN_BYTES) * RUN_BYTES  # so that no range cuts a run
+    step = max(1, target_bytes // RUN_BYTES) * RUN_BYTES  # no range splits a run
     return [Cut(start, min(start + step, size), min(step, size - start)) for start in range(0, max(1, size), step)]
 
 
@@ -136,7 +136,7 @@ class _Film:
     def _end(self, name: str) -> None:
         if name == "s":
             self._parser.CharacterDataHandler = None
-            # white space in a file is layout
+            # white space in the file is layout
             if sentence := " ".join("".join(self._pieces).split()):
                 self.sentences.append(sentence)
             self._pieces = []

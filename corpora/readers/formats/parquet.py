@@ -15,7 +15,7 @@ from corpora.readers.records import BLOCK_BYTES, Cut, DamagedFile, Range, group
 from corpora.storage.files import Files
 
 _MOST_ROWS = 4096
-_MOST_FRONT_CODED = 64  # each may repeat the whole text before it
+_MOST_FRONT_CODED = 64  # rows per batch: each may repeat the whole text before it
 _DICTIONARIES = {"RLE_DICTIONARY", "PLAIN_DICTIONARY"}
 _FRONT_CODED = "DELTA_BYTE_ARRAY"
 Wanted = Callable[[pa.Schema], list[str]]
@@ -46,7 +46,7 @@ def read_columns(piece: Range, files: Files, block: BlockBuilder, wanted: Wanted
         metadata = file.metadata
         names = wanted(file.schema_arrow)
         encodings = _encodings(metadata, names, piece)
-    # what a dictionary stands for may be a thousand times its file: it is left to ``add_rows`` to look words up in it
+    # text may be a thousand times as large as its dictionary, so it stays encoded until ``add_rows`` decodes a few rows
     with _open(piece.path, files, [path for path, used in encodings.items() if used & _DICTIONARIES]) as file:
         metadata = file.metadata
         rows = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
@@ -83,7 +83,7 @@ def fields(path: str, files: Files) -> dict[str, int]:
 
 @contextmanager
 def _open(path: str, files: Files, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    # with a buffer, pages are read as they are needed, and not a row group at once
+    # with a buffer, pages are read on demand rather than a whole row group at once
     with (
         files.open(path) as file,
         pq.ParquetFile(file, buffer_size=1 << 20, read_dictionary=list(dictionaries)) as parquet,
@@ -92,7 +92,7 @@ def _open(path: str, files: Files, dictionaries: Sequence[str] = ()) -> Iterator
 
 
 def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) -> dict[str, set[str]]:
-    """Path of each wanted text column -> encodings of its pages in the range."""
+    """Map the path of each wanted text column to the encodings of its pages in the range."""
     found: dict[str, set[str]] = {}
     for index in range(piece.start, piece.stop):
         group = metadata.row_group(index)
@@ -106,7 +106,7 @@ def _encodings(metadata: pq.FileMetaData, names: Sequence[str], piece: Range) ->
 
 
 def _stored_bytes(metadata: pq.FileMetaData, piece: Range) -> int:
-    """Bytes of the range as stored in the file; ``piece.bytes`` counts them uncompressed."""
+    """Return the bytes of the range as stored in the file; ``piece.bytes`` counts uncompressed bytes."""
     groups = map(metadata.row_group, range(piece.start, piece.stop))
     return sum(group.column(index).total_compressed_size for group in groups for index in range(metadata.num_columns))
 

@@ -50,7 +50,7 @@ def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def fields(path: str, files: Files) -> dict[str, int]:
-    """The fields of JSON lines; those of an archive are not known before it is read."""
+    """Return the fields of JSON lines; empty for an archive, whose fields are not known before it is read."""
     return {} if is_archive(path) else jsonl.fields(path, files)
 
 

@@ -1,7 +1,7 @@
-"""CC-Stories and similar plain text: many documents, with a line between them.
+"""CC-Stories and similar plain text: many documents, with a separating line between them.
 
-The line is blank, as in RoBERTa's preparation of this corpus, or equals ``separator`` (``=====``, ``<|endoftext|>``),
-apart from surrounding white space. With a separator, stories keep their blank lines.
+The line is blank, as in RoBERTa's preparation of this corpus, or equals ``separator`` (``=====``, ``<|endoftext|>``)
+up to surrounding white space. With a separator, stories keep their blank lines.
 Source: Trinh and Le 2018, "A Simple Method for Commonsense Reasoning", section 5.3.
 """
 
@@ -20,7 +20,7 @@ from corpora.storage.files import Files
 def read(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
     """Read each story as a record; its place is the offset of its first line.
 
-    A story belongs to the range in which the separator before it begins, so ranges may begin anywhere.
+    A story belongs to the range in which the separator before it starts, so ranges may start anywhere.
     """
     separator = (block.options.separator or "").strip().encode()
     with files.open(piece.path) as file:

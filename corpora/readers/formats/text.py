@@ -1,4 +1,4 @@
-"""Plain text, plain or compressed: a file is a document (``text``), or each line is one (``lines``)."""
+"""Plain text, also compressed: each file is a document (``text``), or each line is one (``lines``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ def plan_file(path: str, files: Files, target_bytes: int) -> list[Cut]:
 
 
 def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
-    """Read the whole file as one record, with unchanged line ends; a damaged file gives none."""
+    """Read the whole file as one record, with unchanged line ends.
+
+    Raises:
+        DamagedFile: the file is truncated or damaged, so there is no record.
+    """
     limit = block.options.max_record_bytes
     pieces: list[bytes] = []
     size = 0
@@ -34,7 +38,7 @@ def read_file(piece: Range, files: Files, block: BlockBuilder) -> Iterator[int]:
 
 
 def add_whole(block: BlockBuilder, key: int | str, data: bytes) -> None:
-    """Add a whole file or archive member; of a too long one, only enough was read to know that."""
+    """Add a whole file or archive member; data above the limit, of which the rest was not read, is rejected."""
     limit = block.options.max_record_bytes
     try:
         if len(data) > limit:
@@ -59,7 +63,7 @@ def _add_line(block: BlockBuilder, line: Line) -> None:
 
 
 class GatheredLines:
-    """Consecutive lines that become one record, with the place of the first, in bounded memory."""
+    """Consecutive lines collected into one record, with the place of the first, in bounded memory."""
 
     def __init__(self, block: BlockBuilder) -> None:
         self._block = block
@@ -75,11 +79,11 @@ class GatheredLines:
 
     @property
     def place(self) -> tuple[int, bytes] | None:
-        """Offset and first bytes, or None without any line."""
+        """Offset and first bytes; None if there is no line."""
         return (self._offset, b"\n".join(self._lines)[:RAW_BYTES]) if self._size else None
 
     def add(self) -> None:
-        """Add the record to the block and begin the next one; blank lines alone are not a record."""
+        """Add the record to the block and start the next one; blank lines alone are not a record."""
         whole = Line(self._offset, b"\n".join(self._lines), self._size - 1)
         self._lines, self._size = [], 0
         if not whole.data.strip():

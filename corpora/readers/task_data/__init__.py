@@ -1,1 +1,1 @@
-"""Raw data of tasks: how a data set is declared, read and checked; ``tasks`` has the data sets."""
+"""Raw data of tasks: declaring, reading and checking a data set. The data sets are in ``tasks``."""

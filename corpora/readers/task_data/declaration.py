@@ -1,8 +1,8 @@
 """The declaration of a task's raw data: documents, and pairs of a query with its answers.
 
 Each module of ``corpora.readers.tasks`` has one, as ``DATA``; ``corpora.readers.task_data.files`` builds it from a
-function that turns a record into a ``RawTask``. ``farspan documents`` keeps the documents of a data set, ``farspan
-pairs`` its pairs, each with the same reader.
+function that turns a record into a ``RawTask``. With the same reader, ``farspan documents`` keeps the documents of a
+data set and ``farspan pairs`` its pairs.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _COMPRESSED = re.compile(r"\.(gz|bz2|xz|zst)$", re.IGNORECASE)
 
 
 def split_named(text: str) -> str | None:
-    """``train``, ``validation`` or ``test`` if exactly one of them is among the words of ``text``, else None."""
+    """Return ``train``, ``validation`` or ``test`` if the words of ``text`` name exactly one of them, else None."""
     found = {_SPLITS[word] for word in re.split(r"[^a-z]+", text.lower()) if word in _SPLITS}
     return found.pop() if len(found) == 1 else None
 
 
 def text_key(text: str) -> str:
-    """The key of a document that has no id of its own: a hash of its text, so that equal texts are one document."""
+    """Return the key of a document without id: a hash of its text, so that equal texts are one document."""
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 class RawDocument(NamedTuple):
-    """A document as the data set has it; its id becomes ``source:key``."""
+    """A document of a data set; its id becomes ``source:key``."""
 
     key: str
     text: str
@@ -58,12 +58,12 @@ class RawPair:
     Attributes:
         pair_id: the data set's own id; records with equal ids are one pair with several answers.
         documents: keys of its documents, in order.
-        query: the question; empty where there is none.
-        targets: texts to train on; none where the data set withholds them.
+        query: the question; empty if there is none.
+        targets: texts to train on; empty if the data set withholds them.
         references: texts to compare with; None for the targets.
         options: texts to choose from; None for a free answer.
-        split: ``train``, ``validation``, ``test`` or another name for one of them; None for the file's.
-        attributes: further values that JSON can hold.
+        split: ``train``, ``validation``, ``test`` or another name for one of them; None for the file's split.
+        attributes: further values, all JSON.
     """
 
     pair_id: str
@@ -80,7 +80,7 @@ class RawPair:
 
     @classmethod
     def from_json(cls, text: str) -> RawPair:
-        """The inverse of ``to_json``."""
+        """Parse what ``to_json`` returns."""
         values = json.loads(text)
         for name in ("documents", "targets", "references", "options"):
             values[name] = None if values[name] is None else tuple(values[name])
@@ -91,7 +91,7 @@ class RawTask(NamedTuple):
     """The contents of one record: documents, and pairs about them.
 
     Attributes:
-        bad: reasons to reject further parts of the record, such as one of its questions, but not these.
+        bad: reasons to reject other parts of the record, such as one of its questions.
     """
 
     documents: Sequence[RawDocument]
@@ -106,9 +106,9 @@ class Place:
     Attributes:
         path: the file.
         member: name of the member of an archive, else empty.
-        key: the record in it: byte offset, row number or name.
-        files: opens the files of a data set.
-        options: how records are read.
+        key: place of the record in the file or member: byte offset, row number or name.
+        files: opens the files of the data set.
+        options: options for reading records.
     """
 
     path: str
@@ -132,17 +132,17 @@ class Place:
 
     @property
     def split(self) -> str | None:
-        """The split among the words of the file's name, or else the one that its folder is called."""
+        """The split named by a word of the file's name, or else by the name of its folder."""
         return split_named(self.name.partition(".json")[0]) or _SPLITS.get((*self.folders, "")[0].lower())
 
     def read_beside(self, relative: str) -> bytes:
-        """The contents of another file of the data set, by its path from the folder of this one.
+        """Read another file of the data set, by its path from the folder of this one.
 
         Raises:
             BadRecord: it cannot be read.
         """
         scheme, sign, folder = posixpath.dirname(self.path).rpartition("://")
-        # no store but the local disk follows `..`
+        # only the local disk follows `..`
         path = scheme + sign + posixpath.normpath(posixpath.join(folder, relative))
         try:
             with self.files.open(path) as file:
@@ -154,22 +154,22 @@ class Place:
 
 
 Add = Callable[[Place, RawTask, bytes], None]
-"""Takes the contents of a good record, with its place and its first bytes for messages."""
+"""Receives the place, the contents and, for messages, the first bytes of a good record."""
 
 
 @dataclass(frozen=True)
 class TaskData:
-    """Functions that cut and read the files of a data set.
+    """Functions that split and read the files of a data set.
 
     Attributes:
-        plan: the cuts of a file into ranges of about so many bytes.
-        read: passes the records of a range to ``Add`` and rejects bad ones with the block's ``reject``; yields the
-            bytes of the range read so far, now and then.
-        records: regular expression of the names of files that hold records; empty for all. The others of a folder are
-            read where a record needs them (``Place.read_beside``).
-        text_field: name of the documents' field where the options leave it at ``text``.
-        keyed_by_place: the documents are those of a format of ``farspan documents`` with the same name, whose ids have
-            the file's path before the key.
+        plan: splits a file into ranges of about the given number of bytes.
+        read: passes the records of a range to ``Add`` and rejects bad ones with the block's ``reject``; repeatedly
+            yields the bytes of the range read so far.
+        records: regular expression of the names of files that hold records; empty for all. Other files are read if a
+            record needs them (``Place.read_beside``).
+        text_field: name of the documents' field if the options leave it at ``text``.
+        keyed_by_place: True if the documents are those of a format of the same name, whose ids have the file's path
+            before the key.
     """
 
     plan: Callable[[str, Files, int], list[Cut]]

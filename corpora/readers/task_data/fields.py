@@ -1,4 +1,4 @@
-"""Checked fields of the records of published data sets."""
+"""Checked access to the fields of records of published data sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 def filled_text(record: Mapping[str, Any], name: str) -> str:
-    """The text in field ``name``, with something beside white space in it.
+    """Return the text in field ``name``, which must not be blank.
 
     Raises:
         BadRecord: the field is missing, null, not a string, or blank.
@@ -25,7 +25,7 @@ def filled_text(record: Mapping[str, Any], name: str) -> str:
 
 
 def optional_text(record: Mapping[str, Any], name: str) -> str:
-    """The text in field ``name``; empty where it is missing or null.
+    """Return the text in field ``name``; empty if the field is missing or null.
 
     Raises:
         BadRecord: it is not a string.
@@ -34,10 +34,10 @@ def optional_text(record: Mapping[str, Any], name: str) -> str:
 
 
 def filled_texts(record: Mapping[str, Any], name: str) -> list[str]:
-    """The strings of the list in field ``name`` that are not blank; at least one.
+    """Return the strings of the list in field ``name`` that are not blank; at least one.
 
     Raises:
-        BadRecord: the field is missing, or not a list of strings with something in one of them.
+        BadRecord: the field is missing, not a list of strings, or all of them are blank.
     """
     texts = [text for text in list_of(record, name, str) if text and not text.isspace()]
     if not texts:
@@ -46,7 +46,7 @@ def filled_texts(record: Mapping[str, Any], name: str) -> list[str]:
 
 
 def list_of(record: Mapping[str, Any], name: str, kind: type[Item]) -> list[Item]:
-    """The list in field ``name``, which may be empty.
+    """Return the list in field ``name``, which may be empty.
 
     Raises:
         BadRecord: the field is missing, or not a list of values of type ``kind``.
@@ -60,10 +60,10 @@ def list_of(record: Mapping[str, Any], name: str, kind: type[Item]) -> list[Item
 
 
 def object_of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object in field ``name``.
+    """Return the object in field ``name``.
 
     Raises:
-        BadRecord: the field is missing or no object.
+        BadRecord: the field is missing or not an object.
     """
     value = _field(record, name)
     if not isinstance(value, dict):
@@ -72,7 +72,7 @@ def object_of(record: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def id_of(record: Mapping[str, Any], name: str) -> str:
-    """The id in field ``name``, a string or whole number.
+    """Return the id in field ``name``, a string or whole number, as a string.
 
     Raises:
         BadRecord: the field is missing, blank, or of another type.
@@ -92,13 +92,13 @@ def _field(record: Mapping[str, Any], name: str) -> Any:
 
 
 def text_beside(place: Place, *names: str) -> str:
-    """The UTF-8 text of another file of the data set, at the first of the given places that has one.
+    """Read the UTF-8 text of another file of the data set, the first of ``names`` that exists.
 
     Args:
-        names: paths from the folder of the place's file; at least one.
+        names: at least one path, from the folder of the place's file.
 
     Raises:
-        BadRecord: there is no such file, it is not UTF-8, or blank.
+        BadRecord: there is no such file, or it is blank or not UTF-8.
     """
     missing: list[BadRecord] = []
     for name in names:
@@ -118,7 +118,7 @@ def text_beside(place: Place, *names: str) -> str:
 def task_of_questions(
     documents: Sequence[RawDocument], questions: Iterable[Item], pair: Callable[[Item], RawPair]
 ) -> RawTask:
-    """A record of many questions about the same documents: a bad question does not affect its neighbours."""
+    """Make the contents of a record of many questions about the same documents; a bad question affects no other."""
     pairs: list[RawPair] = []
     bad: list[BadRecord] = []
     for question in questions:

@@ -1,4 +1,4 @@
-"""Readers of the files that data sets of tasks come in, from a function that turns a record into a ``RawTask``."""
+"""Readers of the kinds of files used by data sets of tasks, given a function that turns a record into a ``RawTask``."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ JSON_LINES = r".*\.(jsonl|json|ndjson)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tgz|tar\
 
 
 def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text") -> TaskData:
-    """A data set of files with a JSON object on each line, plain, compressed or in zip and tar archives.
+    """Declare a data set of files with one JSON object per line, plain, compressed or in zip and tar archives.
 
     Args:
         parse: record and its place -> documents and pairs; raises ``BadRecord``.
-        records: regular expression of the names of these files, and of archives; members of archives too must match.
+        records: regular expression of the names of these files, of archives and of their members.
     """
 
     def wanted(name: str) -> bool:
@@ -65,7 +65,7 @@ def json_lines(parse: Parse, records: str = JSON_LINES, text_field: str = "text"
 
 
 def json_records(parse: Parse, records: str = "") -> TaskData:
-    """A data set of files that are one JSON array of records each, which is read record by record, or lines of them.
+    """Declare a data set of files that are one JSON array of records each, read record by record, or lines of records.
 
     Args:
         parse: record and its place -> documents and pairs; raises ``BadRecord``.
@@ -83,11 +83,11 @@ def json_records(parse: Parse, records: str = "") -> TaskData:
 
 
 def json_field(parse: Parse, field: str, records: str = "") -> TaskData:
-    """A data set of files that are one JSON object each with an array of records in a field, read record by record.
+    """Declare a data set of files that are one JSON object each, with an array of records in a field.
 
     Args:
         parse: record and its place, with its number as key -> documents and pairs; raises ``BadRecord``.
-        field: the field, before which the object has no nested values.
+        field: the field with the array; the fields before it have no nested values.
         records: regular expression of the names of these files.
     """
 
@@ -105,7 +105,7 @@ def json_field(parse: Parse, field: str, records: str = "") -> TaskData:
 
 
 def json_document(parse: Parse, records: str = "") -> TaskData:
-    """A data set of files that are one JSON object each: name -> record, with the name as the record's place.
+    """Declare a data set of files that are one JSON object each: name -> record, with the name as the record's place.
 
     Args:
         parse: record and its place -> documents and pairs; raises ``BadRecord``.
@@ -124,7 +124,7 @@ def json_document(parse: Parse, records: str = "") -> TaskData:
 
 
 def whole_files(contents: Contents, records: str = "") -> TaskData:
-    """A data set whose files are read at once, such as tables that refer to other files.
+    """Declare a data set whose files are read whole, such as tables that refer to other files.
 
     Args:
         contents: bytes of a file and its place -> name and contents of each record, or the reason to reject it.
@@ -152,10 +152,10 @@ def whole_files(contents: Contents, records: str = "") -> TaskData:
 
 
 def by_name(kinds: Mapping[str, TaskData], text_field: str = "text") -> TaskData:
-    """A data set that is published in several layouts.
+    """Declare a data set that is published in several layouts.
 
     Args:
-        kinds: regular expression of the names of files -> how they are read; the first that fits counts.
+        kinds: regular expression of names of files -> declaration for such files; the first that matches is used.
     """
 
     def kind(path: str) -> TaskData:
@@ -174,7 +174,7 @@ def by_name(kinds: Mapping[str, TaskData], text_field: str = "text") -> TaskData
 
 
 def whole_file(path: str, files: Files) -> bytes:
-    """The contents of a file, unpacked.
+    """Read a whole file, decompressed.
 
     Raises:
         DamagedFile: it is truncated or damaged.
@@ -189,10 +189,10 @@ def whole_file(path: str, files: Files) -> bytes:
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """The JSON object that a file consists of.
+    """Parse a file that is one JSON object.
 
     Raises:
-        BadRecord: it is not UTF-8, or anything else.
+        BadRecord: it is not UTF-8, or not a JSON object.
     """
     return _object(json_array.parse(Line(0, data, len(data))))
 
@@ -204,10 +204,10 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def text_of(record: Mapping[str, Any], name: str) -> str:
-    """A field that has to be a string.
+    """Return a field that has to be a string.
 
     Raises:
-        BadRecord: it is missing, null or no string.
+        BadRecord: it is missing, null or not a string.
     """
     if name not in record:
         raise BadRecord("missing_text", f"no field {name!r}; its fields: {', '.join(record)[:1000]}")
@@ -218,13 +218,13 @@ def text_of(record: Mapping[str, Any], name: str) -> str:
 
 
 def texts_of(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A field that has to be a list of strings.
+    """Return a field that has to be a list of strings.
 
     Raises:
-        BadRecord: it is missing or holds anything else.
+        BadRecord: it is missing or anything else.
     """
     value = record.get(name)
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         shown = json.dumps(value, default=str)[:100]
-        raise BadRecord("not_a_string", f"{name!r} is no list of strings but {shown}")
+        raise BadRecord("not_a_string", f"{name!r} is not a list of strings but {shown}")
     return tuple(value)

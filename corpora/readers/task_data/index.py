@@ -1,4 +1,4 @@
-"""Data sets whose records are entries of a small file that names others: ids of a split, a table of books."""
+"""Data sets indexed by a small file whose entries name other files: the ids of a split, a table of books."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from corpora.readers.task_data.files import whole_file
 from corpora.storage.files import Files
 
 Entries = Callable[[bytes, Place], Sequence[tuple[str, Any]]]
-ENTRIES_A_RANGE = 64  # books and reports have tens of thousands of words
+ENTRIES_A_RANGE = 64  # few, because a book or report has tens of thousands of words
 
 
 def indexed(entries: Entries, parse: Callable[[Any, Place], RawTask], records: str) -> TaskData:
-    """A data set of such files. Each is cut by its entries, so that many workers read the files that it names.
+    """Declare a data set of index files, split into ranges of entries so that many workers read the files they name.
 
     Args:
-        entries: bytes of the file and its place -> name and contents of each entry, in order; raises ``BadRecord``.
+        entries: bytes of an index file and its place -> name and contents of each entry, in order; raises
+            ``BadRecord``.
         parse: contents of an entry and its place, with the entry's name as key -> documents and pairs; raises
             ``BadRecord``.
-        records: regular expression of the names of these files.
+        records: regular expression of the names of index files.
     """
 
     def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:

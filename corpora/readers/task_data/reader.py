@@ -1,4 +1,4 @@
-"""Data sets of tasks as readers of records: of their documents, or of their pairs as JSON (``pairs:NAME``)."""
+"""Readers for data sets of tasks: of their documents, or of their pairs as JSON (``pairs:NAME``)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 
 
 def data_set(name: str) -> TaskData:
-    """The declaration of one of ``DATA_SETS``; its module is imported on first use."""
+    """Return the declaration of one of ``DATA_SETS``; imports its module on first use."""
     found: TaskData = import_module(f"corpora.readers.tasks.{name.replace('-', '_')}").DATA
     return found
 
 
 def task_reader(format: str) -> Reader:
-    """The reader of a data set's documents, or with the prefix ``pairs:`` that of its pairs."""
+    """Return the reader of a data set's documents, or of its pairs if ``format`` has the prefix ``pairs:``."""
     data = data_set(format.removeprefix(PAIRS_OF))
     add = _add_pairs if format.startswith(PAIRS_OF) else None
 
@@ -72,7 +72,7 @@ class _Documents:
 
 
 def _add_pairs(block: BlockBuilder, place: Place, task: RawTask, raw: bytes) -> None:
-    """Add each pair as JSON, with the file's split where the record has none; reject the bad parts of the record."""
+    """Add each pair as JSON, with the file's split if the record has none; reject the bad parts of the record."""
     options = block.options
     for bad in task.bad:
         block.reject(place.key, bad.reason, raw, str(bad))

@@ -1,10 +1,9 @@
 """arXiv and PubMed: ``train.txt``, ``val.txt`` and ``test.txt``, JSON lines of articles with their abstracts.
 
 A record is ``{article_id, article_text: [sentence], abstract_text: ["<S> sentence </S>"], section_names, sections:
-[[sentence]], labels}``, lowercased and split into tokens. Sentences become lines. ``article_text`` is the document, as
-most systems have it; with ``--text-field sections`` each section is one, with its name before it, as PRIMERA has it
-(the two are not the same text). Source: Cohan et al. 2018, "A Discourse-Aware Attention Model", section 4, and its
-repository.
+[[sentence]], labels}``, lowercased and tokenised. Sentences become lines. The document is ``article_text``, as in most
+systems. With ``--text-field sections``, each section is a document that starts with its name, as in PRIMERA (the two
+fields differ in text). Source: Cohan et al. 2018, "A Discourse-Aware Attention Model", section 4, and its repository.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _RECORDS = r"(?!.*vocab).*\.(txt|jsonl|json)(\.(gz|bz2|xz|zst))?|.*\.(zip|tar|tg
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """An article, as one document or as several, and its abstract."""
+    """Parse an article, as one document or as one per section, and its abstract."""
     field, known = place.options.text_field, (_ARTICLE, _SECTIONS)
     if field not in known:
         raise BadRecord("missing_text", f"--text-field {field}{nearest(field, known)}: give one of {', '.join(known)}")
@@ -41,10 +40,10 @@ def _lines(record: dict[str, Any], name: str) -> str:
 
 
 def _sections(record: dict[str, Any], key: str) -> Iterator[RawDocument]:
-    """The sections of an article that have text."""
+    """Yield the sections of an article that have text."""
     names, sections = texts_of(record, "section_names"), record.get("sections")
     if not isinstance(sections, list) or len(sections) != len(names):
-        raise BadRecord("missing_text", f"'sections' is no list of {len(names)} sections, one for each of their names")
+        raise BadRecord("missing_text", f"'sections' is not a list of {len(names)} sections, one for each name")
     for number, name in enumerate(names):
         text = _lines({"sections": sections[number]}, "sections")
         if text.strip():

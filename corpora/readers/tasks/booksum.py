@@ -1,7 +1,7 @@
 """BookSum: chapters and whole books of Project Gutenberg, and summaries of them from study guides.
 
-Source: Kryscinski et al. 2021, "BookSum"; layout of salesforce/booksum: alignments/, on which this is checked. The
-texts have to be gathered with that repository's scripts; the alignments name them::
+Source: Kryscinski et al. 2021, "BookSum"; layout of salesforce/booksum: alignments/, with which this reader was
+checked. The texts have to be downloaded with that repository's scripts; the alignments name them::
 
     alignments/chapter-level-summary-alignments/chapter_summary_aligned_{train,val,test}_split.jsonl
     alignments/book-level-summary-alignments/book_summaries_aligned_{train,val,test}.jsonl
@@ -11,10 +11,10 @@ texts have to be gathered with that repository's scripts; the alignments name th
     {"bid": "1023", "is_aggregate": false, "source": "gradesaver", "chapter_path": "all_chapterized_books/...",
      "summary_path": "finished_summaries/...", "book_id": "Bleak House.chapter 18", "summary_id": "chapter 18"}
 
-A summary file is a JSON object with ``summary``, whatever its suffix. Up to seven guides summarise one chapter: they
-are several references of one pair, in the order of the file, with attribute ``sources`` naming the guides; so training
-on each target sees the published rows, but a score that takes the best reference is not one over rows. Of the 1,432
-test rows, 776 chapters remain. Rows whose summary was not gathered or is empty are rejected, as the authors skip them.
+A summary file is a JSON object with ``summary``, whatever its suffix. Up to seven guides summarise one chapter: their
+summaries are references of one pair, in the order of the file, and attribute ``sources`` names the guides. So training
+on each target uses the published rows, but a score that takes the best reference is not the published score over rows.
+The 1,432 test rows become 776 chapters. Rows whose summary is missing or empty are rejected, as the authors skip them.
 Chapters and books are two data sets: give one folder of alignments.
 """
 
@@ -32,11 +32,11 @@ from corpora.readers.task_data.index import indexed
 
 _KEPT = ("bid", "book_id", "title", "is_aggregate")
 Row = dict[str, Any] | BadRecord
-_ROOTS = ("../../", "../../scripts/", "../", "../scripts/", "", "scripts/")  # of the paths, from the alignments' folder
+_ROOTS = ("../../", "../../scripts/", "../", "../scripts/", "", "scripts/")  # of paths, from the alignments' folder
 
 
 def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
-    """The rows of each chapter or book, by its path without folder and suffix; a bad row is alone."""
+    """Group rows by chapter or book, named by its path without folder and suffix; a bad row is an entry by itself."""
     found: dict[str, list[Row]] = {}
     offset = 0
     for line in data.splitlines(keepends=True):
@@ -53,7 +53,7 @@ def chapters(data: bytes, place: Place) -> list[tuple[str, list[Row]]]:
 
 
 def parse(rows: list[Row], place: Place) -> RawTask:
-    """A chapter or book and its summaries.
+    """Parse a chapter or book and its summaries.
 
     Raises:
         BadRecord: the text or all summaries are missing.
@@ -82,7 +82,7 @@ def parse(rows: list[Row], place: Place) -> RawTask:
 
 
 def summary_of(row: dict[str, Any], place: Place) -> str:
-    """The summary that a row names.
+    """Read the summary that a row names.
 
     Raises:
         BadRecord: no such file, or no summary in it.

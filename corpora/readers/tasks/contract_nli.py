@@ -1,7 +1,7 @@
-"""ContractNLI: 17 hypotheses about each of 607 contracts, which entail, contradict or do not mention them.
+"""ContractNLI: 607 contracts, each of which entails, contradicts or does not mention each of 17 hypotheses.
 
 Source: Koreeda and Manning 2021, "ContractNLI", section 3; fields as read by stanfordnlp/contract-nli-bert:
-contract_nli/dataset/loader.py. Not checked against the original files, which were not at hand. Files ``train.json``,
+contract_nli/dataset/loader.py. Not checked against the original files. Files ``train.json``,
 ``dev.json``, ``test.json``, each one object::
 
     {"documents": [{"id": 34, "text": "...", "spans": [[0, 50]], "annotation_sets": [{"annotations":
@@ -26,7 +26,7 @@ OPTIONS = {"Entailment": "Entailment", "Contradiction": "Contradiction", "NotMen
 
 
 def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadRecord]]:
-    """The contracts of a file, each with all hypotheses.
+    """Yield the contracts of a file, each with all hypotheses.
 
     Raises:
         BadRecord: the file is not one JSON object with ``documents`` and ``labels``.
@@ -41,7 +41,7 @@ def contents(data: bytes, place: Place) -> Iterator[tuple[str, RawTask | BadReco
 
 
 def parse(document: dict[str, Any], labels: dict[str, Any]) -> RawTask:
-    """A contract and its hypotheses.
+    """Parse a contract and its hypotheses.
 
     Raises:
         BadRecord: no id or text, or not exactly one set of annotations.

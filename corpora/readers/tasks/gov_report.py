@@ -1,18 +1,18 @@
 """GovReport: reports of two agencies of the US Congress, GAO and CRS, and the summaries that experts wrote for them.
 
 Source: Huang et al. 2021, "Efficient Attentions for Long Document Summarization", section 4; layout as read by
-tensorflow_datasets: summarization/gov_report. Not checked against the original files, which were not at hand. A report
-is a JSON file, and lists of ids are the splits::
+tensorflow_datasets: summarization/gov_report. Not checked against the original files. Each report is a JSON file, and
+lists of ids define the splits::
 
     gov-report/split_ids/{gao,crs}_{train,valid,test}.ids
     gov-report/gao/ID.json   {"id", "title", "report": [SECTION], "highlight": [SECTION]}
     gov-report/crs/ID.json   {"id", "title", "reports": SECTION, "summary": ["paragraph"]}
     SECTION = {"section_title": "...", "paragraphs": ["..."], "subsections": [SECTION]}
 
-The document has the titles of sections and the paragraphs, a line each. The summary of a GAO report is its highlights
-without "What GAO Recommends", as in the paper. Some summaries are empty; they are rejected. Reports in no list are not
-read. JSON lines with ``report`` (or ``document``) and ``summary``, as on the hub, are read too; other tables with these
-columns by ``--format pairs``.
+The document consists of section titles and paragraphs, one per line. The summary of a GAO report is its highlights
+without "What GAO Recommends", as in the paper. Reports with an empty summary are rejected; reports in no list are not
+read. JSON lines with ``report`` (or ``document``) and ``summary``, as on the hub, are read too; read other tables with
+these columns by ``--format pairs``.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _RECOMMENDATIONS = re.compile(r"\s*what gao recommends\s*", re.IGNORECASE)
 
 
 def ids(data: bytes, place: Place) -> list[tuple[str, str]]:
-    """The ids of a list, each as ``agency/id``.
+    """List the ids in a file, each as ``agency/id``.
 
     Raises:
-        BadRecord: the list's name says no agency.
+        BadRecord: the file's name does not name an agency.
     """
     if not (name := _IDS.fullmatch(place.name)):
         raise BadRecord("unsafe_name", f"{place.name} is not called gao_train.ids, crs_valid.ids or similar")
@@ -45,7 +45,7 @@ def ids(data: bytes, place: Place) -> list[tuple[str, str]]:
 
 
 def parse_id(key: str, place: Place) -> RawTask:
-    """The report of an entry.
+    """Parse the report of an entry.
 
     Raises:
         BadRecord: no such file, or a broken one.
@@ -65,7 +65,7 @@ def parse_id(key: str, place: Place) -> RawTask:
 
 
 def parse_line(record: dict[str, Any], place: Place) -> RawTask:
-    """A line with ``report`` or ``document``, and ``summary``.
+    """Parse a line with ``report`` or ``document``, and ``summary``.
 
     Raises:
         BadRecord: one of them is missing.
@@ -77,7 +77,7 @@ def parse_line(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def lines_of(section: dict[str, Any]) -> Iterator[str]:
-    """Title, paragraphs and subsections of a section, in order.
+    """Yield title, paragraphs and subsections of a section, in order.
 
     Raises:
         BadRecord: the section is broken, or nested more deeply than Python can follow.

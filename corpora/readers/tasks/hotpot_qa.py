@@ -1,17 +1,17 @@
 """HotpotQA: questions that need two Wikipedia paragraphs, among distractors or paragraphs found by a search engine.
 
 Source: Yang et al. 2018, "HotpotQA"; fields as read by hotpotqa/hotpot: prepro.py. Not checked against the original
-files, which were not at hand. One JSON array in each of ``hotpot_train_v1.1.json``, ``hotpot_dev_distractor_v1.json``,
+files. One JSON array in each of ``hotpot_train_v1.1.json``, ``hotpot_dev_distractor_v1.json``,
 ``hotpot_dev_fullwiki_v1.json`` and ``hotpot_test_fullwiki_v1.json``::
 
     [{"_id": "...", "question": "...", "answer": "...", "type": "bridge", "level": "hard",
       "supporting_facts": [["Title", 0]], "context": [["Title", ["First sentence.", " Second."]]]}]
 
-A paragraph is a document: its title, then its sentences on a second line (they bring their own spaces). Its key is the
-title with a hash of the text, so that two versions of a paragraph would be two documents. Attributes: ``type``,
-``level``, and ``supporting``, the positions of the supporting paragraphs in the pair. ``test`` has no answers. Some
-fullwiki questions have no paragraph at all; they are rejected. The dev questions are the same in both settings and have
-equal ids: read one of the two files.
+Each paragraph is a document: its title, then its sentences on a second line (they include their own spaces). Its key is
+the title with a hash of the text, so two versions of a paragraph are two documents. Attributes: ``type``, ``level``,
+and ``supporting``, the positions of the supporting paragraphs in the pair. ``test`` has no answers. Some fullwiki
+questions have no paragraph; they are rejected. Both settings have the same dev questions with equal ids: read one of
+the two files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from corpora.readers.task_data.files import json_records
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """A question and its paragraphs.
+    """Parse a question and its paragraphs.
 
     Raises:
         BadRecord: no id, question or paragraph, or a broken paragraph.
@@ -50,7 +50,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def paragraph_of(item: list[Any]) -> tuple[str, RawDocument]:
-    """Title of a paragraph, and its document.
+    """Return the title of a paragraph and its document.
 
     Raises:
         BadRecord: it is not a title and a list of sentences.

@@ -1,13 +1,13 @@
 """Multi-News: summaries of two to ten news articles about one event.
 
 Source: Fabbri et al. 2019, "Multi-News"; layout of Alex-Fabbri/Multi-News: README.md, and of the hub. Clusters are read
-as by the format of the same name for documents (``corpora.readers.formats.multi_news``), which also makes the documents
-here: one for each article, in order. The summary of a cluster is the line of the same number in the ``.tgt`` file
-beside the ``.src`` file (``train.src`` and ``train.tgt``, ``val.src.cleaned`` and ``val.tgt``, ``test.txt.src`` and
-``test.txt.tgt``), or the field ``summary`` of JSON lines.
+as by the format of the same name (``corpora.readers.formats.multi_news``), which also makes the documents: one for each
+article, in order. The summary of a cluster is the line of the same number in the ``.tgt`` file beside the ``.src`` file
+(``train.src`` and ``train.tgt``, ``val.src.cleaned`` and ``val.tgt``, ``test.txt.src`` and ``test.txt.tgt``), or the
+field ``summary`` of JSON lines.
 
-Summaries of the published files begin with a dash, which those of the hub lack: neither is changed here. A cluster
-without articles or without summary is rejected. A cluster has no id; its split and a hash of it make one.
+Summaries in the published files start with a dash, those on the hub do not: both are kept as they are. A cluster
+without articles or summary is rejected. The pair's id is the split with a hash of the cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIZE = 1 << 20
 
 
 def parse(cluster: str, summary: str, place: Place) -> RawTask:
-    """The pair of a cluster; its documents are those of the place, numbered.
+    """Make the pair of a cluster; its documents are named by the place and their numbers.
 
     Raises:
         BadRecord: no article has any text, or there is no summary.
@@ -50,10 +50,10 @@ def parse(cluster: str, summary: str, place: Place) -> RawTask:
 
 
 def plan(path: str, files: Files, target_bytes: int) -> list[Cut]:
-    """As ``plan_lines``.
+    """Split a file as ``plan_lines`` does.
 
     Raises:
-        FarspanError: the file has no summaries, or none beside it.
+        FarspanError: it is not a ``.src`` or JSON file, or a ``.src`` file without its ``.tgt`` file.
     """
     if not _is_json(path):
         summaries_of(path, files)
@@ -74,7 +74,7 @@ def read(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[
 
 
 def _read_two(piece: Range, files: Files, block: BlockBuilder, add: Add) -> Iterator[int]:
-    """Read the lines of a range with the lines of equal number of the file of summaries."""
+    """Read the lines of a range, each with the line of the same number in the file of summaries."""
     beside = summaries_of(piece.path, files)
     limit = block.options.max_record_bytes
     with files.open(piece.path) as source, files.open(beside) as target:
@@ -108,7 +108,7 @@ def _add_two(line: Line, summary: Line | None, place: Place, add: Add) -> None:
 
 
 def _lines_before(path: str, files: Files, offset: int) -> int:
-    """Number of the lines of a plain file before ``offset``; a compressed file is read from its beginning."""
+    """Count the lines of a plain file before ``offset``; 0 for a compressed file, which is read from its beginning."""
     if compression(path) or not offset:
         return 0
     with files.open(path) as file:
@@ -122,7 +122,7 @@ def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
 
 
 def summaries_of(path: str, files: Files) -> str:
-    """The ``.tgt`` file of a ``.src`` file.
+    """Return the ``.tgt`` file of a ``.src`` file.
 
     Raises:
         FarspanError: the name has no ``.src`` in it, or there is no such file.

@@ -1,18 +1,17 @@
 """NarrativeQA: questions about whole books and film scripts, written from Wikipedia's summaries of them.
 
 Source: Kocisky et al. 2018, "The NarrativeQA Reading Comprehension Challenge"; layout of google-deepmind/narrativeqa:
-README.md, documents.csv, download_stories.sh; the stories themselves were not at hand::
+README.md, documents.csv, download_stories.sh; not checked with the stories themselves::
 
     documents.csv    document_id,set,kind,story_url,story_file_size,wiki_url,wiki_title,story_word_count,...
     qaps.csv         document_id,set,question,answer1,answer2,question_tokenized,answer1_tokenized,answer2_tokenized
     tmp/ID.content   the story, as download_stories.sh stores it
 
-Each story is one document, and its questions are pairs: 46,765 questions with two answers each cost 1,572 stories. Both
-answers are references. Stories come as UTF-8, windows-1252 or latin-1, plain or as web pages: pages become their text,
-and Project Gutenberg's header and licence are cut. ``story_start`` and ``story_end`` do not help there: in the
-published table they are often the first and last words of these very frames. A story that was not downloaded is one
-dead letter, as is one that is still compressed. Questions about the
-summaries are ``--format narrative-qa-summaries``.
+Each of the 1,572 stories is one document, and its questions are pairs: 46,765 in all, with two answers each. Both
+answers are references. Stories are UTF-8, windows-1252 or latin-1, plain text or web pages; markup is removed, and so
+are Project Gutenberg's header and licence. ``story_start`` and ``story_end`` cannot find these, because in the
+published table they are often the first and last words of header and licence. A story that was not downloaded, or is
+still compressed, is one dead letter. For questions about the summaries, use ``--format narrative-qa-summaries``.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Story = tuple[dict[str, str], list[dict[str, str]]]  # a row about a story, and 
 
 
 def stories(data: bytes, place: Place) -> list[tuple[str, Story]]:
-    """The stories of ``documents.csv``, each with its questions.
+    """List the stories of ``documents.csv``, each with its questions.
 
     Raises:
         BadRecord: no ``qaps.csv`` beside it, or a column is missing.
@@ -44,7 +43,7 @@ def stories(data: bytes, place: Place) -> list[tuple[str, Story]]:
 
 
 def with_questions(rows: list[dict[str, str]], data: bytes) -> list[tuple[str, Story]]:
-    """Rows about stories, each by its id and with its rows of ``qaps.csv``.
+    """Join rows about stories with the rows of ``qaps.csv`` by id.
 
     Raises:
         BadRecord: ``data`` is not that table.
@@ -56,7 +55,7 @@ def with_questions(rows: list[dict[str, str]], data: bytes) -> list[tuple[str, S
 
 
 def table_of(data: bytes, name: str, columns: tuple[str, ...]) -> list[dict[str, str]]:
-    """The rows of a table with at least these columns.
+    """Parse a table that has at least the given columns.
 
     Raises:
         BadRecord: it is not UTF-8, not a table, or lacks a column.
@@ -73,7 +72,7 @@ def table_of(data: bytes, name: str, columns: tuple[str, ...]) -> list[dict[str,
 
 
 def parse(story: Story, place: Place) -> RawTask:
-    """A story and its questions.
+    """Parse a story and its questions.
 
     Raises:
         BadRecord: no story, or no text in it.
@@ -88,7 +87,7 @@ def parse(story: Story, place: Place) -> RawTask:
 def questions_about(
     document: RawDocument, questions: list[dict[str, str]], split: str, attributes: dict[str, Any]
 ) -> RawTask:
-    """A document and all questions about it."""
+    """Make the contents of a document and all questions about it."""
 
     def pair(numbered: tuple[int, dict[str, str]]) -> RawPair:
         number, question = numbered
@@ -105,7 +104,7 @@ def questions_about(
 
 
 def answers_of(question: dict[str, Any]) -> list[str]:
-    """The one or two answers, stripped.
+    """Return the one or two answers, stripped.
 
     Raises:
         BadRecord: both are empty.
@@ -117,7 +116,7 @@ def answers_of(question: dict[str, Any]) -> list[str]:
 
 
 def story_text(data: bytes) -> str:
-    """The story in a downloaded file: decoded, without markup and without Project Gutenberg's frame.
+    """Return the story in a downloaded file: decoded, without markup and Project Gutenberg's header and licence.
 
     Raises:
         BadRecord: it is compressed, or has no text.

@@ -1,4 +1,4 @@
-"""NarrativeQA with Wikipedia's summaries in place of the stories, as people saw them who wrote the questions.
+"""NarrativeQA with Wikipedia's summaries, from which the questions were written, in place of the stories.
 
 Source as in ``narrative_qa``::
 
@@ -17,7 +17,7 @@ from corpora.readers.tasks.narrative_qa import Story, questions_about, table_of,
 
 
 def summaries(data: bytes, place: Place) -> list[tuple[str, Story]]:
-    """The summaries of the table, each with its questions.
+    """List the summaries of the table, each with its questions.
 
     Raises:
         BadRecord: no ``qaps.csv``, or a column is missing.
@@ -27,7 +27,7 @@ def summaries(data: bytes, place: Place) -> list[tuple[str, Story]]:
 
 
 def parse(story: Story, place: Place) -> RawTask:
-    """A summary and its questions.
+    """Parse a summary and its questions.
 
     Raises:
         BadRecord: no summary.

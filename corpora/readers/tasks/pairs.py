@@ -1,8 +1,8 @@
 """Pairs of your own: JSON lines or Parquet, one question with its answers in each record.
 
 The fields, whose names are options: ``document`` (a text) or ``documents`` (a list of texts), ``document_id`` (an id or
-a list of them; else the text's hash), ``query`` (also ``question``), ``references`` (a text or a list; also
-``reference``, ``answers``, ``answer``), ``options`` (a list of texts), ``id`` and ``split``. All others become
+a list of ids; by default the text's hash), ``query`` (also ``question``), ``references`` (a text or a list; also
+``reference``, ``answers``, ``answer``), ``options`` (a list of texts), ``id`` and ``split``. Other fields become
 attributes.
 """
 
@@ -29,7 +29,7 @@ _REFERENCES = ("references", "reference", "answers", "answer")
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """The documents of a record, and its pair."""
+    """Parse the documents of a record and its pair."""
     options = place.options
     field = options.text_field
     if field == _DOCUMENT and field not in record and _DOCUMENTS in record:
@@ -45,12 +45,12 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
         return RawTask(documents, [])
     fields = options.pairs
     answer = fields.reference_field or next((name for name in _REFERENCES if name in record), _REFERENCES[0])
-    asked = _query_field(record, fields.query_field)
-    query = _texts(record, asked)
+    query_field = _query_field(record, fields.query_field)
+    query = _texts(record, query_field)
     if len(query) > 1:
-        raise BadRecord("not_a_string", f"{asked!r} is a list of {len(query)} texts, not one")
+        raise BadRecord("not_a_string", f"{query_field!r} is a list of {len(query)} texts, not one")
     split = record.get(fields.split_field or "split")
-    used = {field, id_field, asked, answer, fields.options_field}
+    used = {field, id_field, query_field, answer, fields.options_field}
     used |= {fields.pair_id_field or "id", fields.split_field or "split"}
     pair = RawPair(
         pair_id=_pair_id(record, fields.pair_id_field, [*keys, *query]),
@@ -65,7 +65,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def _query_field(record: dict[str, Any], named: str | None) -> str:
-    """The field with the question; a record may lack it unless it was named.
+    """Return the field with the question; a record may lack it unless an option names it.
 
     Raises:
         BadRecord: no field of that name.
@@ -76,7 +76,7 @@ def _query_field(record: dict[str, Any], named: str | None) -> str:
 
 
 def _texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
-    """The text in a field, or the texts of its list; none where it is missing or null.
+    """Return the text in a field, or the texts of its list; empty if it is missing or null.
 
     Raises:
         BadRecord: it holds anything else.
@@ -89,7 +89,7 @@ def _texts(record: dict[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _keys(record: dict[str, Any], name: str, texts: tuple[str, ...]) -> list[str]:
-    """The key of each text."""
+    """Return the key of each text."""
     value = record.get(name)
     if value is None:
         if name != DOCUMENT_ID:
@@ -102,7 +102,7 @@ def _keys(record: dict[str, Any], name: str, texts: tuple[str, ...]) -> list[str
 
 
 def _pair_id(record: dict[str, Any], name: str | None, parts: list[str]) -> str:
-    """The pair's own id, or a hash of its documents and query."""
+    """Return the pair's own id, or a hash of its documents and query."""
     value = record.get(name or "id")
     if value is None and name is None:
         return text_key("\0".join(parts))
@@ -116,7 +116,7 @@ def _is_id(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can hold it."""
+    """Convert a value to one that JSON can hold."""
     if isinstance(value, list):
         return [_plain(one) for one in value]
     if isinstance(value, dict):

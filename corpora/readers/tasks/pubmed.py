@@ -1,4 +1,4 @@
-"""PubMed, in the layout of arXiv."""
+"""PubMed, in the layout of arXiv. Source: as in ``arxiv``."""
 
 from __future__ import annotations
 

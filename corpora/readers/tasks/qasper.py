@@ -1,7 +1,7 @@
 """Qasper: questions about NLP papers, answered from the whole paper by one or several annotators.
 
 Source: Dasigi et al. 2021, "A Dataset of Information-Seeking Questions and Answers Anchored in Research Papers"; fields
-as read by allenai/qasper-led-baseline: qasper_baselines/dataset_reader.py, scripts/evaluator.py, and checked on the
+as read by allenai/qasper-led-baseline: qasper_baselines/dataset_reader.py, scripts/evaluator.py; checked with the
 sample in its fixtures. Files ``qasper-train-v0.3.json``, ``qasper-dev-v0.3.json``, ``qasper-test-v0.3.json``, each one
 object, paper id -> paper::
 
@@ -9,8 +9,8 @@ object, paper id -> paper::
      "qas": [{"question": "...", "question_id": "...", "answers": [{"answer": {"unanswerable": false,
          "extractive_spans": [], "yes_no": null, "free_form_answer": "..."}}]}]}}
 
-The document is ``full_text``: names of sections and paragraphs, a line each, without title and abstract, as in the
-authors' baseline. The answers of all annotators are references, written as the authors' evaluator does:
+The document is ``full_text``: section names and paragraphs, one per line, without title and abstract, as in the
+authors' baseline. The answers of all annotators are references, written as by the authors' evaluator:
 ``Unanswerable``, ``Yes``, ``No``, or spans joined by ``, ``.
 """
 
@@ -25,7 +25,7 @@ from corpora.readers.task_data.files import json_document
 
 
 def parse(paper: dict[str, Any], place: Place) -> RawTask:
-    """The paper ``place.key`` and its questions.
+    """Parse the paper ``place.key`` and its questions.
 
     Raises:
         BadRecord: no text, or no list of questions.
@@ -45,7 +45,7 @@ def parse(paper: dict[str, Any], place: Place) -> RawTask:
 
 
 def full_text(paper: dict[str, Any]) -> str:
-    """Names of sections and paragraphs, each on a line of its own.
+    """Join section names and paragraphs, one per line.
 
     Raises:
         BadRecord: there are none.
@@ -60,9 +60,9 @@ def full_text(paper: dict[str, Any]) -> str:
 
 
 def answer_of(fields: dict[str, Any]) -> tuple[str, str]:
-    """The answer as a string, and its kind: none, extractive, abstractive or boolean.
+    """Return the answer as a string, and its kind: none, extractive, abstractive or boolean.
 
-    Of several kinds in one answer, which the authors do not intend, their evaluator's first counts.
+    If an answer has several kinds, which the authors do not intend, the first in their evaluator's order is used.
 
     Raises:
         BadRecord: the annotator gave none.

@@ -1,16 +1,16 @@
-"""QMSum: summaries of meetings for queries, general (the whole meeting) and specific (some turns of it).
+"""QMSum: summaries of meetings for queries, general (about the whole meeting) and specific (about some turns).
 
-Source: Zhong et al. 2021, "QMSum"; layout of Yale-LILY/QMSum: data/ALL/jsonl/{train,val,test}.jsonl, a meeting a line;
-checked on val and test (272 and 281 queries)::
+Source: Zhong et al. 2021, "QMSum"; layout of Yale-LILY/QMSum: data/ALL/jsonl/{train,val,test}.jsonl, one meeting per
+line; checked with val and test (272 and 281 queries)::
 
     {"topic_list": [...], "general_query_list": [{"query": "...", "answer": "..."}],
      "specific_query_list": [{"query": "...", "answer": "...", "relevant_text_span": [["459", "530"]]}],
      "meeting_transcripts": [{"speaker": "...", "content": "..."}]}
 
 The document has a line ``speaker: content`` for each turn. Attributes: ``kind`` (general or specific) and ``turns``,
-the first and last turn of each relevant span (strings in the files). Meetings have no id: their key is a hash of the
-text. Marks of speech recognition such as ``{vocalsound}`` stay; ``--preprocess strip-speech-marks`` removes those that
-the authors' data_process.ipynb removes. The same meetings lie in data/ALL once more as single files: give the jsonl
+the first and last turn of each relevant span (strings in the files). Meetings have no id, so their key is a hash of the
+text. Marks of speech recognition such as ``{vocalsound}`` are kept; ``--preprocess strip-speech-marks`` removes those
+that the authors' data_process.ipynb removes. data/ALL also has the same meetings as single files: give the jsonl
 folder.
 """
 
@@ -27,7 +27,7 @@ _LISTS = {"general": "general_query_list", "specific": "specific_query_list"}
 
 
 def parse(meeting: dict[str, Any], place: Place) -> RawTask:
-    """A meeting and its queries.
+    """Parse a meeting and its queries.
 
     Raises:
         BadRecord: no turns, or not both lists of queries.
@@ -53,7 +53,7 @@ def parse(meeting: dict[str, Any], place: Place) -> RawTask:
 
 
 def transcript(meeting: dict[str, Any]) -> str:
-    """A line ``speaker: content`` for each turn.
+    """Join the turns, each a line ``speaker: content``.
 
     Raises:
         BadRecord: no turn has any content.
@@ -66,7 +66,7 @@ def transcript(meeting: dict[str, Any]) -> str:
 
 
 def turns_of(span: list[Any]) -> list[int]:
-    """First and last turn of a span.
+    """Parse the first and last turn of a span.
 
     Raises:
         BadRecord: it is not two whole numbers.

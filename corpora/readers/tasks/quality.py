@@ -1,15 +1,15 @@
 """QuALITY: questions with four options about stories and articles of about 5,000 words.
 
-Source: Pang et al. 2022, "QuALITY"; fields as in nyu-mll/quality: README.md. Not checked against the original files,
-which were not at hand. JSON lines named ``QuALITY.v1.0.1.htmlstripped.train``, ``.dev``, ``.test``, a line for each
-article and writer, so two for an article::
+Source: Pang et al. 2022, "QuALITY"; fields as in nyu-mll/quality: README.md. Not checked against the original files.
+JSON lines named ``QuALITY.v1.0.1.htmlstripped.train``, ``.dev``, ``.test``, one line for each article and question
+writer, so two for an article::
 
     {"article_id": "...", "set_unique_id": "...", "article": "...", "questions": [{"question": "...",
      "question_unique_id": "...", "options": ["...", "...", "...", "..."], "gold_label": 2, "difficult": 1}]}
 
-The query is laid out as in SCROLLS: question, blank line, a line `` (A) ...`` for each option. The target is the text
-of the right option; ``gold_label`` counts from 1, and the test file has none. Attribute ``hard`` is true for the subset
-that people under time pressure get wrong. The files without ``htmlstripped`` hold web pages and are refused.
+The query has the layout of SCROLLS: question, blank line, a line `` (A) ...`` for each option. The target is the text
+of the right option; ``gold_label`` counts from 1, and the test file has none. Attribute ``hard`` is true for questions
+that people under time pressure get wrong. Files without ``htmlstripped`` contain web pages and are refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LETTERS = "ABCDEFGH"
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """An article and the questions of one writer.
+    """Parse an article and the questions of one writer.
 
     Raises:
         BadRecord: no article or id, or a file of web pages.
@@ -61,7 +61,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def query_of(question: str, options: Sequence[str]) -> str:
-    """Question and options as SCROLLS lays them out.
+    """Format question and options in the layout of SCROLLS.
 
     Raises:
         BadRecord: more options than letters.

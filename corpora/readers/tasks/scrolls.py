@@ -1,8 +1,8 @@
 """SCROLLS: ``train.jsonl``, ``validation.jsonl`` and ``test.jsonl`` of each of seven data sets, in folders or zips.
 
 A record is ``{id, pid, input, output}``; its input is the query, a blank line and the text. Records with equal ``id``
-have the same input and are several references; ``output`` is null in ``test``. The text has no id, so its hash is the
-document's key. Source: Shaham et al. 2022, "SCROLLS", section 3, and the files of ``tau/scrolls``.
+have the same input, and their outputs are references of one pair; ``output`` is null in ``test``. The text has no id,
+so its hash is the document's key. Source: Shaham et al. 2022, "SCROLLS", section 3, and the files of ``tau/scrolls``.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _OPTION = re.compile(r"^\s*\(([A-D])\) ?", re.MULTILINE)
 
 
 def subset_of(place: Place, known: tuple[str, ...]) -> str:
-    """The data set that a file belongs to: ``--subset``, or the nearest folder or archive with the name of one.
+    """Return the data set that a file belongs to: ``--subset``, or the nearest folder or archive named like one.
 
     Raises:
-        BadRecord: neither says so.
+        BadRecord: neither names a known data set.
     """
     name = place.options.subset or next((folder for folder in place.folders if folder in known), None)
     if name in known:
         return str(name)
-    said = (
+    fault = (
         f"--subset {name}{nearest(name, known)}: unknown" if name else "no folder of the file is named after a subset"
     )
-    raise BadRecord("unknown_subset", f"{said}; name it with --subset, one of {', '.join(known)}")
+    raise BadRecord("unknown_subset", f"{fault}; name it with --subset, one of {', '.join(known)}")
 
 
 def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
-    """Query, document and options of an input.
+    """Split an input into query, document and options.
 
-    The query of QuALITY ends after its option (D), all others at the first blank line.
+    The query of QuALITY ends after its option (D), other queries at the first blank line.
 
     Raises:
         BadRecord: there is no query.
@@ -60,7 +60,7 @@ def divided(text: str, subset: str) -> tuple[str, str, tuple[str, ...] | None]:
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """The document and the pair of a record."""
+    """Parse the document and the pair of a record."""
     subset = subset_of(place, SUBSETS)
     query, text, options = divided(text_of(record, "input"), subset)
     document = RawDocument(text_key(text), text)

@@ -1,14 +1,14 @@
 """SummScreen: transcripts of television episodes and their recaps, from ForeverDreaming (fd) and TVMegaSite (tms).
 
 Source: Chen et al. 2022, "SummScreen", section 3; layout as read by mingdachen/SummScreen: data_utils.py, and
-tensorflow_datasets: summarization/summscreen. Not checked against the original files, which were not at hand. The
-splits are JSON lines of tokenised text::
+tensorflow_datasets: summarization/summscreen. Not checked against the original files. The splits are JSON lines of
+tokenised text::
 
     SummScreen/{ForeverDreaming,TVMegaSite}/{fd,tms}_{train,dev,test}.json
     {"filename": "...", "Transcript": ["..."], "Recap": ["..."]}
 
-The document has a line for each entry of the transcript, and the reference one for each of the recap. The text as
-people wrote it, which SCROLLS uses, is ``--format summ-screen-raw``.
+The document has one line for each entry of the transcript, and the reference one for each entry of the recap. For the
+original text without tokenisation, which SCROLLS uses, give ``--format summ-screen-raw``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = r"(fd|tms)_(train|dev|test)\.json"
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """An episode and its recap.
+    """Parse an episode and its recap.
 
     Raises:
         BadRecord: one of them is missing or empty.

@@ -1,12 +1,12 @@
-"""SummScreen with the text as people wrote it, an episode a file.
+"""SummScreen with the original text, not tokenised: one file per episode.
 
-Source and splits as in ``summ_screen``. The published files with the original text name no splits and hold episodes
-that the authors filtered out. So the lines of the tokenised files say what is read, and in which split::
+Source and splits as in ``summ_screen``. The published files with the original text name no splits and include episodes
+that the authors filtered out. So the lines of the tokenised files determine the episodes and their splits::
 
     SummScreen/{ForeverDreaming,TVMegaSite}/{fd,tms}_{train,dev,test}.json   {"filename": "..."}
     SummScreen_raw/{fd,tms}/FILENAME                   {"Transcript": ["..."], "Recap": ["..."], "Show Title": "..."}
 
-``SummScreen_raw`` lies beside ``SummScreen``, or in it.
+``SummScreen_raw`` is beside ``SummScreen``, or in it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOLDERS = ("../../SummScreen_raw/", "../SummScreen_raw/")  # from the folder of
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """The episode that a line names, and its recap.
+    """Parse the episode that a line names, and its recap.
 
     Raises:
         BadRecord: no such file, or a broken one.

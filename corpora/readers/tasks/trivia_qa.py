@@ -1,7 +1,7 @@
 """TriviaQA: trivia questions with the Wikipedia pages that a linker found for them.
 
-Source: Joshi et al. 2017, "TriviaQA", section 3; fields as in mandarjoshi90/triviaqa: samples/triviaqa_sample.json, on
-which this is checked, and utils/dataset_utils.py. Questions and pages lie side by side::
+Source: Joshi et al. 2017, "TriviaQA", section 3; fields as in mandarjoshi90/triviaqa: samples/triviaqa_sample.json,
+with which this reader was checked, and utils/dataset_utils.py. Questions and pages are side by side::
 
     qa/wikipedia-train.json, qa/wikipedia-dev.json, qa/wikipedia-test-without-answers.json, qa/web-*.json
     evidence/wikipedia/FILENAME
@@ -9,11 +9,11 @@ which this is checked, and utils/dataset_utils.py. Questions and pages lie side 
     {"Data": [{"Question": "...", "QuestionId": "tc_33", "Answer": {"Value": "...", "Aliases": ["..."]},
                "EntityPages": [{"Title": "...", "Filename": "Some_Page.txt"}], "SearchResults": [...]}]}
 
-As in LongT5, each page has its title in front and search results are ignored, so a question of the web files that has
-nothing else is rejected. The target is the answer's value; value and aliases are the references. LongT5 lowercases all
-of it; these are the texts as published. A page that is missing is left out, with a dead letter; a question without any
-page is rejected. Files ``verified-*`` repeat dev questions: name them alone; then only questions and pages that people
-verified are read. A folder is read by its ``wikipedia-*`` files.
+As in LongT5, each page starts with its title and search results are ignored, so a question of the web files that has
+only these is rejected. The target is the answer's value; value and aliases are the references. LongT5 lowercases all
+texts; here they are as published. A missing page is left out, with a dead letter; a question without any page is
+rejected. Files ``verified-*`` repeat dev questions, so give them by themselves; only the questions and pages that
+people verified are read. In a folder, the ``wikipedia-*`` files are read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EVIDENCE = "../evidence/wikipedia/"
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """A question and its pages.
+    """Parse a question and its pages.
 
     Raises:
         BadRecord: no id, question or page, or an answer without value.
@@ -68,7 +68,7 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def page_of(page: dict[str, Any], place: Place) -> RawDocument:
-    """The page with its title in front.
+    """Read a page and put its title before it.
 
     Raises:
         BadRecord: no file name, an unsafe one, or no such file with text in it.
@@ -81,7 +81,7 @@ def page_of(page: dict[str, Any], place: Place) -> RawDocument:
 
 
 def answers_of(record: dict[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Target, and references: value and aliases, each once; both empty where answers are withheld."""
+    """Return the target, and the references: value and aliases, each once. Both are empty if answers are withheld."""
     if record.get("Answer") is None:
         return (), ()
     answer = object_of(record, "Answer")

@@ -1,15 +1,15 @@
-"""WikiHop: the object of a Wikidata statement, to be chosen among candidates after reading several paragraphs.
+"""WikiHop: choosing the object of a Wikidata statement among candidates, given several paragraphs.
 
 Source: Welbl et al. 2018, "Constructing Datasets for Multi-hop Reading Comprehension Across Documents"; fields as in
-the card of QAngaroo on the hub. Not checked against the original files, which were not at hand. One JSON array in each
-of ``train.json`` and ``dev.json``; the test set is not public::
+the card of QAngaroo on the hub. Not checked against the original files. One JSON array in each of ``train.json`` and
+``dev.json``; the test set is not public::
 
     [{"id": "WH_train_0", "query": "country_of_citizenship some name", "answer": "...",
       "candidates": ["..."], "supports": ["..."]}]
 
-Each support is a document; supports have no id, so a hash of the text is the key, and a support of many questions is
-stored once. The query is the relation and the subject, as the files have it. Candidates are the options. The masked
-files (``train.masked.json``), where names are placeholders, are left out of folders, for their ids are those of the
+Each support is a document; supports have no id, so the key is a hash of the text, and a support of many questions is
+stored once. The query is the relation and the subject, as in the files. Candidates are the options. In a folder, the
+masked files (``train.masked.json``), where names are placeholders, are skipped, because they repeat the ids of the
 others. MedHop has the same layout.
 """
 
@@ -24,7 +24,7 @@ from corpora.readers.task_data.files import json_records
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """A query and its supports.
+    """Parse a query and its supports.
 
     Raises:
         BadRecord: a field is missing or empty, or the answer is not among the candidates.

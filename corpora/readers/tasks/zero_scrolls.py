@@ -1,9 +1,9 @@
 """ZeroSCROLLS: ``validation.jsonl`` and ``test.jsonl`` of each of ten data sets, in folders or zips.
 
-A record is that of SCROLLS with the places of document and query in its input: ``document_start_index``,
-``document_end_index`` and ``query_start_index``, which count characters. The pair's query is all of the prompt but the
-document: the instruction before it and the question behind it. Source: Shaham et al. 2023, "ZeroSCROLLS", section 3;
-the names of the fields are from memory, not checked against the files of ``tau/zero_scrolls``.
+A record is that of SCROLLS with the positions of document and query in its input, in characters:
+``document_start_index``, ``document_end_index`` and ``query_start_index``. The pair's query is the prompt without the
+document: the instruction before it and the question after it. Source: Shaham et al. 2023, "ZeroSCROLLS", section 3; the
+names of the fields were not checked against the files of ``tau/zero_scrolls``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SUBSETS = (
 
 
 def parse(record: dict[str, Any], place: Place) -> RawTask:
-    """The document and the pair of a record."""
+    """Parse the document and the pair of a record."""
     subset = subset_of(place, SUBSETS)
     prompt = text_of(record, "input")
     start, stop, query = (
         _index(record, f"{name}_index", prompt) for name in ("document_start", "document_end", "query_start")
     )
     if not start < stop <= query:
-        raise BadRecord("wrong_index", f"document at {start} to {stop}, query from {query}: not one behind the other")
+        raise BadRecord("wrong_index", f"document at {start} to {stop}, query from {query}: not in this order")
     document = RawDocument(text_key(prompt[start:stop]), prompt[start:stop])
     output = None if record.get("output") is None else text_of(record, "output")
     pair = RawPair(
@@ -51,14 +51,14 @@ def parse(record: dict[str, Any], place: Place) -> RawTask:
 
 
 def _index(record: dict[str, Any], name: str, text: str) -> int:
-    """A place in the text.
+    """Return a position in the text.
 
     Raises:
-        BadRecord: it is missing, or no place in it.
+        BadRecord: it is missing, or outside the text.
     """
     value = record.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= len(text):
-        raise BadRecord("wrong_index", f"{name!r} is {str(value)[:100]!r}, no place in {len(text):,} characters")
+        raise BadRecord("wrong_index", f"{name!r} is {str(value)[:100]!r}, not a position in {len(text):,} characters")
     return value
 
 

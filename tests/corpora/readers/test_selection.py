@@ -36,7 +36,7 @@ def test_the_name_tells_the_format(tmp_path, name, format):
 def test_an_unknown_name_is_an_error_with_a_cure(tmp_path, name):
     (tmp_path / name).write_text("of any kind")
     for act in (plan_ranges, check_fields):
-        with pytest.raises(FarspanError, match=f"{name}: no format is known .*--format"):
+        with pytest.raises(FarspanError, match=f"{name}: its name does not tell the format.*--format"):
             act(str(tmp_path / name), files, ReadOptions(), *[1] * (act is plan_ranges))
     assert plan_ranges(str(tmp_path / name), files, ReadOptions(format="lines"), 1)[0].format == "lines"
 
