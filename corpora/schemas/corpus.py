@@ -1,4 +1,4 @@
-"""A finished corpus: memory-mapped, any row at any time."""
+"""Random access to the rows of a finished corpus, memory-mapped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from corpora.storage.sharded_rows import ShardedRows
 
 
 class Corpus(ShardedRows):
-    """Rows 0 .. len-1 of a ``farspan.corpus`` folder."""
+    """The rows 0 .. len-1 of a ``farspan.corpus`` folder."""
 
     def __init__(
         self, folder: str, format: str = "farspan.corpus", verify: bool = False, cache: ShardCache | None = None
@@ -30,29 +30,29 @@ class Corpus(ShardedRows):
         self._table = lru_cache(maxsize=None if self.cached_batches else 0)(self._token_table)
 
     def take(self, rows: np.ndarray) -> SequenceBatch:
-        """The given ``(n,)`` rows, in the given order."""
+        """Copy the given rows ``(n,)``, in the given order."""
         return self.gather(rows, self._view)
 
     def tokens(self, row: int) -> np.ndarray:
-        """Zero-copy view of one row's ``(length,)`` tokens."""
+        """View one row's tokens, ``(length,)``, without copying."""
         shard, batch, inside = (int(column[0]) for column in self.locate(np.array([row])))
         return self._view(shard, batch).block.tokens[inside]
 
     def gather_tokens(self, rows: np.ndarray, out: np.ndarray, pad: int | None = None) -> np.ndarray:
-        """Copy rows into a padded batch, one compiled call for each shard that they touch.
+        """Copy rows into a padded batch, with one compiled call per shard.
 
         Args:
             rows: ``(n,)`` row numbers.
-            out: ``(n, width)`` of an integer type that holds ``pad`` and every id; a row longer than ``width`` is cut
-                there.
-            pad: written after a row's end; None leaves those positions as they are.
+            out: ``(n, width)`` of an integer type that holds ``pad`` and every id; rows longer than ``width`` are
+                truncated.
+            pad: id to write after a row's end; None leaves those positions unchanged.
 
         Returns:
-            ``(n,)`` int32, how many tokens were written into each row.
+            ``(n,)`` int32, the number of tokens written into each row.
 
         Raises:
-            IndexError: a row outside of ``[0, len)``.
-            FarspanError: ``out`` is of too small a type.
+            IndexError: a row outside ``[0, len)``.
+            FarspanError: the type of ``out`` is too small.
         """
         most, held = self.manifest.tokenizer["vocab_size"] - 1, np.iinfo(out.dtype)
         if most > held.max or not held.min <= (pad or 0) <= held.max:
@@ -67,9 +67,9 @@ class Corpus(ShardedRows):
         return lengths
 
     def _token_table(self, shard: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A shard as one flat token array, and where in it each row begins and how long it is.
+        """Return a shard as one flat token array, with the start and the length of each row in it.
 
-        For an uncompressed shard the flat array is the mapped file itself, read as tokens; nothing is copied.
+        For an uncompressed shard, the array is a view of the whole mapped file.
         """
         buffer, reader = self.shard(shard)
         parts = [self._view(shard, batch).block.tokens for batch in range(reader.num_record_batches)]
@@ -77,9 +77,8 @@ class Corpus(ShardedRows):
             return np.empty(0, np.uint16), np.empty(0, np.int64), np.empty(0, np.int64)
         kind = parts[0].values.dtype
         places = [part.values.ctypes.data - buffer.address for part in parts]
-        if any(
-            not 0 <= place < buffer.size or place % kind.itemsize for place in places
-        ):  # compressed: not in the file
+        # in a compressed shard the tokens are not part of the file
+        if any(not 0 <= place < buffer.size or place % kind.itemsize for place in places):
             flat = Ragged.concatenate(parts)
             return flat.values, flat.offsets[:-1], flat.lengths
         starts = [part.offsets[:-1] + place // kind.itemsize for part, place in zip(parts, places, strict=True)]
@@ -91,8 +90,8 @@ def open_corpus(folder: str | os.PathLike[str], *, verify: bool = False) -> Corp
     """Open a corpus.
 
     Args:
-        folder: made by ``farspan corpus``.
-        verify: compare each shard with its checksum when it is first read.
+        folder: folder written by ``farspan corpus``.
+        verify: compare each shard with its checksum on first use.
 
     Raises:
         FarspanError: no finished corpus there.
@@ -105,7 +104,7 @@ def _gather(
     values: np.ndarray,  # (tokens of the shard,)
     starts: np.ndarray,  # (rows of the shard,)
     sizes: np.ndarray,  # (rows of the shard,)
-    first: int,  # the shard's first row; rows of other shards are passed over
+    first: int,  # the shard's first row; rows of other shards are skipped
     rows: np.ndarray,  # (n,)
     out: np.ndarray,  # (n, width)
     lengths: np.ndarray,  # (n,)

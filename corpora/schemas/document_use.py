@@ -1,4 +1,4 @@
-"""The use that a corpus makes of its documents, as its builder states it in the manifest (``config.document_use``)."""
+"""``DocumentUse``: the rules by which a corpus uses documents, stated in its manifest (``config.document_use``)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from corpora.storage.strict_json import Natural, StructureError, decode
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentUse:
-    """The builder's statement, by which a corpus is verified and described.
+    """The rules that a corpus builder states, by which the corpus is verified and described.
 
     Attributes:
-        truncated: the end of a document may be missing.
-        overlap: a part that is not a document's first may begin that many tokens before the end of the part before it.
-        max_uses: times that a document may be used; None for any number.
-        one_shard: all parts of a document lie in one shard.
-        left_out: why documents may be left out of the corpus; None if all of them are in it.
+        truncated: True if the end of a document may be missing.
+        overlap: tokens that a part may share with the part of the same document before it.
+        max_uses: maximum number of uses of a document; None for any number.
+        one_shard: True if all parts of a document are in one shard.
+        left_out: reason why documents may be left out; None if all are in the corpus.
     """
 
     truncated: bool = False
@@ -31,10 +31,10 @@ class DocumentUse:
 
     @classmethod
     def of(cls, manifest: Manifest) -> DocumentUse:
-        """The statement in a corpus's manifest; for corpora made before there was one, the rules of their builder.
+        """Read the rules from a corpus's manifest; older corpora, which state none, follow those of their builder.
 
         Raises:
-            FarspanError: the statement is malformed, or missing where the builder is unknown.
+            FarspanError: the rules are malformed, or missing for an unknown builder.
         """
         config = manifest.config
         if (stated := config.get("document_use")) is not None:
@@ -44,8 +44,8 @@ class DocumentUse:
                 raise FarspanError(f"{error}; make the corpus again, or correct its builder") from error
         if (builder := config["builder"]) not in _BEFORE_STATEMENTS:
             raise FarspanError(
-                f"config.builder {builder!r} is unknown, and config.document_use, which says how the corpus uses its "
-                "documents, is missing; have the builder write it (docs/formats.md)"
+                f"config.builder {builder!r} is unknown, and config.document_use, the rules for the use of documents, "
+                "is missing; make the builder write it (docs/formats.md)"
             )
         rules = {
             "truncated": config.get("drop_ragged_tail", False),
@@ -55,7 +55,7 @@ class DocumentUse:
         return cls(**{**rules, **_BEFORE_STATEMENTS[builder]})
 
 
-# builder -> its rules, for corpora without a statement; what depends on options is read from ``config``
+# builder -> its rules, for corpora that state none; rules that depend on options are read from ``config``
 _BEFORE_STATEMENTS: Mapping[str, Mapping[str, Any]] = {
     "random": {"max_uses": 1, "left_out": "too short, too long, or in a dropped tail"},
     "linked": {"one_shard": False, "left_out": "without a vector, in no linked sequence, or repeating another"},

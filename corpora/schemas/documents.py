@@ -1,4 +1,4 @@
-"""Tokenised documents: what every corpus is built from, made once for each text and tokenizer."""
+"""Tokenised documents, from which every corpus is built; made once for each text and tokenizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from corpora.tokenizers.protocol import Tokenizer, special_ids
 
 
 def documents_schema(vocab_size: int) -> pa.Schema:
-    """The columns of ``farspan.documents`` (docs/formats.md)."""
+    """Return the columns of ``farspan.documents`` (docs/formats.md)."""
     return pa.schema(
         [
             pa.field("document_id", pa.string(), nullable=False),
@@ -36,7 +36,7 @@ def documents_schema(vocab_size: int) -> pa.Schema:
 
 
 class DocumentSet(ShardedRows):
-    """Documents 0 .. len-1 of a ``farspan.documents`` folder."""
+    """The documents 0 .. len-1 of a ``farspan.documents`` folder."""
 
     def __init__(
         self, folder: str, format: str = "farspan.documents", verify: bool = False, cache: ShardCache | None = None
@@ -45,10 +45,10 @@ class DocumentSet(ShardedRows):
         self.schema = documents_schema(self.manifest.tokenizer["vocab_size"])
 
     def take(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
-        """The given documents, in the given order, with the columns of ``documents_schema``.
+        """Return the given documents, in the given order, with the columns of ``documents_schema``.
 
         Raises:
-            IndexError: a row outside of ``[0, len)``.
+            IndexError: a row outside ``[0, len)``.
         """
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
         found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
@@ -59,8 +59,8 @@ def open_documents(folder: str | os.PathLike[str], *, verify: bool = False) -> D
     """Open tokenised documents.
 
     Args:
-        folder: made by ``farspan documents``.
-        verify: compare each shard with its checksum when it is first read.
+        folder: folder written by ``farspan documents``.
+        verify: compare each shard with its checksum on first use.
 
     Raises:
         FarspanError: no finished documents there.
@@ -81,7 +81,7 @@ DOCUMENT_TOTALS = (
 
 
 def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
-    """Count the rows of a batch of ``documents_schema`` into ``totals``, which has all ``DOCUMENT_TOTALS``."""
+    """Add the counts of a batch of ``documents_schema`` to ``totals``, which has all ``DOCUMENT_TOTALS``."""
     lengths = Ragged.from_arrow(batch.column("tokens")).lengths
     held = booleans(batch.column("held_out"))
     clustered = validity(batch.column("cluster"))
@@ -97,14 +97,14 @@ def add_document_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The choice of held-out documents, by the document's id, or by its cluster where it has one.
+    """The choice of held-out documents, drawn by cluster, or by id for documents without one.
 
-    Documents of a cluster share their subject. A cluster is therefore held out as a whole: otherwise the model would be
-    tested on what it was trained on.
+    Documents of a cluster share their subject, so a cluster is held out as a whole: otherwise test documents would
+    resemble training documents.
 
     Attributes:
         fraction: share of documents, 0 <= fraction < 1.
-        seed: another seed holds out other documents.
+        seed: seed of the draws.
     """
 
     fraction: float
@@ -115,10 +115,10 @@ class HeldOut:
             raise FarspanError(f"held-out fraction {self.fraction}: give a share of documents, 0 <= fraction < 1")
 
     def select(self, document_ids: Sequence[str], clusters: pa.Array | None = None) -> np.ndarray:
-        """``(n,)`` bool, True for the held-out documents.
+        """Return ``(n,)`` bool: True for the held-out documents.
 
         Args:
-            clusters: ``(n,)`` int64, null for a document in no cluster; None where no document is in one.
+            clusters: ``(n,)`` int64, null for a document in no cluster; None if no document is in one.
         """
         numbers = [None] * len(document_ids) if clusters is None else clusters.to_pylist()
         names = [
@@ -129,13 +129,13 @@ class HeldOut:
 
 
 def cluster_numbers(names: Sequence[str | None]) -> pa.Array:
-    """``(n,)`` int64, a number of 63 bits for each name of a cluster, null for None."""
+    """Hash each cluster name to a number of 63 bits, ``(n,)`` int64, null for None."""
     numbers = id_keys(make_key(0, "cluster"), [name or "" for name in names])[:, 0] >> np.uint64(1)
     return pa.array(numbers.astype(np.int64), mask=np.array([name is None for name in names], bool))
 
 
 def rows_with_special_tokens(tokens: Ragged, owned_tokens: Mapping[str, int]) -> np.ndarray:
-    """``(n,)`` bool: rows that hold an id of ``special_ids``, as no text should."""
+    """Return ``(n,)`` bool: True for rows that contain an id of ``special_ids``, which no text should."""
     held = np.flatnonzero(np.isin(tokens.values, special_ids(owned_tokens)))
     rows = np.zeros(len(tokens), bool)
     rows[np.searchsorted(tokens.offsets, held, side="right") - 1] = True
@@ -153,12 +153,13 @@ def tokenize_documents(
 ) -> pa.RecordBatch:
     """Turn a block of n texts into n rows of ``documents_schema``.
 
-    ``clusters`` names the cluster of related documents that each text belongs to, None where there is none.
+    A sentence starts at the first token that starts at or after the sentence's first character. White space between two
+    sentences belongs to the second, as it does in tokens; a token across a boundary belongs to the earlier sentence.
 
-    A sentence starts at the first token that begins at or after its first character; whitespace between two sentences
-    belongs to the second, as it does in tokens, and a boundary inside a token to the earlier sentence.
+    Args:
+        clusters: name of the cluster of related documents of each text; None for a text without one.
     """
-    # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token begins
+    # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token starts
     tokens, starts = tokenizer.encode_with_starts(texts)
     boundaries = [byte_offsets(text, splitter.boundaries(text)) for text in texts]
     sentences = sentence_token_starts(starts, Ragged.from_rows(boundaries, np.int64))

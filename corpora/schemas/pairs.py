@@ -22,11 +22,11 @@ from corpora.storage.sharded_rows import ShardedRows
 
 SPLITS = ("train", "validation", "test")
 PAIR_TOTALS = ("pairs", "targets", "query_tokens", "target_tokens", "max_query_tokens", "max_target_tokens", *SPLITS)
-"""Totals of a pairs artefact; those named as a split count its pairs."""
+"""Totals of a pairs artefact; those named after a split count its pairs."""
 
 
 def pairs_schema(vocab_size: int) -> pa.Schema:
-    """The columns of ``farspan.pairs`` (docs/formats.md): one row for each question, whatever its number of answers."""
+    """Return the columns of ``farspan.pairs`` (docs/formats.md): one row per question, with all its answers."""
     tokens = token_list(vocab_size)
     return pa.schema(
         [
@@ -51,7 +51,7 @@ class PairBatch:
         pair_ids: n ids.
         document_tokens: m rows of tokens, the distinct documents in the order of their first use.
         pair_documents: n rows of int64, the documents of each pair as rows of ``document_tokens``, in order.
-        queries: n rows of tokens, empty where there is no query.
+        queries: n rows of tokens, empty if there is no query.
         targets: the targets of all pairs, one after the other.
         target_offsets: ``(n + 1,)`` int64; pair i has rows ``target_offsets[i]:target_offsets[i + 1]`` of ``targets``.
     """
@@ -68,18 +68,18 @@ class PairBatch:
 
     @property
     def keys(self) -> np.ndarray:
-        """``(n, 16)`` uint8, a hash of each pair id: the ``sequence_ids`` of rendered examples."""
+        """Hash of each pair id, ``(n, 16)`` uint8: the ``sequence_ids`` of rendered examples."""
         data = b"".join(pair_key(name) for name in self.pair_ids)
         return np.frombuffer(data, np.uint8).reshape(-1, 16)
 
 
 def pair_key(pair_id: str) -> bytes:
-    """The 16 bytes that stand for a pair in batches and metrics."""
+    """Hash a pair id to the 16 bytes that identify the pair in batches and metrics."""
     return blake2b(pair_id.encode(), digest_size=16).digest()
 
 
 def documents_folder(folder: str, manifest: Manifest) -> str:
-    """Folder of the documents that the pairs in ``folder`` are about, as recorded with the pairs.
+    """Return the recorded folder of the documents that the pairs in ``folder`` are about.
 
     Raises:
         FarspanError: it is not recorded.
@@ -88,7 +88,7 @@ def documents_folder(folder: str, manifest: Manifest) -> str:
 
 
 class PairSet(ShardedRows):
-    """Pairs 0 .. len-1 of a ``farspan.pairs`` folder.
+    """The pairs 0 .. len-1 of a ``farspan.pairs`` folder.
 
     Attributes:
         documents: the documents that the pairs are about.
@@ -97,11 +97,11 @@ class PairSet(ShardedRows):
     def __init__(self, folder: str, documents: str | None = None, verify: bool = False) -> None:
         """
         Args:
-            documents: folder of the documents; None for the recorded place.
-            verify: compare each shard with its checksum when it is first read.
+            documents: folder of the documents; None for the recorded one.
+            verify: compare each shard with its checksum on first use.
 
         Raises:
-            FarspanError: no finished pairs there, or other documents than those they were made from.
+            FarspanError: no finished pairs there, or not the documents they were made from.
         """
         super().__init__(folder, "farspan.pairs", verify)
         self.schema = pairs_schema(self.manifest.tokenizer["vocab_size"])
@@ -118,12 +118,12 @@ class PairSet(ShardedRows):
 
     @cached_property
     def splits(self) -> np.ndarray:
-        """``(len,)`` str, the split of each pair."""
+        """Split of each pair, ``(len,)`` str."""
         columns = [batch.column("split").to_numpy(zero_copy_only=False) for batch in self.batches()]
         return np.concatenate([np.empty(0, object), *columns]).astype(str)
 
     def rows_of(self, split: str) -> np.ndarray:
-        """``(n,)`` int64, the rows of ``split`` in stored order.
+        """Return the rows of ``split`` in stored order, ``(n,)`` int64.
 
         Raises:
             FarspanError: no pair is in it.
@@ -136,25 +136,25 @@ class PairSet(ShardedRows):
 
     @cached_property
     def target_counts(self) -> np.ndarray:
-        """``(len,)`` int64, the number of targets of each pair."""
+        """Number of targets of each pair, ``(len,)`` int64."""
         columns = [batch.column("targets").value_lengths().to_numpy() for batch in self.batches()]
         return np.concatenate([np.empty(0, np.int64), *columns]).astype(np.int64)
 
     def table(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
-        """The given rows, in the given order, with the columns of ``pairs_schema``; at least one.
+        """Return the given rows, at least one, in the given order, with the columns of ``pairs_schema``.
 
         Raises:
-            IndexError: a row outside of ``[0, len)``.
+            IndexError: a row outside ``[0, len)``.
         """
         places = zip(*(column.tolist() for column in self.locate(np.asarray(rows))), strict=True)
         found = [self.batch(shard, batch).slice(inside, 1) for shard, batch, inside in places]
         return pa.Table.from_batches(found, self.schema)
 
     def take(self, rows: Sequence[int] | np.ndarray) -> PairBatch:
-        """The given rows, in the given order, with the tokens of their documents; at least one.
+        """Return the given rows, at least one, in the given order, with the tokens of their documents.
 
         Raises:
-            IndexError: a row outside of ``[0, len)``.
+            IndexError: a row outside ``[0, len)``.
         """
         columns = self.table(rows).combine_chunks()
         kind = token_dtype(self.manifest.tokenizer["vocab_size"])
@@ -180,18 +180,18 @@ def open_pairs(
     """Open pairs.
 
     Args:
-        folder: made by ``farspan pairs``.
-        documents: folder of their documents, if it is not where it was when the pairs were made.
-        verify: compare each shard with its checksum when it is first read.
+        folder: folder written by ``farspan pairs``.
+        documents: folder of their documents, if it was moved since the pairs were made.
+        verify: compare each shard with its checksum on first use.
 
     Raises:
-        FarspanError: no finished pairs there, or other documents.
+        FarspanError: no finished pairs there, or not the documents they were made from.
     """
     return PairSet(os.fspath(folder), None if documents is None else os.fspath(documents), verify)
 
 
 def add_pair_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
-    """Count the rows of a batch of ``pairs_schema`` into ``totals``, which has all ``PAIR_TOTALS``."""
+    """Add the counts of a batch of ``pairs_schema`` to ``totals``, which has all ``PAIR_TOTALS``."""
     targets = Ragged.from_arrow(batch.column("targets").flatten())
     queries = Ragged.from_arrow(batch.column("query")).lengths
     totals["pairs"] += len(batch)
@@ -209,6 +209,6 @@ def _ragged(table: pa.Table, name: str) -> Ragged:
 
 
 def _tokens(documents: DocumentSet, row: int) -> np.ndarray:
-    """Zero-copy view of a document's tokens."""
+    """View a document's tokens without copying."""
     shard, batch, inside = (int(column[0]) for column in documents.locate(np.array([row])))
     return Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]

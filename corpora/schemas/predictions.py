@@ -21,13 +21,12 @@ PREDICTION_TOTALS = ("predictions", "tokens", "empty_predictions", "max_tokens")
 
 
 def predictions_schema(vocab_size: int) -> pa.Schema:
-    """The columns of ``farspan.predictions`` (docs/formats.md): one row for each pair of the split, in stored order.
+    """Return the columns of ``farspan.predictions`` (docs/formats.md): one row per pair of the split, in stored order.
 
-    ``tokens`` are the generated ids without those that begin and end the text; ``score`` is the score by which the
-    search chose it.
+    ``tokens`` are the generated ids without begin and end tokens; ``score`` is the score of the search.
 
     Args:
-        vocab_size: rows of the model's token table.
+        vocab_size: rows of the model's embedding table.
     """
     return pa.schema(
         [
@@ -40,7 +39,7 @@ def predictions_schema(vocab_size: int) -> pa.Schema:
 
 
 class PredictionSet(ShardedRows):
-    """Predictions 0 .. len-1 of a ``farspan.predictions`` folder, in the order of the pairs of their split.
+    """The predictions 0 .. len-1 of a ``farspan.predictions`` folder, in the order of the pairs of their split.
 
     Attributes:
         split: the split of the pairs.
@@ -49,7 +48,7 @@ class PredictionSet(ShardedRows):
     def __init__(self, folder: str, verify: bool = False) -> None:
         """
         Args:
-            verify: compare each shard with its checksum when it is first read.
+            verify: compare each shard with its checksum on first use.
 
         Raises:
             FarspanError: no finished predictions there.
@@ -63,7 +62,7 @@ class PredictionSet(ShardedRows):
 
     @property
     def pair_ids(self) -> list[str]:
-        """The id of the pair of each prediction."""
+        """Id of the pair of each prediction."""
         return self._texts("pair_id")
 
     @property
@@ -73,13 +72,13 @@ class PredictionSet(ShardedRows):
 
     @property
     def scores(self) -> np.ndarray:
-        """``(len,)`` float32, the scores of the search."""
+        """Scores of the search, ``(len,)`` float32."""
         columns = [batch.column("score").to_numpy() for batch in self.batches()]
         return np.concatenate([np.empty(0, np.float32), *columns])
 
     @property
     def pairs_folder(self) -> str:
-        """Folder of the pairs, as recorded with the predictions.
+        """Recorded folder of the pairs.
 
         Raises:
             FarspanError: it is not recorded.
@@ -90,8 +89,8 @@ class PredictionSet(ShardedRows):
         """Open the pairs that the predictions answer.
 
         Args:
-            folder: of the pairs; None for the recorded place.
-            documents: folder of their documents; None for the place that is recorded with them.
+            folder: folder of the pairs; None for the recorded one.
+            documents: folder of their documents; None for the one recorded with the pairs.
 
         Raises:
             FarspanError: no finished pairs there, or other pairs.
@@ -119,7 +118,7 @@ class PredictionSet(ShardedRows):
 
 
 def add_prediction_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
-    """Count the rows of a batch of ``predictions_schema`` into ``totals``, which has all ``PREDICTION_TOTALS``."""
+    """Add the counts of a batch of ``predictions_schema`` to ``totals``, which has all ``PREDICTION_TOTALS``."""
     lengths = Ragged.from_arrow(batch.column("tokens")).lengths
     totals["predictions"] += len(batch)
     totals["tokens"] += int(lengths.sum())
@@ -131,8 +130,8 @@ def open_predictions(folder: str | os.PathLike[str], *, verify: bool = False) ->
     """Open predictions.
 
     Args:
-        folder: made by ``farspan generate``.
-        verify: compare each shard with its checksum when it is first read.
+        folder: folder written by ``farspan generate``.
+        verify: compare each shard with its checksum on first use.
 
     Raises:
         FarspanError: no finished predictions there.

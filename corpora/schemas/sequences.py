@@ -1,4 +1,4 @@
-"""A block of corpus rows as typed arrays: what objectives read and shards store."""
+"""``SequenceBatch``, a batch of corpus rows as typed arrays, which shards store and objectives read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_CLUSTER = -1
 
 
 def corpus_schema(vocab_size: int) -> pa.Schema:
-    """The columns of ``farspan.corpus`` (docs/formats.md); only the width of a token depends on the vocabulary."""
+    """Return the columns of ``farspan.corpus`` (docs/formats.md); the vocabulary determines only the token type."""
     integers = pa.list_(pa.int32())
     return pa.schema(
         [
@@ -33,28 +33,28 @@ def corpus_schema(vocab_size: int) -> pa.Schema:
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
-    """uint16 when every id fits, else int32."""
+    """Return uint16 if every id fits, else int32."""
     return np.dtype(np.uint16 if vocab_size < 65_536 else np.int32)
 
 
 def token_list(vocab_size: int) -> pa.DataType:
-    """``large_list`` of ``token_dtype``."""
+    """Return the Arrow type ``large_list`` of ``token_dtype``."""
     return pa.large_list(pa.from_numpy_dtype(token_dtype(vocab_size)))
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceBatch:
-    """``n`` corpus rows. A *part* is the piece of a document that lies in a row; columns of parts have equal lengths.
+    """``n`` corpus rows. A *part* is the piece of a document in a row; columns of parts have rows of equal lengths.
 
     Attributes:
         sequence_ids: ``(n, 16)`` uint8.
-        tokens: rows of uint16 or int32, text tokens only.
-        document_starts: rows of int32, where each part begins in ``tokens``; the first is 0.
-        document_ids: Arrow ``list<string>`` of length n.
-        document_offsets: rows of int32, where the part begins inside its document.
-        document_lengths: rows of int32, the whole document's token count.
-        sentence_starts: rows of int32, sentence and part beginnings, ascending.
-        cluster_ids: ``(n,)`` int64, ``NO_CLUSTER`` where there is none.
+        tokens: n rows of uint16 or int32, text tokens only.
+        document_starts: n rows of int32, start of each part in ``tokens``; the first is 0.
+        document_ids: Arrow ``list<string>`` of length n, the document of each part.
+        document_offsets: n rows of int32, start of each part in its document, in tokens.
+        document_lengths: n rows of int32, tokens of each part's whole document.
+        sentence_starts: n rows of int32, starts of sentences and parts in ``tokens``, ascending.
+        cluster_ids: ``(n,)`` int64, ``NO_CLUSTER`` for a row without cluster.
     """
 
     sequence_ids: np.ndarray
@@ -73,12 +73,12 @@ class SequenceBatch:
         return self.sequence_ids[row].tobytes()
 
     def ids(self) -> list[bytes]:
-        """Every row's sequence id, of 16 bytes."""
+        """Return every row's sequence id, 16 bytes each."""
         return np.ascontiguousarray(self.sequence_ids).view("V16")[:, 0].tolist()
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> SequenceBatch:
-        """Zero-copy views of a record batch with ``corpus_schema``."""
+        """View a record batch with ``corpus_schema``, without copying."""
 
         def ragged(name: str) -> Ragged:
             return Ragged.from_arrow(batch.column(name))
@@ -95,7 +95,7 @@ class SequenceBatch:
         )
 
     def to_arrow(self, schema: pa.Schema) -> pa.RecordBatch:
-        """As a record batch with ``schema`` (of ``corpus_schema``)."""
+        """Convert to a record batch with ``schema`` (from ``corpus_schema``)."""
         columns = {
             "sequence_id": bytes_array(self.sequence_ids),
             "document_ids": self.document_ids,
@@ -115,18 +115,18 @@ class SequenceBatch:
 
     @classmethod
     def concatenate(cls, batches: Sequence[SequenceBatch]) -> SequenceBatch:
-        """The rows of all ``batches``, in order; at least one."""
+        """Concatenate the rows of all ``batches``, at least one, in order."""
         return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
 
 
 def fixed_bytes(array: pa.Array) -> np.ndarray:
-    """``(n, width)`` uint8 view of a fixed-size binary array without nulls."""
+    """View a fixed-size binary array without nulls as ``(n, width)`` uint8."""
     width = array.type.byte_width
     data = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
     return data[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
 
 
 def bytes_array(rows: np.ndarray) -> pa.Array:
-    """Fixed-size binary array of the ``(n, width)`` uint8 ``rows``."""
+    """Convert ``rows``, ``(n, width)`` uint8, to a fixed-size binary array."""
     rows = np.ascontiguousarray(rows, np.uint8)
     return pa.Array.from_buffers(pa.binary(rows.shape[1]), len(rows), [None, pa.py_buffer(rows)])

@@ -1,25 +1,25 @@
-"""Rows of documents as vectors, in clusters and with their neighbours: the inputs of retrieval-linked corpora."""
+"""Schemas of document vectors, clusters and neighbours, from which retrieval-linked corpora are built."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-PARTS_OF_CLUSTER = 1 << 20  # cluster_id = first-level cluster * PARTS_OF_CLUSTER + part, where it was split again
+PARTS_OF_CLUSTER = 1 << 20  # cluster_id = first-level cluster * PARTS_OF_CLUSTER + its second-level part
 
 
 def vectors_schema(dimension: int) -> pa.Schema:
-    """The columns of ``farspan.vectors`` (docs/formats.md): one document a row, its vector in ``dimension`` float16."""
+    """Return the columns of ``farspan.vectors`` (docs/formats.md): one document per row, ``dimension`` float16 each."""
     return pa.schema([*_DOCUMENT, *_content(dimension)])
 
 
 def clusters_schema(dimension: int) -> pa.Schema:
-    """The columns of ``farspan.clusters``: those of ``farspan.vectors`` and the cluster."""
+    """Return the columns of ``farspan.clusters``: those of ``farspan.vectors`` and the cluster."""
     return pa.schema([*_DOCUMENT, _CLUSTER, *_content(dimension)])
 
 
 def neighbours_schema() -> pa.Schema:
-    """The columns of ``farspan.neighbours``: for each document of a cluster the nearest others, best first."""
+    """Return the columns of ``farspan.neighbours``: for each document of a cluster the nearest others, best first."""
     return pa.schema(
         [
             *_DOCUMENT,
@@ -48,11 +48,11 @@ def _content(dimension: int) -> list[pa.Field]:
 
 
 def vector_column(vectors: np.ndarray) -> pa.FixedSizeListArray:
-    """Arrow column of ``(n, d)`` float16 ``vectors``."""
+    """Convert ``vectors``, ``(n, d)``, to an Arrow column of float16."""
     flat = np.ascontiguousarray(vectors, np.float16).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=pa.list_(pa.float16(), vectors.shape[1]))
 
 
 def vector_rows(column: pa.FixedSizeListArray) -> np.ndarray:
-    """``(n, d)`` float16, a view of a ``vector`` column without nulls."""
+    """View a ``vector`` column without nulls as ``(n, d)`` float16."""
     return column.flatten().to_numpy().reshape(len(column), column.type.list_size)

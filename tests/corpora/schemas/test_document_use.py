@@ -1,4 +1,4 @@
-"""The statement of how a corpus uses its documents: written, read back, and verified by."""
+"""The rules by which a corpus uses documents: written, read back, and verified."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_verification_goes_by_the_statement(tmp_path):
     restate(folder, "fifth", DocumentUse(max_uses=0))
     assert "a document is used 1 times, max_uses is 0" in verify(folder)
     restate(folder, "fifth", DocumentUse(one_shard=False), filtered=2)
-    assert verify(folder) == ["manifest.json: 2 documents are left out, document_use says that none is"]
+    assert verify(folder) == ["manifest.json: 2 documents are left out, though document_use.left_out is null"]
     restate(folder, "fifth", DocumentUse(left_out="too short"))
     assert verify(folder) == []
 
