@@ -1,4 +1,4 @@
-"""Text of web pages."""
+"""Extraction of the text of web pages."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _BLOCKS = re.compile(
     "address|article|blockquote|br|center|d[dlt]|div|footer|form|h[1-6r]|header|li|main|nav|[ou]l|p|pre|section|"
     "t(able|d|h|r)"
 )
-_TRAILING = re.compile(r"(?<![ \t])[ \t]++\n")  # linear in long runs, because a match begins at a run's beginning
+_TRAILING = re.compile(r"(?<![ \t])[ \t]++\n")  # linear in long runs, because a match starts only where a run starts
 _BLANKS = re.compile(r"\s+")
 
 
 def looks_like_html(text: str) -> bool:
-    """True if one of the first 100,000 characters begins a page's own tag: ``<html>``, ``<body>``, ``<pre>``, ..."""
+    """Return True if the first 100,000 characters contain a page's tag: ``<html>``, ``<body>``, ``<pre>``, ..."""
     return _PAGE.search(text, 0, _LOOKED_AT) is not None
 
 
 def html_text(page: str) -> str:
-    """The visible text of a web page: character references decoded, a line end at every block, scripts left out.
+    """Return the visible text of a web page: character references decoded, a line end at every block, scripts left out.
 
-    Where most of the text is in ``<pre>``, as in collections of film scripts, it alone is kept, with its own lines: the
-    rest is navigation. Damaged markup is read as far as it goes.
+    If most of the text is in ``<pre>``, as in collections of film scripts, only that is kept, with its own lines: the
+    rest is navigation. Damaged markup is read as far as possible.
     """
     reader = _Reader()
     reader.feed(page)
@@ -51,7 +51,7 @@ class _Reader(HTMLParser):
         self._pre = 0  # open <pre> elements
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if self._silent and tag != "body":  # an element of the head that nobody closed ends where the body begins
+        if self._silent and tag != "body":  # <body> ends an element of the head that was not closed
             return
         self._silent = tag if tag in _SILENT else ""
         self._break(tag)

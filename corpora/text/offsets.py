@@ -1,4 +1,4 @@
-"""Conversion of character positions, as from sentence splitters, to UTF-8 byte positions, as in tokenizers."""
+"""Conversion of character positions (of sentence splitters) to UTF-8 byte positions (of tokenizers)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from corpora.compiled import compiled
 
 
 def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
-    """Byte positions of characters in ``text.encode()``.
+    """Return the byte positions of characters in ``text.encode()``.
 
     Args:
-        text: without lone surrogates; or its UTF-8.
+        text: text without lone surrogates, or its UTF-8.
         characters: ``(n,)`` int64, ascending, each from 0 to the number of characters.
 
     Returns:
@@ -25,10 +25,10 @@ def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
 @compiled(small=True)
 def _scan(data: np.ndarray, characters: np.ndarray) -> np.ndarray:
     out = np.empty(len(characters), np.int64)
-    begun = 0  # characters that begin before ``position``
+    begun = 0  # characters that start before ``position``
     position = 0
     for i in range(len(characters)):
-        # n bytes hold at most n characters, so this cannot overshoot; a pure counting loop is vectorised
+        # n bytes hold at most n characters, so this cannot overshoot; the compiler vectorises a pure counting loop
         while begun < characters[i] and position < len(data):
             end = min(position + characters[i] - begun, len(data))
             for byte in data[position:end]:

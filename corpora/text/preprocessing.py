@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-# a marker may run over a few lines, with the title in it; older files have a "small print" block instead
+# a marker includes the title and may have several lines; older files have a "small print" block instead
 _GUTENBERG_START = re.compile(
     r"\*\*\* ?START OF (?:THE|THIS) PROJECT GUTENBERG E(?:BOOK|TEXT)[^*]{0,600}\*\*\*[^\n]*"
     r"|^\*?END\*?[^\n]{0,10}THE SMALL PRINT![^\n]*",
@@ -28,7 +28,7 @@ _SPEECH_MARKS = re.compile(r"\{ ?(?:vocalsound|disfmarker|pause|nonvocalsound|ga
 def strip_gutenberg(text: str) -> str:
     """Remove Project Gutenberg's header and licence from a book.
 
-    The book lies between the markers ``*** START OF ...`` and ``*** END OF ...`` (before 2003: after the "small print"
+    The book is between the markers ``*** START OF ...`` and ``*** END OF ...`` (before 2003: after the "small print"
     and before ``End of Project Gutenberg's ...``). If a marker is missing, nothing is removed on that side.
     """
     start = _GUTENBERG_START.search(text)
@@ -40,7 +40,7 @@ def strip_gutenberg(text: str) -> str:
 def join_lines(text: str) -> str:
     """Join the lines of each paragraph of hard-wrapped text.
 
-    Blank lines separate paragraphs. A line that begins with white space (verse, tables, an indented first line) is not
+    Blank lines separate paragraphs. A line that starts with white space (verse, tables, an indented first line) is not
     joined to the line before it.
     """
     return _WRAP.sub(" ", _LINE_END.sub("\n", text))

@@ -23,11 +23,11 @@ _MULTIPLIER, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 
 def ngram_hashes(texts: Sequence[str] | pa.Array, n: int = 5) -> Ragged:
-    """Hashes of all word n-grams.
+    """Hash all word n-grams of texts.
 
     Args:
-        texts: strings, or an Arrow array of them without nulls.
-        n: words in an n-gram.
+        texts: strings, or an Arrow array of strings without nulls.
+        n: words per n-gram.
 
     Returns:
         One uint32 row per text, in the order of the text, including repetitions.
@@ -44,7 +44,7 @@ def ngram_hashes(texts: Sequence[str] | pa.Array, n: int = 5) -> Ragged:
 
 
 def sketch(ngrams: Ragged, size: int = SKETCH_SIZE) -> Ragged:
-    """The ``size`` smallest distinct hashes of every row, ascending: the sample that ``jaccard`` uses.
+    """Return the ``size`` smallest distinct hashes of every row, ascending: the sample that ``jaccard`` uses.
 
     Source: Broder 1997, "On the resemblance and containment of documents" (one permutation, its s least elements).
     """
@@ -52,7 +52,7 @@ def sketch(ngrams: Ragged, size: int = SKETCH_SIZE) -> Ragged:
 
 
 def jaccard(sketches: Ragged, rows: np.ndarray, others: np.ndarray, size: int = SKETCH_SIZE) -> np.ndarray:
-    """Estimated Jaccard similarity of the n-gram sets of pairs of rows.
+    """Estimate the Jaccard similarity of the n-gram sets of pairs of rows.
 
     The estimate is the share of the union's ``size`` smallest hashes that both rows have. It is exact if both rows have
     fewer than ``size``; otherwise the standard error is at most ``0.5 / sqrt(size)``. It is 0 if both are empty.
@@ -72,11 +72,11 @@ def redundancy(ngrams: Ragged, part_offsets: np.ndarray) -> tuple[np.ndarray, np
 
     Args:
         ngrams: hashes, one row per part.
-        part_offsets: ``(sequences + 1,)``; sequence s has the parts ``part_offsets[s]:part_offsets[s + 1]``.
+        part_offsets: ``(sequences + 1,)`` int64; sequence s has the parts ``part_offsets[s]:part_offsets[s + 1]``.
 
     Returns:
-        ``(sequences,)`` int64 twice: n-grams that an earlier part of the sequence also has, and all n-grams. Every
-        occurrence counts.
+        The number of n-grams that an earlier part of the sequence also has, and of all n-grams, ``(sequences,)`` int64
+        each; repetitions are counted.
     """
     return _repeated(ngrams.values, ngrams.offsets, np.asarray(part_offsets, np.int64))
 
@@ -90,7 +90,7 @@ def _mixed(value: np.uint64) -> np.uint64:
 
 @compiled(small=True)
 def _ngrams(data: np.ndarray, edges: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Values and offsets of ``ngram_hashes`` for the texts ``data[edges[i]:edges[i + 1]]``."""
+    """Compute values and offsets of ``ngram_hashes`` for the texts ``data[edges[i]:edges[i + 1]]``."""
     hashes = np.empty((edges[-1] - edges[0] + len(edges)) // 2, np.uint32)  # a word and its gap take two bytes
     offsets = np.zeros(len(edges), np.int64)
     recent = np.empty(n, np.uint64)  # the last n words of the text, word w at w % n
