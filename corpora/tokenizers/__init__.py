@@ -1,4 +1,4 @@
-"""Tokenizers: SentencePiece models and Hugging Face tokenizers behind one protocol.
+"""Tokenizers: SentencePiece models and Hugging Face tokenizers behind one protocol::
 
 tokenizer = load_tokenizer("tokenizer.json")
 ids, starts = tokenizer.encode_with_starts(["Hello world."])

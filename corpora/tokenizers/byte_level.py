@@ -1,9 +1,9 @@
 """Byte-level BPE: the byte alphabet, faster engines for Hugging Face merges, and decoding with positions.
 
 A byte-level vocabulary writes each of the 256 bytes as one printable character (GPT-2). tiktoken merges by the rank of
-the *result*, and takes a whole word at once if it is in the vocabulary; Hugging Face merges listed *pairs*. Both give
-the same ids if every merge has a unique result, and every such result, encoded alone, is merged back into itself. Then
-the merges inside a token do not depend on its context. ``tiktoken_engine`` verifies these conditions.
+the *result*, and uses a word's own id if the word is in the vocabulary; Hugging Face merges listed *pairs*. Both give
+the same ids if every merge has a unique result, and every result, encoded alone, becomes a single id: then the merges
+inside a token do not depend on its context. ``tiktoken_engine`` verifies these conditions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PROBES += ["👩\u200d👧 🇫🇷", "\x00\x01\x7f", "\u200d\ufeff", "a\u00a0b
 
 
 def byte_of_character() -> dict[str, int]:
-    """The alphabet: printable Latin-1 bytes are themselves; the other 68 are U+0100 and following, in order."""
+    """Return the alphabet: printable Latin-1 bytes stand for themselves; the other 68 are U+0100 and following."""
     printable = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
@@ -61,7 +61,7 @@ _BYTE = byte_of_character()
 
 
 def token_bytes(token: str) -> bytes:
-    """The bytes of ``token``; for a token written outside the alphabet (an added token), its UTF-8."""
+    """Return the bytes of ``token``; for a token with characters outside the alphabet (an added one), its UTF-8."""
     try:
         return bytes([_BYTE[character] for character in token])
     except KeyError:
@@ -69,12 +69,12 @@ def token_bytes(token: str) -> bytes:
 
 
 class TiktokenEngine:
-    """Encodes with tiktoken, or with ``faster`` where that can, into Hugging Face's ids.
+    """An encoder that uses tiktoken, or a faster engine for texts that it can encode, and gives Hugging Face's ids.
 
     Attributes:
         name: the library that encodes.
         lengths: ``(vocab,)`` int64, bytes of each id; 0 for ids that text never yields.
-        prefix_space: whether a space is inserted before a text that does not begin with one.
+        prefix_space: True if a space is inserted before a text that does not start with one.
     """
 
     def __init__(self, pattern: str, tokens: Sequence[bytes], ids: np.ndarray, prefix_space: bool) -> None:
@@ -88,12 +88,12 @@ class TiktokenEngine:
         self._faster: GigatokenEngine | None = None
 
     def use(self, faster: GigatokenEngine | None) -> None:
-        """Encode with ``faster``, if there is one, the texts that it can encode."""
+        """Encode the texts that ``faster``, if not None, can encode with it."""
         if faster is not None:
             self.name, self._faster = "gigatoken", faster
 
     def encode(self, text: str) -> np.ndarray:
-        """``(n,)`` int32.
+        """Encode a text to ids, ``(n,)`` int32.
 
         Raises:
             ValueError: the text has a run of white space too long for tiktoken (about 100,000 characters).
@@ -106,7 +106,7 @@ class TiktokenEngine:
 
 
 def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> TiktokenEngine | None:
-    """tiktoken with the merges of a tokenizer.json, or None if its ids could differ from Hugging Face's.
+    """Make an engine with the merges of a tokenizer.json; None if its ids could differ from Hugging Face's.
 
     Args:
         config: the parsed tokenizer.json.
@@ -141,7 +141,7 @@ def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> 
 
 
 def _split(pre_tokenizer: dict[str, Any] | None) -> tuple[str, bool] | None:
-    """(pattern, prefix space) of a pre-tokenizer that tiktoken can replace."""
+    """Return (pattern, prefix space) of a pre-tokenizer that tiktoken can replace, else None."""
     steps = (pre_tokenizer or {}).get("pretokenizers", [pre_tokenizer])
     match steps:
         case [{"type": "ByteLevel", "add_prefix_space": bool(space), **rest}] if rest.get("use_regex", True):

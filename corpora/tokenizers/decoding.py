@@ -20,13 +20,13 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True)
 class PieceTables:
-    """The text of each id, as tables.
+    """Tables of the text of each id.
 
     Attributes:
-        first, later: ``vocab`` strings: the text of each id at the beginning and elsewhere.
-        bytes: ``(vocab,)`` int16, the byte of an id, else -1.
+        first, later: ``vocab`` strings each: the text of an id at the beginning, and elsewhere.
+        bytes: ``(vocab,)`` int16, the byte that an id stands for, else -1.
         lengths: ``(vocab,)`` int64, characters of ``later``.
-        strip: (character, maximum number at the beginning, at the end), applied to the whole text in order.
+        strip: (character, maximum number at the beginning, at the end) to remove from the whole text, in order.
     """
 
     first: Sequence[str]
@@ -39,12 +39,12 @@ class PieceTables:
     def build(
         cls, first: Sequence[str], later: Sequence[str], numbers: Iterable[int], strip: Sequence[tuple[str, int, int]]
     ) -> PieceTables:
-        """From the strings and the byte (or -1) of each id."""
+        """Make tables from the strings and the byte (or -1) of each id."""
         lengths = np.fromiter(map(len, later), np.int64, len(later))
         return cls(first, later, np.fromiter(numbers, np.int16, len(later)), lengths, strip)
 
     def decode(self, ids: np.ndarray) -> tuple[str, np.ndarray]:
-        """Text and ``(n,)`` int64 character starts of ``(n,)`` ids."""
+        """Return the text of ids ``(n,)``, and the first character of each, ``(n,)`` int64."""
         pieces = list(map(self.later.__getitem__, ids.tolist()))
         lengths = self.lengths[ids]
         if pieces:
@@ -78,15 +78,15 @@ class PieceTables:
 
 
 def piece_tables(decoder: dict[str, Any] | None, tokens: Sequence[str]) -> PieceTables:
-    """Tables with the text that the ``decoder`` of a tokenizer.json gives each token.
+    """Make tables of the text that the ``decoder`` of a tokenizer.json gives each token.
 
     Args:
         decoder: parsed; None joins the tokens with spaces.
         tokens: the vocabulary in the order of ids, with "" for ids that do not exist.
 
     Raises:
-        FarspanError: the decoder is not made of Metaspace, WordPiece, Replace, Strip, ByteFallback and Fuse, in an
-            order that handles pieces one by one.
+        FarspanError: the decoder has a step other than Metaspace, WordPiece, Replace, Strip, ByteFallback and Fuse, or
+            these in an order that does not decode pieces one by one.
     """
     first, later = list(tokens), list(tokens)
     numbers = [-1] * len(tokens)

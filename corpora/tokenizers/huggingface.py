@@ -1,4 +1,4 @@
-"""Hugging Face tokenizers (tokenizer.json), encoding with gigatoken or tiktoken if they give the same ids."""
+"""Hugging Face tokenizers (tokenizer.json); gigatoken or tiktoken encodes if it gives the same ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
     "<unk>": ("unk_token",),
     "<mask>": ("mask_token",),
 }
-_MOST_GAPS = 100  # ids for each token; a table of a damaged file's would not fit into memory
+_MOST_GAPS = 100  # maximum ids per token; with a damaged file's, tables by id would not fit into memory
 MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
     "<pad>": ("<pad>", "[PAD]", "<|pad|>"),
@@ -53,10 +53,10 @@ class HuggingFaceTokenizer:
         """
         Args:
             data: the tokenizer.json.
-            special: ``special_roles`` of the files beside it; None uses the usual names.
+            special: ``special_roles`` of the files beside it; None for the usual names.
 
         Raises:
-            FarspanError: it is not a tokenizer.json, is random (dropout), or has an unsupported decoder.
+            FarspanError: it is not a tokenizer.json, uses dropout, or has an unsupported decoder.
         """
         self._data = data
         config = _parse(data)
@@ -65,7 +65,7 @@ class HuggingFaceTokenizer:
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
         self._tokenizer = _load(config)
-        config = json.loads(self._tokenizer.to_str())  # written by this version: defaults are spelt out
+        config = json.loads(self._tokenizer.to_str())  # as this version writes it, with all defaults
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocab.values(), default=-1) + 1
         tokens = [""] * self.vocab_size
@@ -110,7 +110,7 @@ class HuggingFaceTokenizer:
         ids = self.encode(texts)
         ends = np.cumsum(self._engine.lengths[ids.values])  # (tokens,) bytes up to the end of each, over all texts
         starts = ends - self._engine.lengths[ids.values]
-        first = np.append(0, ends)[ids.offsets[:-1]]  # (texts,) where each text begins
+        first = np.append(0, ends)[ids.offsets[:-1]]  # (texts,) first byte of each text
         starts -= np.repeat(first, ids.lengths)
         if self._engine.prefix_space:
             shift = [not text.startswith(" ") for text in texts]
@@ -143,13 +143,13 @@ class HuggingFaceTokenizer:
         write_files(folder, self.serialized())
 
     def _special_names(self) -> dict[str, str]:
-        """The result of ``special_roles`` for the owned tokens."""
+        """Return ``special_roles`` of the owned tokens."""
         owned = [(fields[0], self.owned_tokens.get(role)) for role, fields in _ROLE_FIELDS.items()]
         return {field: self._names[number] for field, number in owned if number is not None}
 
 
 def special_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
-    """Field of special_tokens_map.json or tokenizer_config.json -> token; earlier ``configs`` win."""
+    """Map fields of special_tokens_map.json or tokenizer_config.json to tokens; earlier ``configs`` take precedence."""
     roles: dict[str, str] = {}
     for fields in _ROLE_FIELDS.values():
         for field in fields:
@@ -186,7 +186,7 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
 
 
 def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """Load with the tokenizers library, so that the text of a special token inside a document is text.
+    """Load with the tokenizers library, so that the spelling of a special token in a document is encoded as text.
 
     Raises:
         FarspanError: the library refuses the file, or an id is so large that the file must be damaged.
@@ -215,10 +215,10 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 
 def owned_tokens(roles: Mapping[str, int], special: Mapping[str, int]) -> dict[str, int]:
-    """Role -> id, and text -> id of the ``special`` tokens without a role.
+    """Merge role -> id with text -> id of the ``special`` tokens that have no role.
 
-    A special token is never part of a text's ids, so it can serve as the inserted token of the same spelling. An
-    ordinary piece with that spelling is text.
+    Text never yields a special token, so rendering can insert it where it needs a token of the same spelling. An
+    ordinary piece of that spelling is text.
     """
     others = {name: number for name, number in special.items() if number not in roles.values()}
     return {**roles, **{name: number for name, number in others.items() if name not in roles}}
@@ -242,7 +242,7 @@ def _is_byte_level(decoder: dict[str, Any] | None) -> bool:
 
 
 def _fingerprint(config: dict[str, Any]) -> str:
-    """Hash the part of a tokenizer.json that affects text -> id, independent of the library version that wrote it."""
+    """Hash the parts of a tokenizer.json that affect text -> id, independent of the library version that wrote it."""
     model = {key: value for key, value in config["model"].items() if value not in (None, False)}
     added = config["added_tokens"]
     if all(token["special"] for token in added):

@@ -1,4 +1,4 @@
-"""Tokenizers from files, folders and names: the kind is told from what is there."""
+"""Loading of tokenizers from files, folders and names, of whichever kind they are."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 def load_tokenizer(name_or_path: str) -> Tokenizer:
     """Load a SentencePiece ``.model``, a ``tokenizer.json``, a folder with either, or a Hugging Face name.
 
-    Files and folders may be on any file system. If a folder has both, its ``tokenizer.json`` is read, whose ids are
-    those of the Hugging Face model beside it.
-    Nothing is unpickled, and no code from a model's repository runs.
+    Files and folders may be on any file system. If a folder has both, its ``tokenizer.json`` is read, because its ids
+    are those of the Hugging Face model beside it. Nothing is unpickled, and no code from a model's repository runs.
 
     Raises:
-        FarspanError: nothing is there, it is not a tokenizer, or the name cannot be reached.
+        FarspanError: no such file or folder, not a tokenizer, or a name that the hub does not have or cannot deliver.
     """
     path = name_or_path
     if not files.is_local(path):
@@ -96,7 +95,7 @@ def _load_pretrained(name: str) -> Tokenizer:
     except Exception as error:  # whatever the hub, the network or a converter raises
         reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"tokenizer {name!r} is no file or folder here, and Hugging Face could not load it ({reason}); check the "
+            f"tokenizer {name!r} is not a file or folder, and Hugging Face could not load it ({reason}); check the "
             "name and the network, or give a local tokenizer.json, .model or folder"
         ) from error
     backend = getattr(loaded, "backend_tokenizer", None)
@@ -117,5 +116,5 @@ def _read_json(path: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise FarspanError(f"{os.path.basename(path)}: not JSON ({error}); restore it or leave it out") from None
     if not isinstance(values, dict):
-        raise FarspanError(f"{os.path.basename(path)}: no table of JSON; restore it or leave it out")
+        raise FarspanError(f"{os.path.basename(path)}: not a JSON object; restore it or leave it out")
     return values

@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """(number, value) of each field of a protocol buffer; fixed-width numbers are returned as bytes."""
+    """Yield (number, value) of each field of a protocol buffer; fixed-width numbers as bytes.
+
+    Raises:
+        ValueError, LookupError: it is not a protocol buffer.
+    """
     at = 0
     while at < len(data):
         key, at = _varint(data, at)
@@ -39,7 +43,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def message(value: bytes | int) -> bytes:
-    """Check that a field's value is a message or text, not a number."""
+    """Return a field's value if it is a message or text.
+
+    Raises:
+        ValueError: it is a number.
+    """
     if isinstance(value, int):
         raise ValueError("a number where a message is expected")
     return value

@@ -1,4 +1,4 @@
-"""The protocol of a tokenizer, and its special ids."""
+"""``Tokenizer``, the protocol of all tokenizers, and their special ids."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Tokenizer(Protocol):
     Attributes:
         vocab_size: largest id + 1.
         fingerprint: hex sha256 of everything that affects the ids of a text, and of nothing else.
-        owned_tokens: the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer has -> id,
-            and its other special tokens (SentencePiece: control symbols) by their text -> id. No text yields these,
-            except ``<unk>``; a document whose text yields one is rejected.
+        owned_tokens: ids of the roles ``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>`` that the tokenizer has,
+            and of its other special tokens (SentencePiece: control symbols) by their text. Text never yields them,
+            except ``<unk>``; a document whose text does is rejected.
         engine: the library that encodes.
     """
 
@@ -28,30 +28,34 @@ class Tokenizer(Protocol):
     engine: str
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        """Rows of int32 ids, one per text; never a special token, even if a text spells one."""
+        """Encode texts to rows of int32 ids, one row per text; never a special token, even if a text spells one."""
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
-        """As ``encode``, and rows of int64: first byte of each token in the text's UTF-8, ascending."""
+        """Encode texts; return also rows of int64, the first byte of each token in the text's UTF-8, ascending."""
 
     def decode(self, ids: np.ndarray | Sequence[int]) -> str:
-        """Text of ``(n,)`` ids as the tokenizer's own library decodes it, special tokens included."""
+        """Decode ids ``(n,)`` as the tokenizer's own library does, special tokens included.
+
+        Raises:
+            FarspanError: an id outside the vocabulary.
+        """
 
     def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
-        """As ``decode``, and ``(n,)`` int64: index of the character in which each token begins.
+        """Decode ids ``(n,)``; return also the index of the character in which each token starts, ``(n,)`` int64.
 
-        A character that is split at the ends of the ids becomes U+FFFD.
+        A character of which the ids have only some bytes becomes U+FFFD.
 
         Raises:
             FarspanError: an id outside the vocabulary.
         """
 
     def serialized(self) -> dict[str, bytes]:
-        """The files (name -> content) that ``load_tokenizer`` reads back from a folder."""
+        """Return the files (name -> content) that ``load_tokenizer`` reads back from a folder."""
 
     def save(self, folder: str) -> None:
         """Write ``serialized()`` into a folder."""
 
 
 def special_ids(owned_tokens: Mapping[str, int]) -> np.ndarray:
-    """Ids of all ``owned_tokens`` but ``<unk>``, ``(n,)`` int64: text never yields them."""
+    """Return the ids of all ``owned_tokens`` except ``<unk>``, ``(n,)`` int64: text never yields them."""
     return np.array(sorted({number for name, number in owned_tokens.items() if name != "<unk>"}), np.int64)

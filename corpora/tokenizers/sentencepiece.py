@@ -52,7 +52,7 @@ class SentencePieceTokenizer:
             pieces = [self._processor.IdToPiece(i) for i in range(self.vocab_size)]
         except (RuntimeError, ValueError, LookupError, struct.error) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
-            raise FarspanError(f"no SentencePiece model, or a damaged one ({reason}); copy it again") from None
+            raise FarspanError(f"not a SentencePiece model, or a damaged one ({reason}); copy it again") from None
         processor, ids = self._processor, range(self.vocab_size)
         controls = {pieces[i]: i for i in ids if processor.IsControl(i)}  # never part of a text, unlike user symbols
         numbers = {
@@ -69,7 +69,7 @@ class SentencePieceTokenizer:
         self._normalised_lengths = np.array(
             [1 if processor.IsByte(i) else -1 if processor.IsUnknown(i) else len(pieces[i].encode()) for i in ids]
         )
-        # Whether a leading space is the text's own; asked of a piece, as the library strips no unknown one.
+        # True if decoding keeps a leading space. Tested with a known piece, because the library strips no unknown one.
         spaced = [i for i in np.flatnonzero(self._plain).tolist() if pieces[i].startswith(_SPACE)]
         keeps_space = processor.Decode(spaced[:1]).startswith(" ")
         first = [piece if keeps_space else piece.removeprefix(_SPACE) for piece in pieces]
@@ -91,7 +91,7 @@ class SentencePieceTokenizer:
         return ids, Ragged.from_rows([self._starts(text, ids[row]) for row, text in enumerate(texts)], np.int64)
 
     def _starts(self, text: str, ids: np.ndarray) -> np.ndarray:
-        """``(n,)`` int64: start of each piece in the text, by the origin of its first normalised byte."""
+        """Return the first byte of each piece in the text, ``(n,)`` int64: the origin of its first normalised byte."""
         lengths = self._normalised_lengths[ids]
         origins = self._origins(text.encode())
         if (lengths < 0).any() or lengths.sum() != len(origins):
@@ -100,10 +100,10 @@ class SentencePieceTokenizer:
         return origins[np.cumsum(lengths) - lengths]
 
     def _origins(self, data: bytes) -> np.ndarray:
-        """``(bytes of the normalised text,)`` int64: origin of each in ``data``.
+        """Return the position in ``data`` that each byte of the normalised text comes from, int64.
 
         The library returns one Python integer per byte, so a long text is processed in slices, cut before words. An
-        "x" on either side of a cut keeps white space there from being treated as the text's beginning or end.
+        "x" on either side of a cut prevents white space there from being treated as the text's beginning or end.
         """
         cuts = [0]
         while word := _WORD.search(data, cuts[-1] + _SLICE):

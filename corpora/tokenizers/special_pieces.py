@@ -1,9 +1,9 @@
 """Protection of a tokenizer.json's special tokens, so that text cannot yield them.
 
 With ``encode_special_tokens``, the tokenizers library does not look for special tokens before the model runs. But a
-model whose vocabulary contains the same strings still yields them: a Unigram model takes ``</s>`` as its best piece. So
-these pieces are renamed in the model that encodes, and merges that build them are dropped. Ids stay the same, and so
-does the encoding of every text that spells none of the names.
+model whose vocabulary contains the same strings still yields them: for a Unigram model, ``</s>`` is the best piece. So
+these pieces are renamed in the model that encodes, and merges that build them are dropped. Ids do not change, nor does
+the encoding of texts that spell none of the names.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CUT_BYTE_PIECES = {
     "behavior": "Isolated",
     "invert": False,
 }
-_NONCHARACTER = "\U0010ffff"  # begins a new name; text that is meant for interchange does not hold it
+_NONCHARACTER = "\U0010ffff"  # prefix of new names; Unicode excludes it from text for interchange
 
 
 def ordinary_pieces(model: Mapping[str, Any]) -> set[str]:
-    """The pieces that a model needs to encode text: single characters, and the bytes of a byte fallback.
+    """Return the pieces that a model needs to encode text: single characters, and the bytes of a byte fallback.
 
     A piece such as ``!`` stays text even if a configuration declares it as padding.
     """
@@ -44,11 +44,11 @@ def seal(config: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
     Args:
         config: a parsed tokenizer.json as the library writes it; not changed.
-        names: special tokens, none of them an ordinary piece.
+        names: special tokens, none of which is an ordinary piece.
 
     Returns:
         ``config`` itself if nothing has to change. Otherwise one with the same ids, without the special added tokens
-        that the model's vocabulary contains (nothing looks for them), and with the others marked as special.
+        that the model's vocabulary contains, and with the others marked as special.
     """
     model = config["model"]
     reachable = _reachable(model, names)
@@ -76,7 +76,7 @@ def _byte_pieces(model: Mapping[str, Any]) -> set[str]:
 
 
 def _reachable(model: Mapping[str, Any], names: Collection[str]) -> set[str]:
-    """The ``names`` that are pieces which the model's algorithm can build."""
+    """Return the ``names`` that are pieces and that the model's algorithm can build."""
     present = set(names).intersection(_pieces(model))
     if model["type"] != "BPE" or model.get("ignore_merges"):
         return present
@@ -85,7 +85,7 @@ def _reachable(model: Mapping[str, Any], names: Collection[str]) -> set[str]:
 
 
 def _renamed(model: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
-    if model["type"] == "Unigram":  # reads its pieces character by character, so that it never meets an empty one
+    if model["type"] == "Unigram":  # it matches pieces character by character, so it never finds an empty one
         return {**model, "vocab": [["" if piece in names else piece, score] for piece, score in model["vocab"]]}
     changes: dict[str, Any] = {
         "vocab": {_NONCHARACTER + piece if piece in names else piece: i for piece, i in model["vocab"].items()}

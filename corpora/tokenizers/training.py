@@ -17,7 +17,8 @@ def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int, output_fol
     """Train a tokenizer of one of ``KINDS`` and save it into a new folder, which ``load_tokenizer`` reads.
 
     Raises:
-        FarspanError: an unknown kind, no text, a folder that is not empty, or a size that does not fit the text.
+        FarspanError: an unknown kind, no text, a folder that is not empty, or a vocabulary too large or too small for
+            the text.
     """
     if kind not in KINDS:
         raise FarspanError(f"tokenizer kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")

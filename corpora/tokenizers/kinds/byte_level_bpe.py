@@ -14,8 +14,8 @@ from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 def train(texts: Iterable[str], vocab_size: int) -> HuggingFaceTokenizer:
     """Train byte-level BPE as in GPT-2 and BART: ``<s>`` 0, ``<pad>`` 1, ``</s>`` 2, ``<unk>`` 3, 256 bytes, merges.
 
-    The result depends on the texts and the size, for one version of tokenizers. A short text may give fewer merges than
-    requested.
+    For one version of tokenizers, the result depends only on the texts and ``vocab_size``. A short text may give a
+    smaller vocabulary than requested.
 
     Raises:
         FarspanError: the vocabulary is smaller than special tokens and bytes together.

@@ -11,18 +11,19 @@ from corpora.errors import FarspanError
 from corpora.tokenizers.sentencepiece import SentencePieceTokenizer
 
 _LINE = 16_384  # characters; SentencePiece's lattice is built line by line
-_THREADS = 8  # part of the result: sums of floats are grouped by thread
+_THREADS = 8  # affects the result, because sums of floats are grouped by thread
 
 
 def train(texts: Iterable[str], vocab_size: int, max_lines: int = 5_000_000, seed: int = 0) -> SentencePieceTokenizer:
     """Train a SentencePiece unigram model with byte fallback that preserves white space and characters.
 
-    The ids are ``<pad>`` 0, ``</s>`` 1, ``<unk>`` 2, ``<s>`` 3 (T5's first three), then 256 bytes. A line break is
-    byte 10. (Only U+2581, SentencePiece's symbol for a space, is decoded as a space.) The result depends on the texts,
-    their order, sizes and seed, for one version of SentencePiece.
+    The ids are ``<pad>`` 0, ``</s>`` 1, ``<unk>`` 2 (as in T5), ``<s>`` 3, then 256 bytes. A line break is byte 10.
+    Every text is decoded exactly, except that U+2581, SentencePiece's symbol for a space, becomes a space. For one
+    version of SentencePiece, the result depends only on the texts, their order, ``vocab_size``, ``max_lines`` and
+    ``seed``.
 
     Args:
-        texts: documents; read once. Memory holds at most ``max_lines`` lines.
+        texts: documents, read once; at most ``max_lines`` lines are held in memory.
         vocab_size: number of ids, including bytes and special tokens.
         max_lines: number of lines to sample if there are more.
         seed: seed of the sample.
@@ -52,7 +53,7 @@ def train(texts: Iterable[str], vocab_size: int, max_lines: int = 5_000_000, see
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        reason = str(error).strip().rpartition("] ")[2]  # after the library's source line and condition
+        reason = str(error).strip().rpartition("] ")[2]  # without the library's source line and condition
         raise FarspanError(
             f"training with vocab_size {vocab_size} failed: {reason}; change the size or give more text"
         ) from error
