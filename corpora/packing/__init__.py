@@ -1,1 +1,1 @@
-"""Corpus rows from documents without neighbours: concatenation, windows, mixtures, related documents."""
+"""Packing of documents into corpus rows without a neighbour graph: concatenation, windows, mixtures, clusters."""

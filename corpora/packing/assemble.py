@@ -1,4 +1,4 @@
-"""Assemble corpus rows from parts of documents: starts of parts and sentences, and the row's id."""
+"""Assembling of corpus rows from parts of documents, with the starts of parts and sentences and the rows' ids."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class Cuts:
-    """p pieces of documents as the parts of n rows.
+    """The p parts of n rows, as pieces of documents.
 
     Attributes:
         row_offsets: ``(n + 1,)`` int64; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``, at least one.
-        documents: ``(p,)`` int64, number of the document that the part is cut from.
-        offsets, sizes: ``(p,)`` int64, the piece in its document.
-        uses: ``(p,)`` int64, how often the document was used before.
+        documents: ``(p,)`` int64, number of each part's document.
+        offsets, sizes: ``(p,)`` int64, start and length of each part in its document, in tokens.
+        uses: ``(p,)`` int64, number of earlier uses of the document.
     """
 
     row_offsets: np.ndarray
@@ -31,7 +31,7 @@ class Cuts:
     uses: np.ndarray
 
     def take(self, rows: np.ndarray) -> Cuts:
-        """The given rows, in the given order."""
+        """Return the given rows, in the given order."""
         parts = Ragged(np.arange(len(self.documents)), self.row_offsets).take(rows)
         chosen = parts.values
         return Cuts(parts.offsets, self.documents[chosen], self.offsets[chosen], self.sizes[chosen], self.uses[chosen])
@@ -67,11 +67,11 @@ def assemble_cuts(
 
 
 def cut_sentences(starts: Ragged, documents: np.ndarray, offsets: np.ndarray, sizes: np.ndarray) -> Ragged:
-    """Sentence starts inside each of p pieces of documents, relative to the piece's beginning.
+    """Return the sentence starts inside each of p pieces of documents, relative to the piece's start.
 
     Args:
         starts: one row per document, ascending.
-        documents, offsets, sizes: ``(p,)`` the pieces.
+        documents, offsets, sizes: ``(p,)`` each, the pieces.
     """
     inside = _bounds(starts.values, starts.offsets, documents, offsets, sizes)  # (2, p) of starts in their rows
     cut = starts.cut(documents, inside[0], inside[1] - inside[0])
@@ -105,12 +105,12 @@ def assemble(
 
     Args:
         document_ids: p strings.
-        tokens: p rows of uint16 or int32; the rows of the result hold the same flat values.
-        sentence_starts: ``(sentences,)`` in the flat tokens, ascending; parts begin sentences anyway.
-        offsets: ``(p,)`` where each part begins in its document.
-        lengths: ``(p,)`` tokens of the whole document.
-        row_offsets: ``(n + 1,)``; no row is without a part.
-        uses: ``(p,)`` how often the part's document was used before; None where each is used once.
+        tokens: p rows of uint16 or int32; the result has the same flat values.
+        sentence_starts: ``(sentences,)`` positions in the flat tokens, ascending; starts of parts need not be included.
+        offsets: ``(p,)`` start of each part in its document.
+        lengths: ``(p,)`` tokens of each part's whole document.
+        row_offsets: ``(n + 1,)``; every row has at least one part.
+        uses: ``(p,)`` number of earlier uses of each part's document; None if each is used once.
         cluster_ids: ``(n,)`` int64; None for no clusters.
     """
     tokens = tokens.compact()
@@ -119,8 +119,10 @@ def assemble(
     part_starts = tokens.offsets[:-1]
     token_offsets = tokens.offsets[row_offsets]  # (n + 1,) of each row in the flat tokens
     row_of_part = np.repeat(np.arange(count), np.diff(row_offsets))
-    # a sentence begins where the splitter says so and where a part begins: (sentences,) in the flat tokens
-    begins = np.sort(np.concatenate([sentence_starts, part_starts[tokens.lengths > 0]]), kind="stable")  # two runs
+    # a sentence starts at each start from the splitter and at each part: (sentences,) in the flat tokens
+    begins = np.sort(
+        np.concatenate([sentence_starts, part_starts[tokens.lengths > 0]]), kind="stable"
+    )  # fast for two sorted runs
     begins = begins[np.append(True, begins[1:] != begins[:-1])[: len(begins)]]
     begins_of_row = np.searchsorted(begins, token_offsets)
     row_of_begin = np.repeat(np.arange(count), np.diff(begins_of_row))
@@ -143,10 +145,16 @@ def assemble(
 def sequence_ids(
     ids: list[str], offsets: np.ndarray, sizes: np.ndarray, row_offsets: np.ndarray, uses: np.ndarray | None = None
 ) -> np.ndarray:
-    """``(rows, 16)`` uint8: blake2b of each row's parts (id, offset, size). Row i has parts row_offsets[i]:[i + 1].
+    """Hash each row's parts (id, offset, size) with blake2b, ``(rows, 16)`` uint8.
 
-    Where documents are used more than once, the number of uses of the first part's document before this one is hashed
-    too, if it is not 0: rows stay distinct though their parts may be equal.
+    If the first part's document was used before, the number of earlier uses is hashed too, so that rows with equal
+    parts have distinct ids.
+
+    Args:
+        ids: p document ids.
+        offsets, sizes: ``(p,)`` start and length of each part in its document.
+        row_offsets: ``(rows + 1,)``; row i has the parts ``row_offsets[i]:row_offsets[i + 1]``.
+        uses: ``(p,)`` number of earlier uses of each document; None if each is used once.
     """
     names = [
         f"{name}\0{offset}\0{size}\n" for name, offset, size in zip(ids, offsets.tolist(), sizes.tolist(), strict=True)

@@ -1,7 +1,7 @@
-"""Concatenate documents and cut them into sequences of a fixed length.
+"""Concatenation of documents into sequences of a fixed length.
 
 The order comes from a keyed hash of the ids (a global shuffle without a buffer); filling is greedy; nothing is dropped
-unless an option says so. BART-LS (arXiv 2209.10052, section 3.2) builds its best corpus from such sequences.
+unless an option says so. The best corpus of BART-LS (arXiv 2209.10052, section 3.2) has such sequences.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from corpora.storage.ragged import Ragged
 
 @dataclass(frozen=True)
 class Concatenation:
-    """The sequences of one shard, and the documents that they are made of.
+    """The sequences of one shard, with the document of each part.
 
     Attributes:
         sequences: the rows.
-        documents: ``(parts,)`` int64, the document that each part in ``sequences`` belongs to.
+        documents: ``(parts,)`` int64, number of the document of each part in ``sequences``.
     """
 
     sequences: SequenceBatch
@@ -32,11 +32,11 @@ class Concatenation:
 
 
 def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged, packing: Packing) -> Concatenation:
-    """Fill sequences with n documents in the order given.
+    """Fill sequences with n documents in the given order.
 
     Args:
         document_ids: n strings.
-        tokens: n rows of uint16 or int32; all kept by ``packing.keeps``.
+        tokens: n rows of uint16 or int32; ``packing.keeps`` is True for all of them.
         sentence_starts: n rows of int32, token positions in each document.
 
     Returns:
@@ -69,7 +69,14 @@ def concatenate(document_ids: pa.Array, tokens: Ragged, sentence_starts: Ragged,
 
 @compiled(small=True)
 def greedy_parts(lengths: np.ndarray, capacity: int, reserved: int, split: bool) -> np.ndarray:
-    """Greedy filling: row, document, offset in the document and size of every part, ``(4, parts)`` int64."""
+    """Fill rows greedily; return row, document, offset in the document and size of every part, ``(4, parts)`` int64.
+
+    Args:
+        lengths: ``(n,)`` tokens of each document.
+        capacity: positions of a row.
+        reserved: positions reserved for the separator of each part.
+        split: True to split documents at the end of a row.
+    """
     most = len(lengths) + 1
     for length in lengths:
         most += int(length) // (capacity - reserved) + 1

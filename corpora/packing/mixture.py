@@ -1,6 +1,6 @@
 """Mixtures: the number of tokens that a corpus takes from each source.
 
-All shares are exact fractions, so that shards can be built independently: each takes the same number of passes over its
+All shares are exact fractions, so that shards can be built independently: each makes the same number of passes over its
 own part of a source (``corpora.packing.windows.take``).
 """
 
@@ -19,12 +19,12 @@ WEIGHTS_SUM = 1e-6  # tolerated distance of the weights' sum from 1
 
 @dataclass(frozen=True)
 class Source:
-    """A source: the tokens that it has, and the share that is requested.
+    """A source of a mixture, and the request for it.
 
     Attributes:
-        available: tokens that one pass over the source writes; tokens in several windows count once for each.
-        weight: share of the mixture; None in every source of a mixture by temperature.
-        epochs: cap, in passes.
+        available: tokens that one pass over the source writes; a token in several windows counts once for each.
+        weight: requested share of the mixture; None for all sources of a mixture by temperature.
+        epochs: maximum number of passes (the cap).
     """
 
     available: int
@@ -38,9 +38,9 @@ class Share:
 
     Attributes:
         available: tokens of one pass over the source.
-        weight: share of the mixture that was asked for, exact; all add up to 1.
+        weight: requested share of the mixture, exact; all add up to 1.
         tokens: tokens taken.
-        capped: whether the cap decided ``tokens``.
+        capped: True if the cap determined ``tokens``.
     """
 
     available: int
@@ -56,7 +56,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The shares by source, sorted by name, and the reason why they differ from the request; empty if they do not."""
+    """Shares by source, sorted by name, and the reason if they differ from the request (else empty)."""
 
     shares: Mapping[str, Share]
     reason: str = ""
@@ -75,16 +75,16 @@ def mix(
     """Divide a budget of ``tokens`` among ``sources``.
 
     Args:
-        tokens: budget; None takes as many as the caps allow at the weights asked for.
-        temperature: weights in proportion to ``available ** (1 / temperature)``, for sources without weights: 1 (the
-            default) is by size, infinity the same for all. Source: Raffel et al. 2020 (T5), section 3.5.2, whose limit
-            on a task's size is the cap here.
-        on_cap: ``stop`` ends the whole mixture where the first source would exceed its cap, which keeps the
-            proportions; ``redistribute`` gives the missing tokens to the other sources.
+        tokens: budget; None for as many as the caps allow at the requested weights.
+        temperature: for sources without weights: weights are proportional to ``available ** (1 / temperature)``, so 1
+            (the default) is by size, and infinity gives equal weights. Source: Raffel et al. 2020 (T5), section 3.5.2,
+            whose limit on a task's size is the cap here.
+        on_cap: ``stop`` ends the whole mixture when the first source reaches its cap, which keeps the proportions;
+            ``redistribute`` gives the missing tokens to the other sources.
 
     Raises:
-        FarspanError: what ``check_request`` refuses, an empty source, a temperature so low that a source gets nothing,
-            or a share below one token.
+        FarspanError: a request that ``check_request`` refuses, an empty source, a temperature so low that a source gets
+            nothing, or a share below one token.
     """
     wanted = {name: source.weight for name, source in sources.items()}
     check_request(wanted, {name: source.epochs for name, source in sources.items()}, tokens, temperature, on_cap)
@@ -121,15 +121,15 @@ def check_request(
     temperature: float | None,
     on_cap: str,
 ) -> None:
-    """Check a request for a mixture as far as that is possible without the sizes of the sources.
+    """Check a request for a mixture as far as possible without the sizes of the sources.
 
     Args:
-        weights, epochs: by source, of the same sources.
+        weights, epochs: values by source, with the same sources.
 
     Raises:
-        FarspanError: no source, weights that are not positive or do not sum to 1, weights in some sources only or
-            together with a temperature, a temperature, caps or a budget that are not positive, or ``redistribute``
-            without a budget.
+        FarspanError: no source; weights that are not positive, do not sum to 1, are missing for some sources or are
+            combined with a temperature; a temperature, cap or budget that is not positive; or ``redistribute`` without
+            a budget.
     """
     if not epochs:
         raise FarspanError("the mixture has no source; name at least one")
@@ -139,7 +139,7 @@ def check_request(
         raise FarspanError(f"tokens {tokens}: give a positive budget, or none for as many as the caps allow")
     if on_cap == "redistribute" and tokens is None:
         raise FarspanError(
-            'on_cap "redistribute" without a budget would read every source to its cap, whatever the weights; '
+            'on_cap "redistribute" without a budget would read every source up to its cap, whatever the weights; '
             'give tokens, or on_cap = "stop"'
         )
     for name, cap in epochs.items():
@@ -170,7 +170,7 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
         temperature = 1.0 if temperature is None else temperature
         largest = max(source.available for source in sources.values())
         sizes = {
-            # exact where it can be; else relative to the largest, so that no temperature overflows
+            # exact if possible; otherwise relative to the largest, so that no temperature overflows
             name: source.available if temperature == 1 else (source.available / largest) ** (1 / temperature)
             for name, source in sources.items()
         }
@@ -182,14 +182,14 @@ def _weights(sources: Mapping[str, Source], temperature: float | None) -> dict[s
 
 
 def _decimal(number: float) -> Fraction:
-    """The number as it was written in decimal: 0.6 is three fifths."""
+    """Convert a number as written in decimal: 0.6 is exactly three fifths."""
     return Fraction(repr(number))
 
 
 def _redistribute(
     tokens: int, weights: Mapping[str, Fraction], caps: Mapping[str, Fraction]
 ) -> tuple[dict[str, Fraction], set[str]]:
-    """Tokens of each source, where tokens beyond a cap go to the others by weight; and the sources at their caps."""
+    """Give tokens above a cap to the other sources by weight; return the tokens of each, and the sources at caps."""
     exact = {name: tokens * weight for name, weight in weights.items()}
     capped: set[str] = set()
     while over := {name for name, wanted in exact.items() if wanted > caps[name]}:
@@ -203,7 +203,7 @@ def _redistribute(
 
 
 def _reason(sources: Mapping[str, Source], shares: Mapping[str, Share], tokens: int | None, on_cap: str) -> str:
-    """The reason why the mixture differs from the request; empty if it does not."""
+    """Explain how the mixture differs from the request; empty if it does not."""
     capped = [name for name, share in shares.items() if share.capped]
     if tokens is None or not capped:
         return ""

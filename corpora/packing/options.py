@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from corpora.schemas.sequences import SequenceBatch
 
-LEAST_ROOM = 128  # positions per document, below which max_documents = 0 begins another row
+LEAST_ROOM = 128  # positions per document; with max_documents = 0, a cluster gets another row below that
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Packing:
         return int(len(rows) * self.capacity - tokens - self.room_per_document * parts)
 
     def keeps(self, lengths: np.ndarray) -> np.ndarray:
-        """``(n,)`` bool: True for documents that are packed, given their ``(n,)`` token counts."""
+        """Return ``(n,)`` bool: True for documents that are packed, given their token counts ``(n,)``."""
         kept = lengths >= max(self.min_document_tokens, 1)
         return kept if self.split_documents else kept & (lengths + self.room_per_document <= self.capacity)
 
@@ -74,8 +74,8 @@ class RelatedRows:
             short documents leave free to longer ones, so that the longest are cut to the same length.
         order: order of documents in a row: shuffled by key, or as given.
         min_documents: rows with fewer documents are left out.
-        max_documents: larger clusters become several rows of about equal numbers; 0 for as many documents as have 128
-            positions each.
+        max_documents: larger clusters become several rows with about equal numbers of documents; 0 for as many
+            documents as have 128 positions each.
     """
 
     budget: Literal["shared", "equal"] = "shared"

@@ -1,4 +1,4 @@
-"""Rows of related documents, each cut to its share of the row in whole sentences.
+"""Packing of related documents into rows, each document cut to whole sentences within its share of the row.
 
 Source: PRIMERA (Xiao et al. 2022, arXiv 2110.08499), whose code gives every document of a cluster the same budget; CDLM
 (Caciularu et al. 2021, arXiv 2101.00406), which shuffles a cluster's documents.
@@ -22,19 +22,19 @@ def arrange(
     packing: Packing,
     options: RelatedRows,
 ) -> tuple[Cuts, np.ndarray]:
-    """Rows of n documents in c clusters.
+    """Pack n documents in c clusters into rows.
 
-    A document keeps its whole sentences up to its budget. Documents whose first sentence exceeds their budget are
-    left out one by one, the longest first sentence first, and their budget goes to the others.
+    A document keeps the whole sentences within its budget. Documents whose first sentence exceeds their budget are left
+    out one by one, the longest first sentence first, and their budget goes to the others.
 
     Args:
         clusters: one row of document numbers (int64) per cluster, in the given order; each document at most once.
         lengths: ``(n,)`` tokens.
         sentence_starts: n rows of int32.
-        keys: ``(n, 2)`` uint64, by which documents are shuffled; needed for the order ``shuffle`` only.
+        keys: ``(n, 2)`` uint64, keys for shuffling documents; needed for the order ``shuffle`` only.
 
     Returns:
-        The rows, and ``(rows,)`` int64, the cluster that each belongs to. Documents in no part are left out.
+        The rows, and the cluster of each, ``(rows,)`` int64. Documents in no part are left out.
     """
     clusters = clusters.compact()
     documents = clusters.values
@@ -68,9 +68,12 @@ def arrange(
 
 @compiled
 def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
-    """Divide ``room`` equally among ``(n,)`` requests; what small requests leave goes to larger ones; ``(n,)`` int64.
+    """Divide ``room`` equally among requests ``(n,)``, giving what small requests leave to larger ones.
 
-    The sum is ``min(sum(wants), room)``. If the division leaves a remainder, the first requests get one more each.
+    If the division leaves a remainder, the first of the larger requests get one more each.
+
+    Returns:
+        ``(n,)`` int64 with the sum ``min(sum(wants), room)``.
     """
     given = np.zeros(len(wants), np.int64)
     order = np.argsort(wants, kind="mergesort")
@@ -81,7 +84,7 @@ def water_fill(wants: np.ndarray, room: int) -> np.ndarray:
             rest = left - level * (len(order) - i)
             for j in np.sort(order[i:]):
                 given[j] = level
-                # all of these want more than the level, so that each can take one more
+                # all of these requests exceed the level, so each can take one more
                 if rest > 0:
                     given[j] += 1
                     rest -= 1
@@ -103,7 +106,7 @@ def _sizes(
     equal: bool,
     least: int,
 ) -> np.ndarray:
-    """Number of tokens of each candidate, ``(parts,)`` int64; 0 where it is left out."""
+    """Compute the number of tokens of each candidate, ``(parts,)`` int64; 0 if it is left out."""
     sizes = np.zeros(len(documents), np.int64)
     for row in range(len(row_offsets) - 1):
         chosen = np.arange(row_offsets[row], row_offsets[row + 1])  # places in documents
@@ -134,7 +137,7 @@ def _sizes(
 def _whole_sentences(
     document: int, budget: int, lengths: np.ndarray, starts: np.ndarray, start_offsets: np.ndarray
 ) -> int:
-    """Number of tokens in the sentences that fit into the budget."""
+    """Count the tokens of the leading sentences that fit into the budget."""
     if lengths[document] <= budget:
         return lengths[document]
     own = starts[start_offsets[document] : start_offsets[document + 1]]
@@ -149,21 +152,21 @@ def groups(
     max_documents: int,
     min_similarity: float = -np.inf,
 ) -> Ragged:
-    """Form clusters from neighbour lists: in key order, each free document is a seed and takes its nearest free ones.
+    """Form groups from neighbour lists: in key order, each free document is a seed and takes its nearest free ones.
 
-    A seed with too few free neighbours takes none and remains free, so a later seed may take it. If ``min_documents``
-    is 1, the documents that remain free at the end become groups of their own.
+    A seed with too few free neighbours takes none and remains free for later seeds. If ``min_documents`` is 1, the
+    documents that remain free at the end become groups of one.
 
     Args:
         neighbours: n rows of document numbers, best first.
-        similarities: ``(edges,)``, beside ``neighbours.values``.
+        similarities: ``(edges,)``, those of ``neighbours.values``.
         keys: ``(n, 2)`` uint64.
-        min_documents, max_documents: of a group, its seed included; 1 <= min <= max.
-        min_similarity: to the seed.
+        min_documents, max_documents: number of documents of a group, including the seed; 1 <= min <= max.
+        min_similarity: minimum similarity to the seed.
 
     Returns:
         One row of int64 per group, seed first, then by falling similarity; groups in the order of their seeds' keys,
-        those of one document last; each document at most once.
+        groups of one last; each document at most once.
     """
     seeds = np.lexsort((keys[:, 1], keys[:, 0]))
     documents, sizes = _groups(

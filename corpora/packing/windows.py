@@ -1,4 +1,4 @@
-"""Cut the documents of a shard into windows, take a mixture's share of them, and arrange them in rows."""
+"""Windows of documents: cutting a shard's documents, taking a mixture's share of them, arranging them in rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from corpora.packing.options import Packing
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of documents: they begin ``stride`` tokens apart, and the last of a document may be shorter.
+    """The rule by which documents are cut: windows start ``stride`` tokens apart, and a document's last may be shorter.
 
     A document not longer than a window is one piece.
 
     Attributes:
         size: tokens of a full window.
-        stride: tokens from the beginning of a window to that of the next, from 1 to ``size``.
+        stride: tokens from the start of a window to that of the next, from 1 to ``size``.
     """
 
     size: int
@@ -31,7 +31,7 @@ class Windows:
 
     @classmethod
     def of(cls, packing: Packing, stride: int = 0) -> Windows:
-        """Windows of which each fills a row; a stride of 0 means windows without overlap.
+        """Make windows that each fill a row; a stride of 0 means no overlap.
 
         Raises:
             FarspanError: the stride is negative, or leaves gaps.
@@ -45,26 +45,26 @@ class Windows:
 
     @property
     def overlap(self) -> int:
-        """Tokens that a window shares with the one before."""
+        """Tokens that a window shares with the previous one."""
         return self.size - self.stride
 
     def written(self, sizes: np.ndarray) -> np.ndarray:
-        """Tokens in all windows of documents of the given ``(n,)`` tokens; ``(n,)`` int64."""
+        """Count the tokens in all windows of documents with ``(n,)`` tokens; returns ``(n,)`` int64."""
         sizes = np.asarray(sizes, np.int64)
         return sizes + self.overlap * -(-np.maximum(sizes - self.size, 0) // self.stride)
 
     def beginning(self, written: np.ndarray) -> np.ndarray:
-        """Tokens of the longest documents whose windows hold at most the given ``(n,)`` tokens; ``(n,)`` int64."""
+        """Invert ``written``: tokens of the longest documents whose windows hold at most ``(n,)`` tokens; int64."""
         written = np.asarray(written, np.int64)
         full = np.maximum(written - 1, 0) // self.size  # windows before the last
         # in the last window only the tokens after the overlap are new
         return full * self.stride + np.maximum(written - full * self.size, np.where(full > 0, self.overlap, 0))
 
     def cut(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Cut documents of ``(n,)`` tokens.
+        """Cut documents with ``(n,)`` tokens into p pieces.
 
         Returns:
-            For each of p pieces its document, its offset in it and its tokens, ``(p,)`` int64 each, in document order.
+            Document, offset in the document and tokens of each piece, ``(p,)`` int64 each, in document order.
         """
         sizes = np.asarray(sizes, np.int64)
         counts = (sizes > 0) + -(-np.maximum(sizes - self.size, 0) // self.stride)  # (n,)
@@ -75,12 +75,12 @@ class Windows:
 
 @dataclass(frozen=True)
 class Taken:
-    """Documents of a shard as often as they are read, pass by pass; arrays are ``(m,)``.
+    """The documents taken from a shard, pass by pass; a document in several passes is listed several times.
 
     Attributes:
-        documents: int64, number of the document in the shard.
-        passes: int64, ascending.
-        sizes: int64, tokens taken from the document's beginning; all of them, except for one document per source.
+        documents: ``(m,)`` int64, number of the document in the shard.
+        passes: ``(m,)`` int64, ascending.
+        sizes: ``(m,)`` int64, tokens taken from the document's start; all tokens, except for one document per source.
     """
 
     documents: np.ndarray
@@ -97,19 +97,19 @@ def take(
 ) -> Taken:
     """Take ``floor(epochs * tokens)`` tokens of each source from n documents: whole passes, then part of one.
 
-    A token counts once for every window that holds it. A last window that would hold only its overlap with the window
-    before it is left out, so up to ``windows.overlap`` tokens fewer of a source are written.
+    A token counts once for every window that holds it. A last window that would hold only its overlap with the previous
+    one is left out, so up to ``windows.overlap`` fewer tokens of a source are written.
 
     Args:
         lengths: ``(n,)`` tokens of each document.
         sources: ``(n,)`` number of each document's source.
         epochs: passes over each source.
-        pass_keys: pass -> ``(n, 2)`` uint64, the keys by which documents are ordered in that pass.
-        windows: how documents are cut.
+        pass_keys: pass -> ``(n, 2)`` uint64, the sort keys of the documents in that pass.
+        windows: the rule by which documents are cut.
 
     Returns:
-        The documents of each pass in the order of its keys, with all sources mixed. The last pass over a source
-        takes documents in that order until its tokens are reached, and cuts the last document to fit.
+        The documents of each pass in the order of its keys, with all sources mixed. The last pass over a source takes
+        documents in that order until the number of tokens is reached, and cuts the last document to fit.
     """
     lengths = np.asarray(lengths, np.int64)
     rounds = [
@@ -128,7 +128,7 @@ def _one_pass(
     keys: np.ndarray,
     windows: Windows,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Documents and sizes of one pass, in key order."""
+    """Return documents and sizes of one pass, in key order."""
     order = np.lexsort((keys[:, 1], keys[:, 0]))  # (n,)
     written = windows.written(lengths)  # (n,)
     sizes = np.zeros(len(lengths), np.int64)
@@ -136,7 +136,7 @@ def _one_pass(
         own = order[sources[order] == source]
         ends = np.cumsum(written[own])
         available = int(ends[-1]) if len(own) else 0
-        # whole passes are exact, so only this pass's floor counts
+        # whole passes are exact, so rounding down affects the last pass only
         target = math.floor(min(max(passes - number, Fraction(0)), Fraction(1)) * available)
         sizes[own] = windows.beginning(np.clip(target - (ends - written[own]), 0, written[own]))
     order = order[sizes[order] > 0]
@@ -146,13 +146,13 @@ def _one_pass(
 def arrange(taken: Taken, sources: np.ndarray, packing: Packing, windows: Windows, across: bool = False) -> Cuts:
     """Arrange taken documents in rows: full windows, and concatenations of shorter pieces in the order of ``taken``.
 
-    Pieces of one pass share rows with each other only, so that no row holds a text twice.
+    A row has pieces of one pass only, so that no row contains a text twice.
 
     Args:
         sources: ``(n,)`` number of the source of each of the shard's documents.
         packing: capacity of a row; pieces are split at its end.
-        windows: how documents are cut, one full window per row.
-        across: concatenate pieces of all sources with each other; otherwise those of one source.
+        windows: the rule by which documents are cut, one full window per row.
+        across: True to concatenate pieces of all sources; False to concatenate those of one source.
     """
     which, offsets, sizes = windows.cut(taken.sizes)
     documents, passes = taken.documents[which], taken.passes[which]  # (pieces,)
