@@ -1,1 +1,1 @@
-"""Corpus rows from linked documents: the neighbour graph, near-duplicates, and the policies that traverse the graph."""
+"""Linking of documents into corpus rows: the neighbour graph, near-duplicates, and policies that traverse the graph."""

@@ -17,8 +17,8 @@ class Graph:
 
     Attributes:
         neighbours: n rows of int32, document numbers, best first, none twice in a row.
-        similarities: ``(edges,)`` float32, beside ``neighbours.values``.
-        near_duplicates: ``(edges,)`` bool, likewise: the two documents are near-duplicates of each other.
+        similarities: ``(edges,)`` float32, those of ``neighbours.values``.
+        near_duplicates: ``(edges,)`` bool: True for edges whose two documents are near-duplicates.
     """
 
     neighbours: Ragged
@@ -37,7 +37,7 @@ class Graph:
         """Check that the columns fit each other.
 
         Raises:
-            FarspanError: they differ in length, or a row is not of documents of the cluster, best first.
+            FarspanError: they differ in length, or a row has a number outside the cluster or ascending similarities.
         """
         n, edges = len(self.neighbours), len(self.neighbours.values)
         if len(self.similarities) != edges or len(self.near_duplicates) != edges:
@@ -53,7 +53,7 @@ class Graph:
             )
 
     def near_duplicate_pairs(self) -> np.ndarray:
-        """Distinct pairs of near-duplicates, ``(pairs, 2)`` int64, the lower number first, ascending."""
+        """Return the distinct pairs of near-duplicates, ``(pairs, 2)`` int64, the lower number first, ascending."""
         offsets, n = self.neighbours.offsets, len(self.neighbours)
         edges = np.flatnonzero(self.near_duplicates[offsets[0] : offsets[-1]]) + offsets[0]
         rows = np.searchsorted(offsets, edges, side="right") - 1
@@ -62,16 +62,16 @@ class Graph:
         return np.stack(np.divmod(np.unique((low * n + high)[low < high]), max(n, 1)), axis=1)
 
     def families(self) -> np.ndarray:
-        """Family of each document, ``(n,)`` int64: connected components of near-duplicates.
+        """Return the family of each document, ``(n,)`` int64: its connected component of near-duplicates.
 
-        If a text has more copies than a list has places, few copies list each other, but all belong to one component.
+        If a text has more copies than a list has places, few copies list each other, but all are in one component.
         """
         return _families(self.neighbours.values, self.neighbours.offsets, self.near_duplicates)
 
 
 @compiled
 def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarray) -> np.ndarray:
-    """Connected components, each named by one of its documents."""
+    """Find the connected components, each named by one of its documents."""
     families = np.arange(len(offsets) - 1)
     for row in range(len(families)):
         for edge in range(offsets[row], offsets[row + 1]):
@@ -85,7 +85,7 @@ def _families(values: np.ndarray, offsets: np.ndarray, near_duplicates: np.ndarr
 
 @compiled
 def _family(families: np.ndarray, document: np.int64) -> np.int64:
-    """The root of a document's family, with path halving."""
+    """Find the root of a document's family, with path halving."""
     while families[document] != document:
         families[document] = families[families[document]]
         document = families[document]
@@ -94,7 +94,7 @@ def _family(families: np.ndarray, document: np.int64) -> np.int64:
 
 @compiled
 def _damaged_row(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray) -> int:
-    """The first row with an invalid neighbour, or with similarities that ascend or are nan; -1 if there is none."""
+    """Find the first row with an invalid neighbour, or similarities that ascend or are nan; -1 if there is none."""
     n = len(offsets) - 1
     for row in range(n):
         before = np.float32(np.inf)

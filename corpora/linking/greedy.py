@@ -1,4 +1,4 @@
-"""Grow groups of neighbouring documents from seeds, one after the other; each fills one sequence."""
+"""Greedy growth of groups of neighbouring documents from seeds; each group fills one sequence."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ class Groups:
 
     Attributes:
         documents: one row per group, int64, in the order of addition; the seed is first.
-        similarities: float32 beside ``documents.values``, to the document whose neighbour it was; nan for seeds.
-        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps a dissolved one, held the first document and
-            therefore did not take the second, which is of the same family.
+        similarities: float32, one per entry of ``documents.values``: to the query whose neighbour it was; nan for
+            seeds.
+        refused: ``(m, 2)`` int64, with repetitions: a group, perhaps a dissolved one, contained the first document and
+            therefore did not take the second, which is in the same family.
     """
 
     documents: Ragged
@@ -58,9 +59,8 @@ def document_groups(
 ) -> Groups:
     """Grow a group from every seed that is in no earlier group.
 
-    A group takes the first neighbour of its query that fits, has uses left and belongs to no family of which the group
-    has a document; then the next. The query is the seed; in a chain, it is the last added document whose list is not
-    exhausted.
+    A group repeatedly takes the first neighbour of its query that fits, has uses left and is in no family of the
+    group's documents. The query is the seed; in a chain, it is the last added document whose list is not exhausted.
 
     Args:
         neighbours: n rows of int32, in the order of trial.
@@ -156,7 +156,7 @@ def _next_edge(
     while top >= 0:
         edge = edges[top]
         if edge == nodes.offsets[queries[top] + 1] or nodes.similarities[edge] < limits.min_similarity:
-            top -= 1  # the list is exhausted: what did not fit now will not fit later
+            top -= 1  # the list is exhausted: documents that did not fit before will not fit later
             continue
         edges[top] += 1
         other = np.int64(nodes.values[edge])
@@ -172,7 +172,7 @@ def _next_edge(
 
 @compiled
 def _with_room(array: np.ndarray, count: int) -> np.ndarray:
-    """The array, doubled until it has room for ``count`` entries."""
+    """Double the array until it has room for ``count`` entries."""
     while count > len(array):
         array = np.concatenate((array, np.empty_like(array)))
     return array

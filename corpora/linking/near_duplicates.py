@@ -1,4 +1,4 @@
-"""Read the clusters of a neighbours shard, with their graphs and near-duplicates."""
+"""Reading of the clusters of a neighbours shard, with their graphs and near-duplicates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Cluster:
     Attributes:
         number: its ``cluster_id``.
         rows: n rows of ``farspan.neighbours``.
-        neighbours: n rows of int32, numbers of documents in this cluster, best first.
+        neighbours: n rows of int32, numbers of documents inside this cluster, best first.
     """
 
     number: int
@@ -40,7 +40,7 @@ class Cluster:
 
 
 def clusters_of_shard(batches: Iterable[pa.RecordBatch]) -> Iterator[Cluster]:
-    """Iterate over the clusters of one shard of neighbours; only one is in memory at a time."""
+    """Yield the clusters of one shard of neighbours; only one is in memory at a time."""
     waiting: list[pa.RecordBatch] = []
     first = 0  # row in the shard of the cluster's first document
     for batch in batches:
@@ -68,7 +68,7 @@ def _flat(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def edge_graph(cluster: Cluster, linking: Linking) -> Graph:
-    """The graph of a cluster's documents; ``linking`` defines which pairs are near-duplicates."""
+    """Make the graph of a cluster's documents; pairs above the limits of ``linking`` are near-duplicates."""
     similarities = _flat(cluster.rows.column("similarities")).astype(np.float32)  # (edges,)
     jaccards = _flat(cluster.rows.column("jaccards"))
     norms = cluster.rows.column("norm").to_numpy()
@@ -101,10 +101,10 @@ def near_duplicates(cluster: Cluster, graph: Graph, pairs: np.ndarray) -> pa.Rec
     values = []
     for column in (graph.similarities, _flat(cluster.rows.column("jaccards"))):
         found = np.full((2, len(pairs)), np.nan, np.float32)
-        for row, asked in zip(found, (ahead, back), strict=True):
-            place = np.minimum(np.searchsorted(names, asked), max(len(names) - 1, 0))
-            there = names[place] == asked if len(names) else np.zeros(len(asked), bool)
-            row[there] = column[edges[place[there]]]
+        for row, wanted in zip(found, (ahead, back), strict=True):
+            place = np.minimum(np.searchsorted(names, wanted), max(len(names) - 1, 0))
+            exists = names[place] == wanted if len(names) else np.zeros(len(wanted), bool)
+            row[exists] = column[edges[place[exists]]]
         either = np.where(np.isnan(found[0]), found[1], found[0])
         values.append(pa.array(either, mask=np.isnan(either)))
     ids = cluster.rows.column("document_id").combine_chunks()

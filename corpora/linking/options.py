@@ -1,4 +1,4 @@
-"""Options of linking."""
+"""Options of linking: policy, order and limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Linking:
         max_uses: number of sequences that a document may be in; ``path`` uses each document once.
         min_similarity: neighbours with a lower inner product are ignored (default: none).
         max_cosine: documents with a higher cosine are near-duplicates and never share a sequence (default: none).
-        max_jaccard: documents that share more of their word 5-grams are near-duplicates, too.
+        max_jaccard: documents with a higher Jaccard similarity of word 5-grams are near-duplicates, too.
         min_fill: minimum share of a sequence's capacity that is filled. Emptier sequences are dissolved, and their
             documents count as unused; the sequences of one long document are kept or dissolved together. With
             ``path`` only the last sequence can be emptier, and it is kept.
@@ -51,7 +51,7 @@ class Linking:
 
     @property
     def resolved(self) -> Linking:
-        """Return these options with neutral values where the policy ignores them; equal results build equal rows."""
+        """These options with neutral values for those that the policy ignores; equal results build equal rows."""
         if self.policy != "path":
             return self
         return replace(self, order="chain" if self.order == "seed" else self.order, max_uses=1, min_fill=0.0)

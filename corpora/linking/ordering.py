@@ -1,4 +1,4 @@
-"""Orders of documents: by key, by place in a neighbour list, and shuffled."""
+"""Orders of documents: by key, by position in a neighbour list, and shuffled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from corpora.keyed import philox_blocks
 
 
 def ranks(order: np.ndarray) -> np.ndarray:
-    """Place of each document in the order, ``(n,)`` int32."""
+    """Return the position of each document in the order, ``(n,)`` int32."""
     places = np.empty(len(order), np.int32)
     places[order] = np.arange(len(order))
     return places
@@ -17,7 +17,7 @@ def ranks(order: np.ndarray) -> np.ndarray:
 
 @compiled
 def ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Sort the neighbours of equal similarity in each row by their rank; returns a copy of ``values``."""
+    """Sort neighbours of equal similarity in each row by their rank; return a sorted copy of ``values``."""
     ordered = values.copy()
     for row in range(len(offsets) - 1):
         for edge in range(offsets[row] + 1, offsets[row + 1]):
@@ -37,9 +37,9 @@ def ties_by_rank(values: np.ndarray, offsets: np.ndarray, similarities: np.ndarr
 def places_in_first_list(
     lists: np.ndarray, offsets: np.ndarray, documents: np.ndarray, row_offsets: np.ndarray
 ) -> np.ndarray:
-    """Place of each document of a row in the neighbour list of the row's first document, ``(parts,)`` int64.
+    """Return the position of each document of a row in the neighbour list of the row's first, ``(parts,)`` int64.
 
-    The first document itself has place -1; documents that are not in its list come last.
+    The first document itself has position -1; documents that are not in its list come last.
     """
     places = np.empty(len(documents), np.int64)
     owner, position = np.full(len(offsets) - 1, -1, np.int64), np.empty(len(offsets) - 1, np.int64)
@@ -56,7 +56,7 @@ def places_in_first_list(
 
 @compiled
 def shuffle_draws(keys: np.ndarray, row_offsets: np.ndarray) -> np.ndarray:
-    """Random numbers for the parts of each row, ``(parts,)`` uint64, drawn with the key of the row's first part."""
+    """Draw random numbers for the parts of each row, ``(parts,)`` uint64, with the key of the row's first part."""
     draws = np.empty(len(keys), np.uint64)
     for row in range(len(row_offsets) - 1):
         first, end = row_offsets[row], row_offsets[row + 1]

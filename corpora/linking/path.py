@@ -1,11 +1,11 @@
-"""A path that visits each document of a neighbour graph once, from neighbour to neighbour where possible.
+"""A path that visits each document of a neighbour graph once, from neighbour to neighbour if possible.
 
 Based on the greedy maximum travelling salesman of in-context pretraining (arXiv 2310.10638, algorithm 1): start at the
 document of the lowest degree, move to the most similar unvisited neighbour, and start again if there is none. As in the
-paper, the graph is undirected: two documents are neighbours if either has the other in its list. In addition, a path is
-also extended from its start in the other direction, which leaves fewer breaks. (The paper's code is simpler than its
-algorithm: it follows the lists in one direction, takes the first unvisited one of nine neighbours, starts again at any
-document, and also after 21 documents.)
+paper, the graph is undirected: two documents are neighbours if either has the other in its list. Unlike there, a path
+is then also extended from its start in the other direction, which leaves fewer breaks. (The paper's code is simpler
+than its algorithm: it follows the lists in one direction, takes the first unvisited one of nine neighbours, starts
+again at any document, and also after 21 documents.)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _links(
     kept: np.ndarray,
     min_similarity: float,
 ) -> np.ndarray:
-    """``(edges,)`` bool: True where a step is allowed."""
+    """Return ``(edges,)`` bool: True for allowed steps."""
     links = np.zeros(len(values), np.bool_)
     for row in range(len(kept)):
         if not kept[row]:

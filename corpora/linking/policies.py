@@ -1,10 +1,10 @@
-"""Linking policies: build sequences of related documents from the neighbours in a cluster.
+"""Linking policies: building sequences of related documents from the neighbours in a cluster.
 
 ``nearest`` and ``chain`` build one sequence at a time: documents that are in no sequence yet become seeds, in the order
-of their keys, and a sequence takes candidates from the neighbours of its *queries* while they fit. With ``nearest`` the
-seed is the only query (BART-LS, arXiv 2209.10052, appendix A); with ``chain`` the document added last is (BART-LS's
-code), and when nothing in its list can be taken, the one added before it, down to the seed. A document longer than a
-sequence fills whole ones by itself; its rest begins the last one, which is filled on.
+of their keys, and a sequence takes neighbours of its *query* while they fit. With ``nearest``, the query is the seed
+(BART-LS, arXiv 2209.10052, appendix A). With ``chain``, it is the document added last (BART-LS's code), or if none of
+its neighbours can be taken, the one added before it, and so on back to the seed. A document longer than a sequence
+fills whole sequences by itself; its rest starts another one, which is filled with neighbours.
 
 ``path`` is one walk through all documents (``corpora.linking.path``), cut into full sequences.
 """
@@ -34,19 +34,19 @@ class Linked:
 
     Attributes:
         parts: one row per sequence, document numbers (int64) in the order inside the sequence. Each sequence has a
-            document, or a piece of one, that no earlier one has.
-        offsets: ``(parts,)`` int32, beginning of the piece in its document.
+            document, or a piece of one, that no earlier sequence has.
+        offsets: ``(parts,)`` int32, start of the piece in its document.
         sizes: ``(parts,)`` int32, tokens of the piece.
-        similarities: ``(parts,)`` float32, to the document it was chosen for, if the sequence has it; nan for seeds,
-            for continuations, and where a sequence or a walk begins.
-        leftovers: ``(l,)`` int64, ascending: of each family without a document in a sequence, the first by key; a
-            document without near-duplicates is a family by itself.
-        repeated: ``(r,)`` int64, the other documents in no sequence, ascending: near-duplicates of one that is in a
-            sequence or a leftover.
-        uses: ``(n,)`` int32, how often each document is used, as a whole.
-        refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. ``nearest``, ``chain``:
-            one was in a sequence, which therefore did not take the other; ``path``: all pairs of neighbours, none is a
-            step. And each of ``repeated`` with the document that it repeats.
+        similarities: ``(parts,)`` float32, to the document whose neighbour it is, if that is in the sequence; nan for
+            seeds, for continuations, and for the first piece of a sequence or a path.
+        leftovers: ``(l,)`` int64, ascending: the first document by key of each family without a document in a
+            sequence; a document without near-duplicates is a family by itself.
+        repeated: ``(r,)`` int64, ascending: the other documents in no sequence, near-duplicates of a document in a
+            sequence or of a leftover.
+        uses: ``(n,)`` int32, number of uses of each whole document.
+        refused: ``(m, 2)`` int64, pairs of near-duplicates, the lower number first, ascending. For ``nearest`` and
+            ``chain``, a sequence contained one and therefore did not take the other; for ``path``, all pairs of
+            neighbours. In all cases also each of ``repeated`` with the document that it repeats.
     """
 
     parts: Ragged
@@ -64,9 +64,9 @@ def link(graph: Graph, lengths: np.ndarray, keys: np.ndarray, packing: Packing, 
 
     Args:
         graph: neighbours of n documents.
-        lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep are left over.
-        keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Equal
-            similarities are ordered by keys, so the result does not depend on how the documents are numbered.
+        lengths: ``(n,)`` tokens of each document; those that ``packing`` does not keep become leftovers.
+        keys: ``(n, 2)`` uint64, one 128-bit key per document (``corpora.keyed.id_keys``). Keys break ties between equal
+            similarities, so the result does not depend on how the documents are numbered.
         packing: capacity of a sequence. ``nearest`` and ``chain`` split only documents that exceed it; the last
             sequence of a path is kept even if it is nearly empty.
         linking: the policy.
@@ -109,7 +109,7 @@ class _Pieces(NamedTuple):
     similarities: np.ndarray
 
     def sorted_by(self, values: np.ndarray) -> _Pieces:
-        """The pieces of every row by ascending ``(pieces,)`` values; equal ones stay in their order."""
+        """Sort the pieces of every row by values ``(pieces,)``, ascending and stable."""
         rows = np.repeat(np.arange(len(self.documents)), self.documents.lengths)
         by = np.lexsort((values, rows))
         documents = Ragged(self.documents.values[by], self.documents.offsets)
@@ -119,7 +119,7 @@ class _Pieces(NamedTuple):
 def _grown(
     graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
-    """Build sequences by ``nearest`` or ``chain``; also returns the pairs of near-duplicates that were kept apart."""
+    """Build sequences by ``nearest`` or ``chain``; return also the pairs of near-duplicates that were kept apart."""
     kept, piece = packing.keeps(lengths), packing.capacity - packing.room_per_document
     whole = np.maximum(lengths - 1, 0) // piece  # pieces that fill a sequence alone; the rest is never empty
     values, row_offsets = graph.neighbours.values, graph.neighbours.offsets
@@ -141,13 +141,12 @@ def _grown(
         candidates=kept & (whole == 0),
         limits=limits,
     )
-    # a seed occurs once per piece, and each piece begins a sequence; the group fills the last one
+    # a seed occurs once per piece, and each piece starts a sequence; the group fills the last one
     is_seed = np.zeros(len(groups.similarities), bool)
     is_seed[groups.documents.offsets[:-1]] = True
     copies = 1 + is_seed * whole[groups.documents.values]
-    number = np.arange(copies.sum()) - np.repeat(
-        np.cumsum(copies) - copies, copies
-    )  # number of the piece in its document
+    # number of each piece in its document
+    number = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
     documents, begins = np.repeat(groups.documents.values, copies), np.repeat(is_seed, copies)
     pieces = _Pieces(
         documents=Ragged(documents, np.append(np.flatnonzero(begins), len(begins))),
@@ -165,7 +164,7 @@ def _grown(
 def _walked(
     graph: Graph, families: np.ndarray, lengths: np.ndarray, order: np.ndarray, packing: Packing, linking: Linking
 ) -> tuple[_Pieces, np.ndarray]:
-    """Build sequences by ``path``; also returns all pairs of near-duplicates."""
+    """Build sequences by ``path``; return also all pairs of near-duplicates."""
     kept = packing.keeps(lengths)
     path, steps = document_path(graph.neighbours, graph.similarities, families, kept, ranks(order), linking.floor)
     rows, places, offsets, sizes = greedy_parts(
@@ -178,7 +177,7 @@ def _walked(
 
 
 def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Unused documents, ascending, and the member of their family that represents each; ``(r, 2)`` int64.
+    """Pair unused documents, ascending, with the member of their family that represents them; ``(r, 2)`` int64.
 
     The representative is the first used member by key or, if none is used, the first member.
     """
@@ -186,7 +185,7 @@ def _repeated(families: np.ndarray, uses: np.ndarray, order: np.ndarray) -> np.n
     by = np.lexsort((priority, families))
     heads = np.ones(len(by), bool)
     heads[1:] = families[by][1:] != families[by][:-1]
-    stands = np.empty(len(by), np.int64)
-    stands[by] = by[heads][np.cumsum(heads) - 1]
-    unused = np.flatnonzero((uses == 0) & (stands != np.arange(len(by))))
-    return np.stack([unused, stands[unused]], axis=1)
+    representatives = np.empty(len(by), np.int64)
+    representatives[by] = by[heads][np.cumsum(heads) - 1]
+    unused = np.flatnonzero((uses == 0) & (representatives != np.arange(len(by))))
+    return np.stack([unused, representatives[unused]], axis=1)
