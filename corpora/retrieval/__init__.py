@@ -1,1 +1,1 @@
-"""Neighbours from vectors: k-means, and nearest-neighbour search within a cluster."""
+"""Retrieval of neighbours by vectors: k-means, and nearest-neighbour search within a cluster."""

@@ -64,7 +64,8 @@ class Bounds:
 
     @classmethod
     def of(cls, vectors: VectorRows, queries: VectorRows, looseness: float = 1) -> Bounds:
-        """
+        """Compute the bounds for all products of ``queries`` and ``vectors``.
+
         Args:
             looseness: factor on the bound of a float32 sum, for less accurate multiplications.
         """
@@ -74,7 +75,7 @@ class Bounds:
 
     @property
     def errors(self) -> np.ndarray:
-        """``(m,)`` float64: maximum difference between exact and float32 products."""
+        """Maximum difference between exact and float32 products, ``(m,)`` float64."""
         return self.share * self.lengths * self.longest
 
     @property
@@ -84,7 +85,7 @@ class Bounds:
 
 
 def proposed(k: int) -> int:
-    """Number of candidates to keep for k: enough that few queries must be compared again."""
+    """Return the number of candidates to keep for k results: enough that few queries must be compared again."""
     return k + 8 + k // 8
 
 
@@ -92,7 +93,7 @@ class Proposals:
     """The ``depth`` candidates with the greatest float32 products so far, in one heap per query, the worst on top.
 
     Attributes:
-        rows, products, counts: as in ``Neighbours``, but for the order.
+        rows, products, counts: as in ``Neighbours``, but not sorted.
     """
 
     def __init__(self, queries: int, depth: int) -> None:
@@ -170,7 +171,7 @@ class ExactBest:
         self._errors, self._exact = bounds.errors[open_queries], bounds.exact[open_queries]
 
     def wants(self, queries: np.ndarray) -> np.ndarray:
-        """``(m,)`` bool: True for those of ``queries`` that must be compared again."""
+        """Return ``(m,)`` bool: True for those of ``queries`` that must be compared again."""
         return self._place[queries] >= 0
 
     def see(
@@ -185,8 +186,11 @@ class ExactBest:
         """Add candidates.
 
         Args:
-            products: ``(m, c)`` float32, about ``rows @ columns.T``.
-            rows, columns: ``(m, d)`` and ``(c, d)`` float32: the queries at ``places`` and the ``candidates``.
+            products: ``(m, c)`` float32, ``rows @ columns.T`` up to rounding.
+            rows, columns: ``(m, d)`` and ``(c, d)`` float32: vectors of the queries and of the candidates.
+            places: ``(m,)`` indices of the queries.
+            candidates: ``(c,)`` int32 rows.
+            own: ``(m,)`` int32, the row that each query itself is; it is left out.
         """
         # (c,), equal numbers for equal bits: the product with equal candidates is computed once
         kinds = np.unique(np.ascontiguousarray(columns).view(f"V{columns.shape[1] * 4}"), return_inverse=True)[1]

@@ -1,8 +1,8 @@
 """Inner products that are equal on every processor, and a bound on the error of a matrix product.
 
-A product of two float16 numbers is a multiple of 2**-48 that float64 holds. If the product
-of the lengths of two vectors is below 32, the same holds for every partial sum, in any order, and the result is exact.
-Longer vectors are summed from left to right.
+A product of two float16 numbers is a multiple of 2**-48 that float64 represents exactly. If the product of the lengths
+of two vectors is below 32, so is every partial sum in any order, and the result is exact. Longer vectors are summed
+from left to right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def error_bound(dimension: int) -> float:
 
 @compiled
 def dot_in_order(a: np.ndarray, b: np.ndarray) -> float:
-    """Inner product of two float32 vectors, summed in float64 from left to right.
+    """Compute the inner product of two float32 vectors, summed in float64 from left to right.
 
     Every product is exact in float64, so a fused multiplication gives the same.
     """
@@ -41,9 +41,9 @@ def dot_in_order(a: np.ndarray, b: np.ndarray) -> float:
 
 @compiled(fastmath={"reassoc"})
 def dot_exactly(a: np.ndarray, b: np.ndarray) -> float:
-    """Inner product of two float32 vectors of float16 numbers whose lengths multiply to less than ``EXACT_BELOW``.
+    """Compute the inner product of two vectors of float16 numbers whose lengths multiply to less than ``EXACT_BELOW``.
 
-    Nothing is rounded, so the order does not matter, and the compiler is free to vectorise the sum.
+    The vectors are given as float32. Nothing is rounded, so the compiler may vectorise the sum.
     """
     total = 0.0
     for i in range(len(a)):

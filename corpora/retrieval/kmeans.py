@@ -28,7 +28,7 @@ class Vectors(Protocol):
     def __len__(self) -> int: ...
 
     def floats(self, rows: np.ndarray) -> np.ndarray:
-        """``(len(rows), d)`` float32."""
+        """Return the given rows, ``(len(rows), d)`` float32."""
 
 
 def centroid_count(wanted: int, points: int) -> int:
@@ -44,12 +44,12 @@ def kmeans_seed(seed: int, purpose: str) -> int:
 def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iterations: int, seed: int) -> np.ndarray:
     """Run FAISS's k-means, on a GPU if FAISS has one.
 
-    The caller pins the threads, because their number, like the processor, affects the last bits of float32 sums. Unless
-    a vector lies on a border, centroids agree to about 1e-5, and labels are the same.
+    The caller fixes the number of threads, because it affects the last bits of float32 sums, as the processor does.
+    Across processors, centroids agree to about 1e-5, and labels are equal except for vectors on a border.
 
     Args:
         sample: ``(m, d)`` float16 or float32, m >= clusters.
-        spherical: compare directions only: vectors and centroids are normalised to length 1.
+        spherical: True to compare directions only: vectors and centroids are normalised to length 1.
 
     Returns:
         ``(clusters, d)`` float32.
@@ -73,13 +73,13 @@ def train_centroids(sample: np.ndarray, clusters: int, spherical: bool, iteratio
 
 
 def assign(vectors: np.ndarray, centroids: np.ndarray, spherical: bool) -> np.ndarray:
-    """Find the nearest centroid of each vector, the first of equally near ones; the same on every processor.
+    """Find the nearest centroid of each vector, the first of equally near ones; equal on every processor.
 
-    A matrix product selects the centroids that may be the nearest. Among several, sums of a fixed order decide.
+    A matrix product selects the centroids that may be the nearest. Among several, sums in a fixed order decide.
 
     Args:
         vectors: ``(n, d)`` float16 or float32.
-        centroids: ``(clusters, d)`` float32, of length 1 where ``spherical``.
+        centroids: ``(clusters, d)`` float32, of length 1 if ``spherical``.
 
     Returns:
         ``(n,)`` int32.

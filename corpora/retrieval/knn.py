@@ -1,4 +1,4 @@
-"""Search for the k nearest neighbours of every vector of a cluster among the others, by inner product.
+"""Search for the k nearest neighbours of every vector of a cluster among the other vectors, by inner product.
 
 Small clusters are searched exactly. Larger ones are divided into lists by k-means, and each vector is compared with the
 members of the lists nearest to it (an inverted file, as in Jégou, Douze, Schmid 2011, "Product quantization for nearest
@@ -90,12 +90,12 @@ def memory_needed(options: Search, count: int, dimension: int) -> int:
 
 
 def search(vectors: VectorRows, options: Search, progress: Callable[[float], None] = lambda share: None) -> Neighbours:
-    """Search for the neighbours of every vector among the other vectors.
+    """Find the neighbours of every vector among the other vectors.
 
-    An exact search gives the same bits on every processor: products are exact, and equal ones are in the order of the
-    rows. A search with lists does so for the same lists. These come from k-means, whose sums depend on the processor,
-    so that a vector on the border of two lists may probe another one: of 3 million neighbours, 99.999 % were the same
-    with the kernels of another processor.
+    An exact search gives the same bits on every processor: products are exact, and ties are ordered by row. So does a
+    search with the same lists. But lists come from k-means, whose sums depend on the processor, so a vector on the
+    border of two lists may probe the other one: with the kernels of another processor, 99.999 % of 3 million neighbours
+    were the same.
 
     Args:
         vectors: n rows, all finite.
@@ -169,9 +169,9 @@ def _ranked(
     for first in range(0, len(unsure), step):
         best = ExactBest(unsure[first : first + step], found, bounds)
         again = (
-            Visit(asked[best.wants(asked)], candidates, False)
-            for asked, candidates, _ in visits()
-            if best.wants(asked).any()
+            Visit(batch[best.wants(batch)], candidates, False)
+            for batch, candidates, _ in visits()
+            if best.wants(batch).any()
         )
         for block in _blocks(vectors, queries, again):
             best.see(*block, own[block.queries])
@@ -180,13 +180,13 @@ def _ranked(
 
 
 def _blocks(vectors: VectorRows, queries: VectorRows, visits: Iterable[Visit]) -> Iterator[Block]:
-    for asked, candidates, mutual in visits:
+    for all_queries, candidates, mutual in visits:
         width = _QUERIES if mutual else _CANDIDATES
         for first in range(0, len(candidates), width):
             block = candidates[first : first + width]
             columns = vectors.floats(block)
-            for start in range(0, first + 1 if mutual else len(asked), _QUERIES):
-                some = asked[start : start + _QUERIES]
+            for start in range(0, first + 1 if mutual else len(all_queries), _QUERIES):
+                some = all_queries[start : start + _QUERIES]
                 same = mutual and start == first
                 rows = columns if same else queries.floats(some)
                 products = rows @ columns.T

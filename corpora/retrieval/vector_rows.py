@@ -1,4 +1,4 @@
-"""Float16 vectors as views of a mapped shard of any size, converted to float32 a block at a time."""
+"""Views of the float16 vectors in a mapped shard of any size, converted to float32 block by block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class VectorRows:
     Attributes:
         bits: ``(words,)`` uint16, a whole array in memory or a whole mapped file, which may hold other columns.
         starts: ``(n,)`` int64.
-        dimension: d.
+        dimension: numbers per vector, d.
     """
 
     bits: np.ndarray
@@ -40,7 +40,7 @@ class VectorRows:
         return VectorRows(self.bits, self.starts[rows], self.dimension)
 
     def floats(self, rows: np.ndarray) -> np.ndarray:
-        """``(len(rows), d)`` float32, a copy."""
+        """Copy the given rows, ``(len(rows), d)`` float32."""
         out = np.empty((len(rows), self.dimension), np.float32)
         self.gather(rows, out)
         return out
@@ -102,9 +102,10 @@ def require_finite(batch: pa.RecordBatch, dimension: int, shard: str) -> np.ndar
 
 
 def refuse_not_finite(finite: np.ndarray, document_ids: pa.Array, shard: str) -> None:
-    """Refuse vectors where ``(n,)`` bool is not True.
+    """Check that vectors are finite.
 
     Args:
+        finite: ``(n,)`` bool, True for vectors without NaN and infinity.
         document_ids: ids of the documents of the n vectors; may be longer.
 
     Raises:
