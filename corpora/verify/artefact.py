@@ -1,4 +1,4 @@
-"""Check a finished artefact against its manifest and against the contract of docs/formats.md."""
+"""Verification of a finished artefact against its manifest and the contract of docs/formats.md."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _ROWS = {
     "farspan.pairs": "pairs",
     "farspan.predictions": "predictions",
 }
-"""The total that counts the rows of a format; ``documents`` for the others."""
+"""Name of the total that counts the rows of a format; ``documents`` for other formats."""
 
 
 def verify(folder: str) -> list[str]:
     """List every problem of documents, a corpus, vectors, clusters, neighbours or predictions.
 
-    Checked: manifest, tokenizer, checksums, schema, batch sizes, counts, and the meaning of every row; in a corpus also
-    that the parts of each document add up.
+    Checks manifest, tokenizer, checksums, schema, batch sizes, counts and every row; in a corpus also that the parts of
+    each document add up.
 
     Raises:
         FarspanError: no finished artefact there, or one of another format.
@@ -58,9 +58,9 @@ def verify(folder: str) -> list[str]:
 
 
 def others(folder: str, manifest: Manifest) -> Problems:
-    """Compare all files but the shards with the manifest: contents, number, and the tokenizer's identity.
+    """Compare all files except the shards with the manifest: contents, number, and the tokenizer's identity.
 
-    Version 1 of the format lists no files: they are only read.
+    Version 1 of the format lists no files, so they are only read.
     """
     present = {os.path.relpath(path, folder) for path in files.walk(folder)}
     if manifest.format_version == 1:
@@ -100,7 +100,7 @@ def _unreadable(folder: str, names: Iterable[str]) -> Problems:
 def shards(
     folder: str, manifest: Manifest, schema: pa.Schema, check: Callable[[Manifest, str, list[pa.RecordBatch]], Problems]
 ) -> Problems:
-    """Check structure and checksum of every shard, then run ``check`` on the batches of the sound ones."""
+    """Check structure and checksum of every shard, and run ``check`` on the batches of undamaged ones."""
     expected = {shard.name for shard in manifest.shards}
     present = {os.path.basename(path) for path in files.walk(os.path.join(folder, "shards")) if not is_temporary(path)}
     for name in sorted(present - expected):
@@ -133,16 +133,16 @@ def _file_counts(manifest: Manifest) -> Problems:
         inputs.setdefault(entry["path"].partition(":")[0], []).append(entry["bytes"])
     counted = {source: count for source, count in manifest.counts.items() if "files" in count}
     if not counted:
-        return  # an older artefact, or one of no raw files
+        return  # an older artefact, or one not made from raw files
     for source in sorted(counted.keys() | inputs.keys()):
         count, sizes = manifest.counts.get(source, {}), inputs.get(source, [])
         for name, listed in (("files", len(sizes)), ("bytes", sum(sizes))):
             if count.get(name, 0) != listed:
-                yield f"manifest.json: counts of {source!r} tell {count.get(name, 0)} {name}, inputs list {listed}"
+                yield f"manifest.json: counts of {source!r} say {count.get(name, 0)} {name}, inputs list {listed}"
         for part, whole in (("damaged_files", "files"), ("lost_bytes", "bytes")):
             if count.get(part, 0) > count.get(whole, 0):
                 yield (
-                    f"manifest.json: counts of {source!r} tell {count[part]} {part.replace('_', ' ')} of "
+                    f"manifest.json: counts of {source!r} say {count[part]} {part.replace('_', ' ')} of "
                     f"{count.get(whole, 0)}"
                 )
 

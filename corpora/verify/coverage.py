@@ -1,4 +1,4 @@
-"""Check that the parts of documents in a corpus add up to whole documents."""
+"""Check of a corpus that the parts of each document add up to the whole document."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ def gaps(
     overlap: int = 0,
     may_be_cut: bool = False,
 ) -> list[tuple[int, str]]:
-    """Find documents whose p parts do not add up; arguments are ``(p,)``.
+    """Find documents whose parts do not add up.
 
-    A document may lie in a corpus several times, in parts that differ from time to time. It is whole when at every
-    place inside of it as many parts begin as end there.
+    A document may be used several times, cut differently each time. It is complete if at every position inside it as
+    many parts start as end.
 
     Args:
-        documents: number of each part's document.
-        offsets, sizes: the part in its document.
-        lengths: tokens of the whole document.
-        overlap: parts may also begin that many tokens before the end of the part before them; a place is then sound
-            if a part begins there for each that ends, and the other way round.
-        may_be_cut: the end of a document may be missing.
+        documents: ``(p,)`` number of each part's document.
+        offsets, sizes: ``(p,)`` start and length of each part in its document.
+        lengths: ``(p,)`` tokens of each part's whole document.
+        overlap: tokens that a part may share with the previous one. If not 0, every start needs an end at the same
+            position or that many tokens later, and every end a start.
+        may_be_cut: True if the end of a document may be missing.
 
     Returns:
         One (part, fault) for each document with a fault, in order of documents.
@@ -41,23 +41,23 @@ def gaps(
     order = np.argsort(documents, kind="stable")
     same = documents[order][1:] == documents[order][:-1]
     differ = order[1:][same & (lengths[order][1:] != lengths[order][:-1])]
-    note(differ, "has a document of {} tokens, of which another part says otherwise", lengths[differ])
+    note(differ, "has a document of {} tokens, for which another part gives another length", lengths[differ])
 
     begins = np.flatnonzero(offsets > 0)
     stops = np.flatnonzero(ends < lengths)
     compare = _unmatched if overlap else _unbalanced
     wide = int(lengths.max(initial=0)) + overlap + 1
-    names = documents.astype(np.int64) * wide  # + a place in the document: both as one number
+    names = documents.astype(np.int64) * wide  # plus a position in the document, this is one number for both
     lone_begins, lone_stops = compare(names[begins] + offsets[begins], names[stops] + ends[stops], overlap)
     begins, stops = begins[lone_begins], stops[lone_stops]
     note(begins, "continues at token {}, where no part of the document before it ends", offsets[begins])
     if not may_be_cut:
-        note(stops, "ends at token {} of a document that goes on nowhere", ends[stops])
+        note(stops, "ends at token {} of a document that is not continued", ends[stops])
     return [found[document] for document in sorted(found)]
 
 
 def _unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarray, np.ndarray]:
-    """``(b,)`` and ``(s,)`` bool: places where more parts begin than end, and where more end than begin."""
+    """Return ``(b,)`` and ``(s,)`` bool: starts where more parts start than end, and ends where more end than start."""
     places, events = np.unique(np.concatenate([begins, stops]), return_inverse=True)
     counts = [np.bincount(part, minlength=len(places)) for part in (events[: len(begins)], events[len(begins) :])]
     balance = (counts[0] - counts[1])[events]
@@ -65,7 +65,7 @@ def _unbalanced(begins: np.ndarray, stops: np.ndarray, _: int) -> tuple[np.ndarr
 
 
 def _unmatched(begins: np.ndarray, stops: np.ndarray, overlap: int) -> tuple[np.ndarray, np.ndarray]:
-    """``(b,)`` and ``(s,)`` bool: beginnings without an end there or ``overlap`` later, and the other way round."""
+    """Return ``(b,)`` and ``(s,)`` bool: starts without an end there or ``overlap`` later, and ends for the reverse."""
     return (
         ~(np.isin(begins, stops) | np.isin(begins + overlap, stops)),
         ~(np.isin(stops, begins) | np.isin(stops - overlap, begins)),

@@ -19,10 +19,10 @@ def verify_pairs(folder: str, documents: str | None = None) -> list[str]:
     """List every problem of pairs on local disk.
 
     Args:
-        documents: folder of their documents, if it is not where it was when they were made.
+        documents: folder of their documents, if it was moved since the pairs were made.
 
     Raises:
-        FarspanError: no finished pairs there, or not the documents that they were made from.
+        FarspanError: no finished pairs there, or not the documents they were made from.
     """
     pairs = PairSet(folder, documents)
     check = PairsCheck(pairs.documents)
@@ -48,7 +48,7 @@ class PairsCheck:
                 add_pair_totals(self.counted, batch)
 
     def counted_of(self, manifest: Manifest) -> dict[str, int]:
-        """Counts of the shards, for the totals; those about documents if the manifest has them."""
+        """Return the counts to compare with the totals; those of documents only if the manifest has them."""
         several = sum(len(splits) > 1 for splits in self._splits.values())
         found = {"documents": len(self._splits), "documents_in_several_splits": several}
         return self.counted | {name: value for name, value in found.items() if name in manifest.totals}
@@ -73,10 +73,10 @@ class PairsCheck:
             elif split != "test" and not (targets and references):
                 yield f"{place} row {row}: pair {pair!r} of split {split} has no target or no reference"
             if not _is_object(attributes):
-                yield f"{place} row {row}: attributes are no JSON object"
+                yield f"{place} row {row}: attributes are not a JSON object"
 
     def _places(self, place: str, batch: pa.RecordBatch) -> Problems:
-        """Compare the ids of documents with the rows that they are said to be."""
+        """Compare the ids of documents with those in the rows that ``document_rows`` names."""
         rows = Ragged.from_arrow(batch.column("document_rows")).compact()
         ids = batch.column("document_ids")
         if (rows.lengths != ids.value_lengths().to_numpy()).any() or (rows.lengths == 0).any():
@@ -88,9 +88,9 @@ class PairsCheck:
         distinct = np.unique(rows.values)
         names = self._documents.take(distinct).column("document_id").to_pylist() if len(distinct) else []
         known = dict(zip(distinct.tolist(), names, strict=True))
-        said = zip(ids.flatten().to_pylist(), rows.values.tolist(), strict=True)
+        stated = zip(ids.flatten().to_pylist(), rows.values.tolist(), strict=True)
         splits = np.repeat(batch.column("split").to_numpy(zero_copy_only=False), rows.lengths).tolist()
-        for (name, row), split in zip(said, splits, strict=True):
+        for (name, row), split in zip(stated, splits, strict=True):
             if known[row] != name:
                 yield f"{place}: row {row} of the documents is {known[row]!r}, not {name!r}"
             self._splits.setdefault(row, set()).add(split)

@@ -1,4 +1,4 @@
-"""Check of the rows of predictions, batch by batch."""
+"""Checks of the rows of predictions, batch by batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PredictionsCheck:
             place = f"{name} batch {number}"
             tokens = Ragged.from_arrow(batch.column("tokens")).compact()
             if len(tokens.values) and int(tokens.values.max()) >= self._vocab_size:
-                yield f"{place}: token {tokens.values.max()} is beyond the model's table of {self._vocab_size} rows"
+                yield f"{place}: token {tokens.values.max()} is outside the model's vocabulary of {self._vocab_size}"
             for row in np.flatnonzero(~np.isfinite(batch.column("score").to_numpy())).tolist():
                 yield f"{place} row {row}: the score is not finite"
             for pair in batch.column("pair_id").to_pylist():

@@ -38,7 +38,7 @@ class Check(Protocol):
         """Report problems of the rows of a shard."""
 
     def end(self) -> Problems:
-        """Report problems that show only when all shards have been seen."""
+        """Report problems that can be found only when all shards have been checked."""
 
 
 class DocumentsCheck:
@@ -47,7 +47,7 @@ class DocumentsCheck:
     def __init__(self, manifest: Manifest) -> None:
         self.schema = documents_schema(manifest.tokenizer["vocab_size"])
         self.counted = dict.fromkeys(DOCUMENT_TOTALS, 0)
-        self._keys: set[bytes] = set()  # of ids, since ids themselves are many times larger
+        self._keys: set[bytes] = set()  # hashes of ids, which are much smaller than ids
 
     def shard(self, manifest: Manifest, name: str, batches: list[pa.RecordBatch]) -> Problems:
         for number, batch in enumerate(batches):
@@ -89,17 +89,17 @@ class CorpusCheck:
                 self._parts.append(_Parts.of(place, batch))
             else:
                 yield f"{place}: the lists of parts have different lengths"
-        if self._use.one_shard:  # no need to keep the parts
+        if self._use.one_shard:  # later shards have no parts of these documents
             yield from self._coverage()
 
     def end(self) -> Problems:
         yield from self._coverage()
         filtered = sum(count["filtered"] for count in self._manifest.counts.values())
         if filtered and self._use.left_out is None:
-            yield f"manifest.json: {filtered} documents are left out, document_use says that none is"
+            yield f"manifest.json: {filtered} documents are left out, though document_use.left_out is null"
 
     def _coverage(self) -> Problems:
-        """Report where the parts seen since the last call do not add up to documents."""
+        """Report documents whose parts seen since the last call do not add up."""
         parts, self._parts = self._parts, []
         if not parts:
             return
@@ -127,7 +127,7 @@ class CorpusCheck:
             yield f"{place} row {row}: {lengths[row]} tokens and {added} reserved positions exceed the sequence length"
         for row in range(len(batch)):
             if len(np.setdiff1d(batch.document_starts[row], batch.sentence_starts[row])):
-                yield f"{place} row {row}: a part begins where no sentence does"
+                yield f"{place} row {row}: a part starts where no sentence starts"
             if batch.sequence_id(row) in self._sequences:
                 yield f"{place} row {row}: sequence_id {batch.sequence_id(row).hex()} occurs twice"
             self._sequences.add(batch.sequence_id(row))
@@ -140,7 +140,7 @@ class CorpusCheck:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a block of rows: 64-bit hash of the document's id, offset, size and whole length, ``(p,)`` each."""
+    """The parts of a batch of rows: 64-bit hash of the document's id, offset, size and whole length, ``(p,)`` each."""
 
     place: str
     batch: SequenceBatch
@@ -170,7 +170,7 @@ _KEY = make_key(0, "verification")
 def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
     values = tokens.compact().values
     if len(values) and not 0 <= int(values.min()) <= int(values.max()) < manifest.tokenizer["vocab_size"]:
-        yield f"{place}: token ids {values.min()}..{values.max()} outside of the vocabulary"
+        yield f"{place}: token ids {values.min()}..{values.max()} are not all in the vocabulary"
     owned = manifest.tokenizer["owned_tokens"]
     found = np.flatnonzero(np.isin(values, special_ids(owned)))  # positions among all tokens of the batch
     if len(found):
@@ -183,7 +183,7 @@ def token_range(place: str, tokens: Ragged, manifest: Manifest) -> Problems:
 
 
 def ascending(place: str, column: str, starts: Ragged, lengths: np.ndarray) -> Problems:
-    """Report rows where starts do not ascend strictly from 0 inside the row's tokens."""
+    """Report rows whose starts do not ascend strictly from 0, or are outside the row's tokens."""
     starts = starts.compact()
     rows = np.repeat(np.arange(len(starts)), starts.lengths)
     same_row = rows[1:] == rows[:-1]

@@ -76,7 +76,7 @@ class NeighboursCheck:
             ):
                 yield f"{place}: neighbours, similarities and jaccards have different lengths"
             elif ((lists.values < 0) | (lists.values >= len(clusters)) | (lists.values == own)).any():
-                yield f"{place}: a neighbour is no other row of the shard"
+                yield f"{place}: a neighbour is not another row of the shard"
             else:
                 if (clusters[lists.values] != clusters[own]).any():
                     yield f"{place}: a neighbour is in another cluster"

@@ -129,10 +129,10 @@ def test_a_lost_row_breaks_the_sums(corpus):
     ("change", "message"),
     [
         ({}, None),
-        ({"files": 3}, "counts of 'made' tell 3 files, inputs list 2"),
-        ({"bytes": 29}, "counts of 'made' tell 29 bytes, inputs list 30"),
-        ({"damaged_files": 3}, "tell 3 damaged files of 2"),
-        ({"lost_bytes": 31}, "tell 31 lost bytes of 30"),
+        ({"files": 3}, "counts of 'made' say 3 files, inputs list 2"),
+        ({"bytes": 29}, "counts of 'made' say 29 bytes, inputs list 30"),
+        ({"damaged_files": 3}, "say 3 damaged files of 2"),
+        ({"lost_bytes": 31}, "say 31 lost bytes of 30"),
     ],
 )
 def test_counts_of_files_are_checked(tmp_path, change, message):
@@ -150,7 +150,7 @@ def test_a_source_without_counts_of_its_files_is_found(tmp_path):
     manifest = read_manifest(folder)
     manifest.counts["made"].update({"files": 0, "bytes": 0})
     write_manifest(folder, replace(manifest, inputs=({"path": "other:a", "bytes": 10},)))
-    assert [problem.partition(" tell ")[2] for problem in verify(folder)] == [
+    assert [problem.partition(" say ")[2] for problem in verify(folder)] == [
         "0 files, inputs list 1",
         "0 bytes, inputs list 10",
     ]

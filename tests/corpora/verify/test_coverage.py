@@ -49,7 +49,7 @@ def test_a_lost_part_shows(parts, data):
         ([(0, 0, 5, 10)], "ends at token 5"),
         ([(0, 5, 5, 10)], "continues at token 5"),
         ([(0, 0, 11, 10)], "tokens 0 to 11 of a document of 10"),
-        ([(0, 0, 10, 10), (0, 0, 11, 11)], "another part says otherwise"),
+        ([(0, 0, 10, 10), (0, 0, 11, 11)], "another part gives another length"),
         ([(0, 0, 5, 10), (0, 6, 4, 10)], "at token"),
     ],
 )

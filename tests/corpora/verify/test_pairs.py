@@ -43,7 +43,7 @@ def test_sound_pairs_have_no_problems(folder):
         (1, {"pair_id": "pair-0"}, "row 1: pair id 'pair-0' occurs twice"),
         (2, {"split": "dev"}, "row 2: split 'dev' is none of train, validation, test"),
         (3, {"references": []}, "row 3: pair 'pair-3' of split train has no target or no reference"),
-        (4, {"attributes": "[1]"}, "row 4: attributes are no JSON object"),
+        (4, {"attributes": "[1]"}, "row 4: attributes are not a JSON object"),
         (5, {"query": [9999]}, "query: token ids"),
         (5, {"targets": [[9999]]}, "targets: token ids"),
         (6, {"document_rows": [0, 1]}, "row 0 of the documents is 'made:0:0', not 'made:0:12'"),

@@ -44,7 +44,7 @@ def test_wrong_rows_are_named(folder):
     problems = "\n".join(rewritten(folder, change))
     assert "has two predictions" in problems
     assert "row 2: the score is not finite" in problems
-    assert "token 65000 is beyond the model's table" in problems
+    assert "token 65000 is outside the model's vocabulary" in problems
     assert "totals say" in problems
 
 

@@ -100,9 +100,9 @@ def test_the_order_of_clusters_is_checked_also_across_batches(kind, batches, cha
     [
         ({"similarities": [[], [0.9], [0.5], []]}, "neighbours, similarities and jaccards have different lengths"),
         ({"jaccards": [[0.0], [0.0, 0.0], [1.0], []]}, "neighbours, similarities and jaccards have different lengths"),
-        ({"neighbours": [[0], [0], [3], []]}, "a neighbour is no other row of the shard"),
-        ({"neighbours": [[4], [0], [3], []]}, "a neighbour is no other row of the shard"),
-        ({"neighbours": [[-1], [0], [3], []]}, "a neighbour is no other row of the shard"),
+        ({"neighbours": [[0], [0], [3], []]}, "a neighbour is not another row of the shard"),
+        ({"neighbours": [[4], [0], [3], []]}, "a neighbour is not another row of the shard"),
+        ({"neighbours": [[-1], [0], [3], []]}, "a neighbour is not another row of the shard"),
         ({"neighbours": [[2], [0], [3], []]}, "a neighbour is in another cluster"),
     ],
 )
