@@ -210,11 +210,13 @@ class Span:
             pieces,
         )
         total = int(pieces.sum())
+        starts_of_rows = Ragged.from_lengths(starts[:total], pieces)
+        offsets = starts_of_rows.offsets
         return MaskBatch(
             batch.sequence_ids,
-            Ragged.from_lengths(starts[:total], pieces),
-            Ragged.from_lengths(lengths[:total], pieces),
-            Ragged.from_lengths(np.full(total, IN_SOURCE | IN_TARGET, np.uint8), pieces),
+            starts_of_rows,
+            Ragged(lengths[:total], offsets),
+            Ragged(np.full(total, IN_SOURCE | IN_TARGET, np.uint8), offsets),
             source_lengths=(tokens - noise + pieces + self._layout.around(parts)).astype(np.int32),
             target_lengths=np.where(noise > 0, noise + pieces + self._layout.ends, 0).astype(np.int32),
         )

@@ -122,9 +122,30 @@ def _compositions(rng):
     for items, parts in [(1, 1), (2, 1), (2, 2), (64, 64), (65, 2), (128, 1), (1000, 700), (5000, 40)]:
         for used in (0, 511, 513):  # before and inside the second set of blocks
             bits, ends = np.zeros(items // 64 + 1, np.uint64), np.zeros(parts + 1, np.int64)
-            blocks, key = np.empty((compositions._BLOCKS, 4), np.uint64), wide(rng, 2)[-2:]
+            gaps = np.zeros(parts, np.uint64)
+            blocks, key = np.empty((compositions._BLOCKS, 4), np.uint64), read_only(wide(rng, 2)[-2:])[0]
             keyed.philox_blocks.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
-            yield items, parts, key, used, blocks, bits, ends
+            yield items, parts, key, used, blocks, gaps, bits, ends
+
+
+@cases_of(compositions._draw_up_to)
+def _bounded_draws(rng):
+    for least in (0, 1, 1000, 2**31, 2**32 - 1000):  # of every second draw up to 2**31, a new one is needed
+        for used in (0, 7, 500, 512):
+            blocks, key = np.empty((compositions._BLOCKS, 4), np.uint64), read_only(wide(rng, 2)[-2:])[0]
+            keyed.philox_blocks.compiled()(*key, np.uint64(used // 8 // 64 * 64 + 1), blocks)
+            for count in (0, 1, 40):
+                yield np.uint64(least), np.uint64(count), key, used, blocks, np.zeros(40, np.uint64)
+
+
+@cases_of(compositions._write_pieces)
+def _pieces_of_rows(rng):
+    visible, hidden = (np.sort(rng.integers(1, 90, 20)) for _ in range(2))
+    borders = read_only(np.array([0, 5, 70, 90, 120, INT32], np.int32))[0]
+    for shift in (0, -1, -100, 50):
+        for border, last in [(0, 6), (2, 4), (3, 3)]:
+            starts, lengths = np.zeros((2, 40), np.int32)
+            yield (visible, hidden, 20, shift), 120, borders, border, last, starts, lengths, np.uint64(2)
 
 
 @cases_of(compositions.draw_spans)
@@ -203,6 +224,27 @@ def rendered_rows(rng: np.random.Generator, wrong: bool) -> tuple:
         ),
         read_only(rng.integers(0, INT32, sum(given)).astype(np.int32), offsets_of(given)),
     )
+
+
+@cases_of(rendering._fill_source)
+def _filled_sources(rng):
+    for row in range(4):
+        columns, out = rendered_rows(rng, wrong=False), (np.zeros(900, np.int32), np.zeros(900, np.int32))
+        yield row, columns, np.arange(60, dtype=np.int32), (INT32, -1, 2, -1, 3, -1), out, 200 * row, 200 * row + 200
+
+
+@cases_of(rendering._fill_target)
+def _filled_targets(rng):
+    for row in range(4):
+        columns, out = rendered_rows(rng, wrong=False), np.zeros(900, np.int32)
+        for marked in (False, True):
+            yield row, columns, np.arange(60, dtype=np.int32), marked, (-1, 0, 2), out, 200 * row, 200 * row + 200
+
+
+@cases_of(rendering._put)
+def _put_tokens(rng):
+    for token in (-100, rendering.NONE, 0, INT32):
+        yield token, np.zeros(3, np.int32), 2
 
 
 @cases_of(rendering._copy)

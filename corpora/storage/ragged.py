@@ -42,7 +42,7 @@ class Ragged:
     @property
     def lengths(self) -> np.ndarray:
         """Length of each row, ``(rows,)`` int64."""
-        return np.diff(self.offsets)
+        return self.offsets[1:] - self.offsets[:-1]
 
     @classmethod
     def from_rows(cls, rows: Sequence[np.ndarray | Sequence[int]], dtype: np.typing.DTypeLike) -> Ragged:

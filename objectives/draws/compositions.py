@@ -6,19 +6,30 @@ A composition of n into k positive parts is a choice of k - 1 of the n - 1 gaps 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from corpora.compiled import compiled
+from corpora.compiled import compiled, intrinsic
 from corpora.keyed import philox_blocks
 
 PLACEMENTS = ("t5", "rolled", "free")
 
 _BLOCKS = 64  # made at once, eight draws each
-_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
-_6, _63 = np.uint64(6), np.uint64(63)
-_DE_BRUIJN = 0x03F79D71B4CB0A89  # every six bits of it differ, so a product with 2**i names i by its top six
-_BIT_NUMBER = np.zeros(64, np.int64)
-_BIT_NUMBER[[(_DE_BRUIJN << i & 0xFFFFFFFFFFFFFFFF) >> 58 for i in range(64)]] = np.arange(64)
+_LOW, _32, _TWO_32 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1 << 32)
+_0, _1, _6, _63 = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
+
+
+def _load_trailing_zeros() -> Any:
+    from numba.cpython.unsafe.numbers import trailing_zeros
+
+    return trailing_zeros
+
+
+@intrinsic(_load_trailing_zeros)
+def _trailing_zeros(word: np.uint64) -> int:
+    """The number of the lowest bit of ``word`` that is 1."""
+    return (int(word) & -int(word)).bit_length() - 1
 
 
 @compiled(small=True)
@@ -49,49 +60,81 @@ def draw_spans(
         starts, lengths: output, the pieces of all rows, concatenated; int32, long enough for all.
         pieces: output, ``(n,)`` int64, number of pieces per row.
     """
-    # Longer than other functions: in plain Python, which small batches run as, a call of a kernel per row costs more.
     rolled, free = placement == 1, placement == 2
     blocks = np.empty((_BLOCKS, 4), np.uint64)
     bits = np.zeros((sizes.max() + 1) // 64 + 1 if len(sizes) else 0, np.uint64)
-    visible_ends = np.empty(spans.max() + 1 if len(spans) else 0, np.int64)
-    hidden_ends = np.empty_like(visible_ends)
-    cut = np.empty(2, np.int64)
-    out = 0
+    most = spans.max() + 1 if len(spans) else 0
+    gaps, visible_ends, hidden_ends = np.empty(most, np.uint64), np.empty(most, np.int64), np.empty(most, np.int64)
+    cut, out = np.empty(2, np.int64), _0
     for row in range(len(sizes)):
         first_piece, size, offset = out, sizes[row], np.int64(0)
         if spans[row]:
             # Free: one more stretch, and a token more in the first and the last, so that these may end up empty.
             visible = size - noise[row] + 2 * free
-            used = _composition(visible, spans[row] + free, keys[row], 0, blocks, bits, visible_ends)
-            used = _composition(noise[row], spans[row], keys[row], used, blocks, bits, hidden_ends)
+            used = _composition(visible, spans[row] + free, keys[row], 0, blocks, gaps, bits, visible_ends)
+            used = _composition(noise[row], spans[row], keys[row], used, blocks, gaps, bits, hidden_ends)
             if rolled:
                 # Where a row of one more token is cut in two.
-                _composition(size + 1, 2, keys[row], used, blocks, bits, cut)
+                _composition(size + 1, 2, keys[row], used, blocks, gaps, bits, cut)
                 offset = cut[0] - 1
             border, last_border = documents[1][row], documents[1][row + 1]
             # Rolled: first what has moved over the end, then the rest.
             for shift in range(offset - size if offset else 0, offset + 1, size):
-                hidden = 0  # tokens hidden so far
-                for i in range(spans[row]):
-                    start = max(visible_ends[i] - free + hidden + shift, 0)
-                    hidden = hidden_ends[i]
-                    stop = min(visible_ends[i] - free + hidden + shift, size)
-                    if stop <= start:
-                        continue
-                    while border < last_border and documents[0][border] < stop:
-                        if documents[0][border] > start:
-                            starts[out], lengths[out] = start, documents[0][border] - start
-                            start = int(documents[0][border])
-                            out += 1
-                        border += 1
-                    starts[out], lengths[out] = start, stop - start
-                    out += 1
+                ends = visible_ends, hidden_ends, spans[row], shift - free
+                out, border = _write_pieces(ends, size, documents[0], border, last_border, starts, lengths, out)
         pieces[row] = out - first_piece
 
 
 @compiled(small=True)
+def _write_pieces(
+    ends: tuple,
+    size: int,
+    borders: np.ndarray,
+    border: int,
+    last_border: int,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    out: np.uint64,
+) -> tuple[np.uint64, int]:
+    """Write the spans that lie in ``[0, size)`` after a shift, cut at the borders of documents.
+
+    Args:
+        ends: ends of visible and of hidden stretches, number of these, and the shift.
+        borders, border, last_border: document starts; those of the row from the first that may still cut a span.
+        starts, lengths, out: output, and the number of pieces in it.
+
+    Returns:
+        ``out`` and ``border`` after these spans.
+    """
+    visible_ends, hidden_ends, count, shift = ends
+    hidden = 0  # tokens hidden so far
+    for i in range(np.uint64(count)):
+        start = max(visible_ends[i] + hidden + shift, 0)
+        hidden = hidden_ends[i]
+        stop = min(visible_ends[i] + hidden + shift, size)
+        if stop <= start:
+            continue
+        while border < last_border and borders[border] < stop:
+            if borders[border] > start:
+                starts[out], lengths[out] = start, borders[border] - start
+                start = int(borders[border])
+                out += _1
+            border += 1
+        starts[out], lengths[out] = start, stop - start
+        out += _1
+    return out, border
+
+
+@compiled(small=True)
 def _composition(
-    items: int, parts: int, key: np.ndarray, used: int, blocks: np.ndarray, bits: np.ndarray, ends: np.ndarray
+    items: int,
+    parts: int,
+    key: np.ndarray,
+    used: int,
+    blocks: np.ndarray,
+    gaps: np.ndarray,
+    bits: np.ndarray,
+    ends: np.ndarray,
 ) -> int:
     """Draw a composition of ``items`` into ``parts`` stretches and write the end of each.
 
@@ -99,37 +142,64 @@ def _composition(
         key: ``(2,)`` uint64, the generator.
         used: number of 32-bit draws taken from it before.
         blocks: ``(_BLOCKS, 4)`` uint64, the generator's blocks that contain draw number ``used``.
+        gaps: scratch, ``(parts,)`` uint64 or longer.
         bits: scratch, all 0 before and after.
         ends: output, the ends, ascending; the last is ``items``.
 
     Returns:
         Number of draws taken from the generator so far.
     """
-    stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
-    one = np.uint64(1)
-    for last in range(items - parts, items - 1):
-        # A uniform integer up to last, without bias: Lemire 2019, "Fast random integer generation in an interval".
-        bound = np.uint64(last + 1)
-        gap = np.uint64(0)
-        while last > 0:
-            if used & (8 * _BLOCKS - 1) == 0:
-                philox_blocks(key[0], key[1], np.uint64(used // 8 + 1), blocks)
-            product = np.uint64(stream[used & (8 * _BLOCKS - 1)]) * bound
-            gap = product >> _32
-            used += 1
-            if product & _LOW >= bound or product & _LOW >= (np.uint64(1 << 32) - bound) % bound:
-                break
-        taken = bits[gap >> _6] >> (gap & _63) & one
-        gap += (np.uint64(last) - gap) * taken
-        bits[gap >> _6] |= one << (gap & _63)
-    part = 0
-    for i in range((items >> 6) + 1):
-        word = bits[i]
-        bits[i] = 0
+    least, count = np.uint64(items - parts), np.uint64(parts - 1)
+    used = _draw_up_to(least, count, key, used, blocks, gaps)
+    for i in range(count):
+        gap = gaps[i]
+        taken = bits[gap >> _6] >> (gap & _63) & _1
+        gap += (least + i - gap) * taken
+        bits[gap >> _6] |= _1 << (gap & _63)
+    part = _0
+    for i in range(np.uint64((items >> 6) + 1)):
+        word, bits[i] = bits[i], _0
+        first_end = (i << _6) + _1
         while word:
-            lowest = word & (~word + one)
-            word ^= lowest
-            ends[part] = i * 64 + _BIT_NUMBER[(lowest * np.uint64(_DE_BRUIJN)) >> np.uint64(58)] + 1
-            part += 1
+            ends[part] = first_end + _trailing_zeros(word)
+            word &= word - _1
+            part += _1
     ends[part] = items
+    return used
+
+
+@compiled(small=True)
+def _draw_up_to(
+    least: np.uint64, count: np.uint64, key: np.ndarray, used: int, blocks: np.ndarray, drawn: np.ndarray
+) -> int:
+    """Draw uniform integers up to ``least``, ``least + 1`` ... and return how many draws are used now.
+
+    Source: Lemire 2019, "Fast random integer generation in an interval", section 4. A draw is rejected so rarely that
+    all are first made as if none were, in vector code.
+
+    Args:
+        drawn: output, ``(count,)`` uint64 or longer.
+        Other arguments: as ``_composition``.
+    """
+    stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
+    done = 0
+    if count > 0 and least == 0:  # no choice, no draw
+        drawn[0] = _0
+        done = 1
+    while done < count:
+        at = used % len(stream)
+        if at == 0:
+            philox_blocks(key[0], key[1], np.uint64(used // 8 + 1), blocks)
+        size, bound, certain = min(int(count) - done, len(stream) - at), least + np.uint64(done + 1), True
+        first, place = np.uint64(at), np.uint64(done)
+        for i in range(np.uint64(size)):
+            product = np.uint64(stream[first + i]) * (bound + i)
+            drawn[place + i] = product >> _32
+            certain &= bool(product & _LOW >= bound + i)
+        if certain:
+            done, used = done + size, used + size
+        else:
+            product = np.uint64(stream[first]) * bound
+            done += int(product & _LOW >= (_TWO_32 - bound) % bound)
+            used += 1
     return used

@@ -30,9 +30,9 @@ def global_positions(
     Raises:
         FarspanError: for another rule.
     """
-    ids, places = examples.source_ids, np.arange(examples.source_ids.shape[1])
     if rule == "none":
         return None
+    ids, places = examples.source_ids, np.arange(examples.source_ids.shape[1])
     if rule == "bos":
         chosen = np.broadcast_to(places == 0, ids.shape)
     elif rule == "separators":

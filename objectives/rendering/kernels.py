@@ -31,8 +31,8 @@ def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts
         size = offsets[row + 1] - offsets[row]
         border, last_border = documents[1][row], documents[1][row + 1]
         fault, markers, source, hidden, hidden_markers, replaced, position = 0, 0, size, 0, 0, 0, 0
-        for i in range(span_offsets[row], span_offsets[row + 1]):
-            start, length, flag = int(starts[i]), int(lengths[i]), flags[i]
+        for i in range(np.uint64(span_offsets[row]), np.uint64(span_offsets[row + 1])):  # unsigned: see ``_copy``
+            start, length, flag = int(starts[i]), int(lengths[i]), int(flags[i])
             if start < position or length <= 0 or start + length > size:
                 fault = PLACES
                 break
@@ -85,79 +85,81 @@ def fill(
         frame: ids of padding, begin, end, and before, between and after documents; ``NONE`` for none.
         source, target, segments: output, (B, S), (B, T) and, unless it is empty, (B, S) int32; all positions are set.
     """
-    # Longer than other functions: in plain Python, which small batches run as, a call of a kernel per token costs more.
-    text, borders = tokens[0], documents[0]
+    columns = tokens, documents, spans, replacements
+    # Flat, because a copy may write beyond its row, into the next one, which is filled afterwards.
+    shown, hidden = (source.reshape(-1), segments.reshape(-1)), target.reshape(-1)
+    for row in range(len(source)):
+        first, stop = row * source.shape[1], (row + 1) * source.shape[1]
+        _fill_source(row, columns, markers, frame, shown, first, stop)
+        first, stop = row * target.shape[1], (row + 1) * target.shape[1]
+        _fill_target(row, columns, markers, target_marked, frame, hidden, first, stop)
+
+
+@compiled(small=True)
+def _fill_source(row: int, columns: tuple, markers: np.ndarray, frame: tuple, out: tuple, at: int, stop: int) -> None:
+    """Fill places ``at`` to ``stop`` of ``out``: a row's source, and its segments unless that array is empty."""
+    (text, token_offsets), (borders, border_offsets), spans, (exchanged, exchanged_offsets) = columns
     starts, lengths, flags, span_offsets = spans
     pad, begin, end, before, between, after = frame
-    shown, hidden = source.reshape(-1), target.reshape(-1)  # flat: views for every row and copy would cost more
-    for row in range(len(source)):
-        first_token, last_token = tokens[1][row], tokens[1][row + 1]
-        first_span, last_span = span_offsets[row], span_offsets[row + 1]
-        first_border, last_border = documents[1][row], documents[1][row + 1]
-        row_start, row_stop = row * source.shape[1], (row + 1) * source.shape[1]
-        hidden_start, hidden_stop = row * target.shape[1], (row + 1) * target.shape[1]
-        position, at, hidden_at = first_token, row_start, hidden_start
-        border, replaced, marker = first_border, replacements[1][row], 0
-        labelled = 0  # source positions whose part is written
-        if begin != NONE:
-            shown[at] = begin
-            at += 1
-        # One iteration per span, which also copies the text before it; the last iteration copies the rest.
-        for i in range(first_span, last_span + 1):
-            start, flag = last_token, np.uint8(0)
-            if i < last_span:
-                start, flag = first_token + starts[i], flags[i]
-            while border < last_border and first_token + borders[border] <= start:
-                if border > first_border:
-                    at = _copy(text, position, first_token + borders[border], shown, at)
-                    position = first_token + borders[border]
-                    if after != NONE:
-                        shown[at] = after
-                        at += 1
-                    if between != NONE:
-                        shown[at] = between
-                        at += 1
-                    if len(segments):
-                        segments[row, labelled : at - row_start] = border - first_border - 1
-                        labelled = at - row_start
-                if before != NONE:
-                    shown[at] = before
-                    at += 1
-                border += 1
-            at = _copy(text, position, start, shown, at)
-            position = start
-            if flag & IN_TARGET:
-                if hidden_at == hidden_start and begin != NONE:
-                    hidden[hidden_at] = begin
-                    hidden_at += 1
-                if target_marked and flag & IN_SOURCE:
-                    hidden[hidden_at] = markers[marker]
-                    hidden_at += 1
-                hidden_at = _copy(text, start, start + lengths[i], hidden, hidden_at)
-            if flag & IN_SOURCE:
-                shown[at] = markers[marker]
-                at += 1
-                marker += 1
-            if flag & REPLACED:
-                at = _copy(replacements[0], replaced, replaced + lengths[i], shown, at)
-                replaced += lengths[i]
-            # The text of a candidate or a visible span is copied with the text that follows.
-            if flag != 0 and not flag & VISIBLE:
-                position += lengths[i]
-        if after != NONE and last_border > first_border:
-            shown[at] = after
-            at += 1
-        if end != NONE:
-            shown[at] = end
-            at += 1
-            if hidden_at > hidden_start:
-                hidden[hidden_at] = end
-                hidden_at += 1
-        shown[at:row_stop] = pad
-        hidden[hidden_at:hidden_stop] = pad
-        if len(segments):
-            segments[row, labelled : at - row_start] = max(last_border - first_border - 1, 0)
-            segments[row, at - row_start :] = -1
+    shown, segments = out
+    first_token, last_token = token_offsets[row], token_offsets[row + 1]
+    first_border, last_border = border_offsets[row], border_offsets[row + 1]
+    last_span = np.uint64(span_offsets[row + 1])
+    position, border, replaced, marker = first_token, first_border, exchanged_offsets[row], np.uint64(0)
+    labelled = at  # places of the segments before it are set
+    at = _put(begin, shown, at)
+    # One iteration per span, which also copies the text before it; the last iteration copies the rest.
+    for i in range(np.uint64(span_offsets[row]), last_span + np.uint64(1)):  # unsigned: see ``_copy``
+        start, length, flag = last_token, 0, 0
+        if i < last_span:
+            start, length, flag = first_token + starts[i], int(lengths[i]), int(flags[i])
+        while border < last_border and first_token + borders[border] <= start:
+            if border > first_border:
+                edge = first_token + borders[border]
+                at, position = _copy(text, position, edge, shown, at), edge
+                at = _put(between, shown, _put(after, shown, at))
+                if len(segments):
+                    segments[labelled:at] = border - first_border - 1
+                    labelled = at
+            at = _put(before, shown, at)
+            border += 1
+        at, position = _copy(text, position, start, shown, at), start
+        if flag & IN_SOURCE:
+            at, marker = _put(markers[marker], shown, at), marker + np.uint64(1)
+        if flag & REPLACED:
+            at = _copy(exchanged, replaced, replaced + length, shown, at)
+            replaced += length
+        # The text of a candidate or a visible span is copied with the text that follows.
+        if flag != 0 and not flag & VISIBLE:
+            position += length
+    at = _put(end, shown, _put(after if last_border > first_border else NONE, shown, at))
+    shown[at:stop] = pad
+    if len(segments):
+        segments[labelled:at] = max(last_border - first_border - 1, 0)
+        segments[at:stop] = -1
+
+
+@compiled(small=True)
+def _fill_target(
+    row: int, columns: tuple, markers: np.ndarray, marked: bool, frame: tuple, out: np.ndarray, at: int, stop: int
+) -> None:
+    """Fill ``out[at:stop]`` with a row's target."""
+    (text, token_offsets), _, (starts, lengths, flags, offsets), _ = columns
+    pad, begin, end = frame[:3]
+    first, marker = at, np.uint64(0)
+    for i in range(np.uint64(offsets[row]), np.uint64(offsets[row + 1])):
+        if flags[i] & IN_TARGET:
+            if at == first:
+                at = _put(begin, out, at)
+            if marked and flags[i] & IN_SOURCE:
+                at = _put(markers[marker], out, at)
+            start = token_offsets[row] + starts[i]
+            at = _copy(text, start, start + lengths[i], out, at)
+        if flags[i] & IN_SOURCE:
+            marker += np.uint64(1)
+    if at > first:
+        at = _put(end, out, at)
+    out[at:stop] = pad
 
 
 @compiled
@@ -198,8 +200,17 @@ def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> 
     rounded = (size + 31) & ~31
     if start + rounded > len(text) or at + rounded > len(out):
         rounded = size
-    # Unsigned indices need no check for negative ones, and the loop becomes vector moves.
+    # Unsigned indices need no check for negative ones; here, the loop becomes vector moves.
     first, place = np.uint64(start), np.uint64(at)
     for i in range(np.uint64(rounded)):
         out[place + i] = text[first + i]
     return at + size
+
+
+@compiled(small=True, inline="always")
+def _put(token: int, out: np.ndarray, at: int) -> int:
+    """Write a token to ``out[at]``, unless it is ``NONE``, and return the position after it."""
+    if token == NONE:
+        return at
+    out[np.uint64(at)] = token
+    return at + 1

@@ -177,19 +177,21 @@ def columns(*lists: Ragged) -> _Arrays:
         FarspanError: the columns have rows of different lengths.
     """
     compact = [column.compact() for column in lists]
-    if any(not np.array_equal(column.offsets, compact[0].offsets) for column in compact[1:]):
+    offsets = compact[0].offsets
+    if any(column.offsets is not offsets and not np.array_equal(column.offsets, offsets) for column in compact[1:]):
         raise FarspanError("list columns of spans have rows of different lengths; the mask set is damaged")
-    return read_only(*(column.values for column in compact), compact[0].offsets)
+    return read_only(*(column.values for column in compact), offsets)
 
 
 def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
     """The columns of corpus and mask rows, checked to be of the same sequences."""
-    if not np.array_equal(batch.sequence_ids, masks.sequence_ids):
+    ids, others = batch.sequence_ids, masks.sequence_ids
+    if ids is not others and not np.array_equal(ids, others):
         if len(batch) != len(masks):
             raise FarspanError(f"{len(batch)} corpus rows cannot be shown with {len(masks)} mask rows")
-        row = int(np.flatnonzero((batch.sequence_ids != masks.sequence_ids).any(axis=1))[0])
+        row = int(np.flatnonzero((ids != others).any(axis=1))[0])
         raise FarspanError(
-            f"row {row} is sequence {_hex(batch, row)} in the corpus, {masks.sequence_ids[row].tobytes().hex()} in the "
+            f"row {row} is sequence {_hex(batch, row)} in the corpus, {others[row].tobytes().hex()} in the "
             f"mask set; use a mask set made for this corpus"
         )
     spans = columns(masks.span_starts, masks.span_lengths, masks.span_flags)
