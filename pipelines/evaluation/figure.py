@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from corpora.errors import from_extra
 from pipelines.evaluation.printing import short_names
+from pipelines.figures.style import grid, label_lines, line_above, save, styled, thousands
+
+_WIDTH = 110  # characters of a flavour in a line
+_APART = 0.14  # share of the axis between the numbers of two groups
 
 
 def draw(table: Mapping[str, Any], path: str) -> None:
@@ -17,25 +21,20 @@ def draw(table: Mapping[str, Any], path: str) -> None:
     Args:
         table: result of ``evaluate``.
         path: file to write, in the format of its suffix.
+
+    Raises:
+        FarspanError: matplotlib is not installed.
     """
-    with from_extra("figures", "drawing a figure"):
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-
     keys = list(dict.fromkeys(metric["primary"] for metric in table["metrics"].values()))
-    tall = max(1.6 + 0.35 * len(table["systems"]), 2.8)
-    with matplotlib.rc_context({"svg.hashsalt": "farspan", "font.size": 9}):  # the same bytes every time
-        figure, axes = plt.subplots(len(keys), 2, figsize=(9, tall * len(keys)), squeeze=False, layout="constrained")
-        for key, (left, right) in zip(keys, axes, strict=True):
-            _intervals(left, table, key)
-            _lengths(right, table, key)
-        flavours = "\n".join(f"{name}: {metric['flavour']}" for name, metric in table["metrics"].items())
-        figure.supxlabel(flavours, fontsize=6, wrap=True)
-        date = {"Date": None} if path.endswith(".svg") else None
-        figure.savefig(path, dpi=120, metadata=date)
-        plt.close(figure)
+    tall = max(1.2 + 0.3 * len(table["systems"]), 2.5)
+    with styled() as plt:
+        figure, axes = grid(plt, 2 * len(keys), columns=2, panel=(4.4, tall))
+        for number, key in enumerate(keys):
+            _intervals(axes[2 * number], table, key)
+            _lengths(axes[2 * number + 1], table, key)
+        flavours = [f"{name}: {metric['flavour']}" for name, metric in table["metrics"].items()]
+        figure.supxlabel("\n".join(textwrap.fill(flavour, _WIDTH) for flavour in flavours), fontsize=7, color="0.3")
+        save(plt, figure, path)
 
 
 def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:
@@ -45,33 +44,47 @@ def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:
         _bar(axis, -number, system["scores"][key], number, horizontal=True)
     axis.set_yticks(-np.arange(len(names)), names)
     axis.set_ylim(-len(names) + 0.4, 0.6)
-    axis.set_xlabel(f"{key}, {table['split']}, {table['examples']:,} pairs, 95 % intervals")
-    axis.grid(axis="x", alpha=0.3)
+    axis.set_title(key, pad=15)
+    line_above(axis, f"{table['split']}, {table['examples']:,} pairs, 95 % intervals", "0.3")
+    axis.grid(visible=False, axis="y")
 
 
 def _lengths(axis: Any, table: Mapping[str, Any], key: str) -> None:
-    """A line for each system over the median lengths of the bins."""
+    """A line for each system over the median lengths of the bins, with its name at the end."""
     bins = table["groups"]["source tokens"]
     lengths = np.array([group["median_source_tokens"] for group in bins], np.float64)
-    names = short_names(table)
+    names, ends = short_names(table), []
+    log = lengths.max() > 4 * max(lengths.min(), 1)
+    spread = np.ptp(np.log(np.maximum(lengths, 1)) if log else lengths)
     for number, name in enumerate(names):
         scores = [group["scores"][number][key] for group in bins]
-        places = lengths * (1 + 0.02 * (number - (len(names) - 1) / 2))  # side by side, so that no bar hides another
-        axis.plot(places, [score["value"] for score in scores], color=f"C{number}", label=name)
+        aside = 0.012 * (number - (len(names) - 1) / 2) * spread  # side by side, so that no bar hides another
+        places = np.maximum(lengths, 1) * np.exp(aside) if log else lengths + aside
+        axis.plot(places, [score["value"] for score in scores], color=f"C{number % 7}")
         for place, score in zip(places, scores, strict=True):
             _bar(axis, place, score, number, horizontal=False)
-    if lengths.max() > 4 * lengths.min():
+        ends.append((float(places[-1]), scores[-1]["value"], name, f"C{number % 7}"))
+    if log:
         axis.set_xscale("log")
-    axis.set_xticks(lengths, [f"{length:,.0f}" for length in lengths])
+    axis.set_xticks(lengths, _apart(np.log(np.maximum(lengths, 1)) if log else lengths, lengths))
     axis.set_xticks([], minor=True)
-    axis.set_xlabel("tokens of the source, median of each group")
-    axis.set_ylabel(key)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    axis.set_title(f"{key} over source length", pad=15)
+    line_above(axis, "tokens of the source, median of each group", "0.3")
+    label_lines(axis, ends)
+
+
+def _apart(places: np.ndarray, lengths: np.ndarray) -> list[str]:
+    """The length of each group, left out where it would run into the one before."""
+    labels, last = [], -np.inf
+    for place, length in zip(places, lengths, strict=True):
+        free = place - last >= _APART * np.ptp(places)
+        labels.append(thousands(length) if free else "")
+        last = place if free else last
+    return labels
 
 
 def _bar(axis: Any, place: float, score: Mapping[str, float], number: int, horizontal: bool) -> None:
     # the percentiles of resamples need not enclose the value, and a bar has no negative side
     sides = [[max(score["value"] - score["low"], 0)], [max(score["high"] - score["value"], 0)]]
     at, error = ((score["value"], place), "xerr") if horizontal else ((place, score["value"]), "yerr")
-    axis.errorbar([at[0]], [at[1]], fmt="o", markersize=4, capsize=3, color=f"C{number}", **{error: sides})
+    axis.errorbar([at[0]], [at[1]], fmt="o", markersize=4, capsize=2, color=f"C{number % 7}", **{error: sides})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -80,11 +80,13 @@ def count_axis(axis: Any, low: float, high: float, log: bool) -> None:
         axis.axes.set_xscale("log", base=2)
         first, last = int(np.floor(np.log2(max(low, 1)))), int(np.ceil(np.log2(max(high, 2))))
         step = max(1, -(-(last - first) // 7))
+        first += (12 - first) % step  # so that 4k is among them
         axis.set_major_locator(FixedLocator([2.0**power for power in range(first, last + 1, step)]))
         axis.set_minor_locator(NullLocator())
     else:
         axis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value)))
+    near = high - low < 0.05 * high  # rounded to three digits, neighbouring ticks would be equal
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if near else thousands(value)))
     axis.axes.set_xlim(low, high)
 
 
@@ -106,6 +108,23 @@ def label_lines(axis: Any, ends: Sequence[tuple[float, float, str, str]]) -> Non
             annotation_clip=False,
             label=_LABEL,
         )
+
+
+def line_above(axis: Any, text: str, colour: str, number: int = 0) -> None:
+    """Write a line above a panel, ``number`` lines over the lowest; the title needs 9 points of padding for each."""
+    axis.annotate(
+        text, (0, 1), (0, 4 + _LINE * number), "axes fraction", textcoords="offset points", color=colour, fontsize=7
+    )
+
+
+def short_names(paths: Sequence[Path | PurePath]) -> list[str]:
+    """Short names of folders: their last parts, as many as tell them apart."""
+    parts = [path.parts for path in paths]
+    for length in range(1, max(map(len, parts), default=0) + 1):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(path) for path in paths]
 
 
 def _move_labels_apart(figure: Any) -> None:

@@ -1,28 +1,23 @@
-"""Distributions of an artefact's lengths, cluster sizes and relatedness, and their histograms."""
+"""Distributions of an artefact's lengths, cluster sizes, hidden text and relatedness."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.arrow_views import numbers
 from corpora.storage.manifest import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from pipelines.figures.style import count_axis, grid, save, styled, thousands
 from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of
 from pipelines.masks.places import places_of_masks
 
-_FEW = 20  # values, below which each is drawn
-_COUNTED = ("tokens", "documents", "references")
+PLACES = ("hidden text in its row", "hidden text in its document")
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def _by_source(name: str, values: np.ndarray, sources: np.ndarray) -> Iterator[D
 def hidden_places(folder: str, masks: ShardedRows) -> Iterator[Distribution]:
     """Places of hidden text, if the corpus of the masks is there."""
     found = places_of_masks(folder, masks)
-    for name, values in zip(("hidden text in its row", "hidden text in its document"), found or (), strict=bool(found)):
+    for name, values in zip(PLACES, found or (), strict=bool(found)):
         yield Distribution(name, values, "share")
 
 
@@ -177,80 +172,3 @@ def _part_lengths(batch: pa.RecordBatch) -> np.ndarray:
     starts = Ragged.from_arrow(batch.column("document_starts")).compact()
     flat = starts.values + np.repeat(tokens.offsets[:-1], starts.lengths)
     return np.diff(np.append(flat, tokens.offsets[-1]))
-
-
-def draw(found: Sequence[tuple[str, Distribution]], path: str) -> None:
-    """Draw (artefact, distribution) pairs in a grid: one panel per name, with the artefacts overlaid.
-
-    A handful of values are dots, more are the outline of a histogram.
-
-    Raises:
-        FarspanError: all are empty.
-    """
-    panels: dict[str, list[tuple[str, Distribution]]] = {}
-    for folder, one in found:
-        if len(one.values):
-            panels.setdefault(one.name, []).append((folder, one))
-    if not panels:
-        raise FarspanError(f"{', '.join(dict(found))}: no row, so nothing to draw; leave --figure out")
-    with styled() as plt:
-        figure, axes = grid(plt, len(panels))
-        for axis, (name, shown) in zip(axes, panels.items(), strict=True):
-            _panel(axis, name, shown)
-        save(plt, figure, path)
-
-
-def _panel(axis: Any, name: str, shown: Sequence[tuple[str, Distribution]]) -> None:
-    """Draw distributions of one name, each with its label in its colour."""
-    counted = shown[0][1].unit in _COUNTED
-    everywhere = np.concatenate([one.values for _, one in shown])
-    low, high = float(everywhere.min()), float(everywhere.max())
-    wide = counted and high > 20 * max(low, 1)
-    edges = _edges(everywhere, wide)
-    few = max(len(one.values) for _, one in shown) < _FEW
-    for number, (folder, one) in enumerate(shown):
-        colour = f"C{number % 7}"
-        if few:
-            axis.plot(one.values, np.full(len(one.values), -number), "o", color=colour, alpha=0.6, markersize=4)
-        else:
-            weights = np.full(len(one.values), 1 / len(one.values))  # artefacts of different sizes side by side
-            axis.hist(one.values, edges, weights=weights, color=colour, histtype="step", linewidth=1.4)
-        label = f"{PurePath(folder).name} {one.source}".rstrip() + f": {described(one)}"
-        axis.text(
-            0.99, 0.99 - 0.09 * number, label, transform=axis.transAxes, color=colour, ha="right", va="top", fontsize=7
-        )
-    if counted:
-        count_axis(axis.xaxis, float(edges[0]), float(edges[-1]), wide)
-    axis.set_title(name)
-    axis.set_xlabel(shown[0][1].unit)
-    if few:
-        axis.set_yticks([])
-        axis.set_ylim(-len(shown), 0.35 * len(shown) + 1)
-    else:
-        axis.set_ylabel("share")
-        axis.set_ylim(top=axis.get_ylim()[1] * (1 + 0.12 * len(shown)))  # room for the labels
-
-
-def described(one: Distribution) -> str:
-    """The median in words; of lengths also the shares of all tokens that lie beyond the first 4k and 16k of a text."""
-    middle = float(np.median(one.values))
-    if one.unit not in _COUNTED:
-        return f"median {middle:.2f}"
-    parts = [f"median {thousands(middle) if middle >= 1000 else f'{middle:,.0f}'}"]
-    if one.unit == "tokens":
-        beyond = {length: share_beyond(one.values, length) for length in (4096, 16384)}
-        parts += [f"{share:.0%} of tokens beyond {thousands(length)}" for length, share in beyond.items() if share]
-    return ", ".join(parts)
-
-
-def share_beyond(lengths: np.ndarray, length: int) -> float:
-    """The share of all tokens of texts with ``(n,)`` lengths that lie beyond their first ``length`` tokens."""
-    return float(np.clip(lengths - length, 0, None).sum() / max(lengths.sum(), 1))
-
-
-def _edges(values: np.ndarray, wide: bool) -> np.ndarray:
-    """Edges of the bins; in equal ratios if the values are spread widely."""
-    low, high = float(values.min()), float(values.max())
-    if wide:
-        return np.geomspace(max(low, 1) * 0.9, high * 1.1, 40)
-    return np.linspace(low, high if high > low else low + 1, 50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ from corpora.printing import printable
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import FILE_COUNTS, read_manifest
 from pipelines.engine.summary import padding_share, shares
-from pipelines.inspect.distributions import Distribution, distributions, draw, pair_lengths
+from pipelines.inspect.distributions import Distribution, distributions, pair_lengths
 from pipelines.inspect.figure import check_figure
+from pipelines.inspect.histograms import draw
 from pipelines.inspect.options import Stats
 
 
@@ -92,7 +94,7 @@ def command(options: Stats) -> None:
         print_stats(numbers)
     if options.figure:
         draw([(folder, one) for folder, columns in found.items() for one in columns], options.figure)
-        print(f"figure: {options.figure}")
+        print(f"figure: {options.figure}", file=sys.stderr if options.json else sys.stdout)
 
 
 def print_stats(found: Sequence[Mapping[str, Any]]) -> None:

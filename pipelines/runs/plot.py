@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
-from pipelines.figures.style import grid, label_lines, save, styled, thousands
+from pipelines.figures.style import grid, label_lines, save, short_names, styled, thousands
 from pipelines.inspect.figure import check_figure
 from pipelines.runs.logs import Logs, read_logs, smoothed, spikes
 from pipelines.runs.options import Plot
@@ -52,7 +52,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
         over: ``steps`` or ``tokens``.
         smooth: updates that a smoothed line averages.
     """
-    names = _names(runs)
+    names = short_names([logs.folder.resolve() for logs in runs])
     panels = [(key, title) for key, title in _PANELS if any(len(_curves(logs, key)) for logs in runs)]
     with styled() as plt:
         figure, axes = grid(plt, len(panels))
@@ -77,16 +77,6 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
             if any(label for *_, label, _ in ends):
                 label_lines(axis, ends)
         save(plt, figure, path)
-
-
-def _names(runs: Sequence[Logs]) -> list[str]:
-    """Short names: the last parts of the folders, as many as tell them apart."""
-    parts = [logs.folder.resolve().parts for logs in runs]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(names):
-            return names
-    return names
 
 
 def _curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:

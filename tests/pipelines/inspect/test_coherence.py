@@ -7,7 +7,8 @@ from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of
-from pipelines.inspect.distributions import Distribution, distributions, draw
+from pipelines.inspect.distributions import Distribution, distributions
+from pipelines.inspect.histograms import draw
 from pipelines.inspect.stats import statistics
 from tests.artefacts import all_rows, make_corpus, make_documents
 from tests.neighbours import make_neighbours

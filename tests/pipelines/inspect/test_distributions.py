@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
-from pipelines.inspect.distributions import distributions, draw
+from pipelines.inspect.distributions import distributions
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs
 
 
@@ -49,8 +48,3 @@ def test_pairs_by_split(documents, tmp_path):
         wanted = [sum(lengths[place] for place in row["document_rows"]) for row in own]
         assert found["length of a pair's documents", split] == wanted
     assert found["references of a pair", ""] == [len(row["references"]) for row in rows]
-
-
-def test_a_folder_without_rows_has_nothing_to_draw(tmp_path):
-    with pytest.raises(FarspanError, match=r"no row, so nothing to draw; leave --figure out"):
-        draw([], str(tmp_path / "a.png"))

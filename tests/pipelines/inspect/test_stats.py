@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,12 @@ def test_numbers_are_printed_plainly(capsys, value, shown):
 
 def test_stats_of_a_folder_are_those_of_its_distributions(corpus):
     assert stats(Path(corpus), sample=8) == statistics(corpus, list(distributions(corpus, 8, None)))
+
+
+def test_json_stays_json_beside_a_figure(corpus, tmp_path, run):
+    status, out, errors = run("stats", corpus, "--json", "--figure", tmp_path / "a.svg")
+    assert (status, json.loads(out)[0]["folder"]) == (0, corpus)
+    assert f"figure: {tmp_path / 'a.svg'}" in errors
 
 
 def test_distributions_of_a_corpus_and_of_documents(corpus, tmp_path):

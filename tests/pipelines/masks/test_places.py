@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from corpora.storage.sharded_rows import ShardedRows
 from pipelines.masks.places import places_of_masks
@@ -34,10 +33,3 @@ def test_without_the_corpus_there_are_none(tmp_path):
     _, masks = make_folders(tmp_path)
     (tmp_path / "corpus").rename(tmp_path / "gone")
     assert places_of_masks(masks, ShardedRows(masks, "farspan.masks")) is None
-
-
-@pytest.mark.parametrize(("length", "share"), [(4096, 0.5), (16384, 0.0)])
-def test_shares_beyond_a_length(length: int, share: float):
-    from pipelines.inspect.distributions import share_beyond
-
-    assert share_beyond(np.array([4096, 12288]), length) == share

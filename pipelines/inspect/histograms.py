@@ -1,0 +1,158 @@
+"""The figure of ``farspan stats``: a panel for each distribution, artefacts and sources in colours."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+from corpora.errors import FarspanError
+from pipelines.figures.style import count_axis, grid, line_above, save, short_names, styled, thousands
+from pipelines.inspect.distributions import PLACES, Distribution
+
+_FEW = 20  # values, below which each is drawn
+_MOST = 7  # distributions of a panel, as many as there are colours
+_WIDE = 62  # characters of a line above a panel
+_COUNTED = ("tokens", "documents", "references")
+_SHORT, _LONG = 0.5, 99.9  # percentiles beyond which values may lie outside; a long tail is often the point
+_Named = tuple[str, Distribution]
+
+
+def draw(found: Sequence[_Named], path: str) -> None:
+    """Draw (artefact, distribution) pairs in a grid: one panel per name, with the artefacts overlaid.
+
+    A handful of values are dots, more are the outline of a histogram.
+
+    Raises:
+        FarspanError: all are empty.
+    """
+    folders = list(dict.fromkeys(folder for folder, _ in found))
+    names = dict(zip(folders, short_names([PurePath(folder) for folder in folders]), strict=True))
+    panels: dict[str, list[_Named]] = {}
+    for folder, one in found:
+        if len(one.values):
+            panels.setdefault(one.name, []).append((names[folder], one))
+    if not panels:
+        raise FarspanError(f"{', '.join(folders)}: no row, so nothing to draw; leave --figure out")
+    colours = {name: f"C{number % 7}" for number, name in enumerate(names.values())}
+    with styled() as plt:
+        figure, axes = grid(plt, len(panels), panel=(3.6, 2.5))
+        for axis, (name, shown) in zip(axes, panels.items(), strict=True):
+            _panel(axis, name, shown, len(folders) > 1, colours)
+        save(plt, figure, path)
+
+
+def _most(shown: Sequence[_Named]) -> Sequence[_Named]:
+    """As many distributions as there are colours: of more, those with the most values."""
+    if len(shown) <= _MOST:
+        return shown
+    kept = sorted(shown, key=lambda pair: -len(pair[1].values))[:_MOST]
+    return [pair for pair in shown if any(pair[1] is one for _, one in kept)]
+
+
+def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_artefact: Mapping[str, str]) -> None:
+    """Draw distributions of one name, and above them a line for each in its colour."""
+    shown = _most(given)
+    counted = shown[0][1].unit in _COUNTED
+    everywhere = np.concatenate([one.values for _, one in shown])
+    ends = [_ends(one.values, counted) for _, one in shown]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    if name in PLACES:
+        low, high = 0.0, 1.0
+    wide = counted and high > 20 * max(low, 1)
+    edges = _edges(low, high, wide, counted)
+    few = max(len(one.values) for _, one in shown) < _FEW
+    mixed = len({folder for folder, _ in shown}) > 1
+    by_artefact = len({folder for folder, _ in shown}) == len(shown)  # then the same colour in all panels
+    above = []
+    for number, (folder, one) in enumerate(shown):
+        colour = of_artefact[folder] if by_artefact else f"C{number}"
+        if few:
+            axis.plot(one.values, np.full(len(one.values), -number), "o", color=colour, alpha=0.6, markersize=4)
+        else:
+            weights = np.full(len(one.values), 1 / len(one.values))  # artefacts of different sizes side by side
+            axis.hist(one.values, edges, weights=weights, color=colour, histtype="stepfilled", alpha=0.12)
+            axis.hist(one.values, edges, weights=weights, color=colour, histtype="step", linewidth=1.2)
+        title = " ".join(filter(None, (folder if several and (mixed or not one.source) else "", one.source)))
+        label = f"{title}: {described(one)}" if title else described(one)
+        above += [(part, colour) for part in textwrap.wrap(label, _WIDE)]
+    if len(given) > len(shown):
+        above.append((f"{len(given) - len(shown)} more, with fewer values, left out", "0.4"))
+    for number, (line, colour) in enumerate(above):
+        line_above(axis, line, colour, len(above) - 1 - number)
+    axis.set_title(name, pad=6 + 9 * len(above))
+    outside = float(np.mean((everywhere < low) | (everywhere > high)))
+    unit = "place, from the beginning to the end" if name in PLACES else shown[0][1].unit
+    axis.set_xlabel(unit + (f" ({outside:.1%} outside)" if outside else ""))
+    _axes(axis, shown[0][1].unit, edges, wide)
+    if few:
+        axis.set_yticks([])
+        axis.set_ylim(-len(shown), 1)
+
+
+def _axes(axis: Any, unit: str, edges: np.ndarray, wide: bool) -> None:
+    """Numbers at the axes: thousands as 4k, shares in percent."""
+    from matplotlib.ticker import MaxNLocator
+
+    if unit in _COUNTED:
+        count_axis(axis.xaxis, float(edges[0]), float(edges[-1]), wide)
+    else:
+        axis.set_xlim(edges[0], edges[-1])
+        axis.xaxis.set_major_locator(MaxNLocator(5))
+    if unit == "share":
+        axis.xaxis.set_major_formatter(_percent)
+    axis.yaxis.set_major_formatter(_percent)
+    axis.yaxis.set_major_locator(MaxNLocator(5))
+    axis.grid(visible=False, axis="x")
+
+
+def _percent(share: float, place: int) -> str:
+    return f"{100 * share:.3g}%"
+
+
+def described(one: Distribution) -> str:
+    """The median in words; of lengths also the shares of all tokens that lie beyond the first 4k and 16k of a text."""
+    middle = float(np.median(one.values))
+    if one.unit == "share":
+        return f"median {100 * middle:.2g}%"
+    if one.unit not in _COUNTED:
+        return f"median {middle:.2f}"
+    words = f"median {thousands(middle) if middle >= 10_000 else f'{middle:,.0f}'}"
+    if one.unit == "tokens":
+        beyond = {length: share_beyond(one.values, length) for length in (4096, 16384)}
+        shares = [(f"{share:.0%}", thousands(length)) for length, share in beyond.items() if share >= 0.005]
+        words += "".join(
+            f"{', ' if number else '; '}{share} {'' if number else 'of tokens '}beyond {length}"
+            for number, (share, length) in enumerate(shares)
+        )
+    return words
+
+
+def share_beyond(lengths: np.ndarray, length: int) -> float:
+    """The share of all tokens of texts with ``(n,)`` lengths that lie beyond their first ``length`` tokens."""
+    return float(np.clip(lengths - length, 0, None).sum() / max(lengths.sum(), 1))
+
+
+def _ends(values: np.ndarray, counted: bool) -> tuple[float, float]:
+    """The smallest and the largest value to show; a few counts far off, which would leave it empty, are not."""
+    low, high = float(values.min()), float(values.max())
+    inner_low = float(np.percentile(values, _SHORT, method="lower"))
+    inner_high = float(np.percentile(values, 100 - _SHORT, method="higher"))
+    if counted and inner_low > 2 * max(low, 1):
+        low = inner_low
+    if counted and high > 2 * max(inner_high, 1):
+        high = inner_high
+    return low, high
+
+
+def _edges(low: float, high: float, wide: bool, counted: bool) -> np.ndarray:
+    """Edges of the bins: in equal ratios if the values are spread widely, around each of a few whole numbers."""
+    if wide:
+        return np.geomspace(max(low, 1) * 0.9, high * 1.1, 40)
+    if counted:
+        step = max(1, -(-int(high - low + 1) // 40))
+        return np.arange(np.floor(low), np.ceil(high) + step + 1, step) - 0.5
+    return np.linspace(low, high if high > low else low + 1, 41)
