@@ -28,6 +28,15 @@ KINDS: Mapping[Kind, str] = {
 }
 """Each treatment of a span -> its name in a legend."""
 
+BRACKETS: Mapping[Kind, tuple[str, str]] = {
+    "hidden": ("⟦⟧", "[[]]"),
+    "shown": ("⟨⟩", "<>"),
+    "replaced": ("⟪⟫", "<<>>"),
+    "candidate": ("‹›", "{}"),
+    "shared": ("[]", "[]"),
+}
+"""Kind of a piece -> the pair of brackets that stands for its colour, in Unicode and in ASCII."""
+
 _AROUND = 4  # tokens decoded before and after a range of a text; no character has more
 
 

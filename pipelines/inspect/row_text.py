@@ -15,6 +15,7 @@ from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
 from objectives.api.masks import MaskBatch
 from pipelines.inspect.pieces import (
+    BRACKETS,
     KINDS,
     Kind,
     Piece,
@@ -43,15 +44,6 @@ _STYLES: Mapping[Kind, str] = {
 _MARKED: Mapping[Kind, str] = {"text": "black on green", "special": "bold red"}
 
 
-# around a piece where there is no colour: in Unicode, and for encodings that lack it
-_BRACKETS: Mapping[Kind, tuple[str, str]] = {
-    "hidden": ("⟦⟧", "[[]]"),
-    "shown": ("⟪⟫", "<<>>"),
-    "replaced": ("⦃⦄", "{{}}"),
-    "candidate": ("⟨⟩", "<>"),
-}
-
-
 def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
     """Opening and closing bracket of each kind of span, for a console that shows no colour; empty if it does.
 
@@ -60,10 +52,10 @@ def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
     if console.is_terminal and not console.no_color:
         return {}
     try:
-        "".join(pair for pair, _ in _BRACKETS.values()).encode(console.encoding)
-        pairs = {kind: pair for kind, (pair, _) in _BRACKETS.items()}
+        "".join(pair for pair, _ in BRACKETS.values()).encode(console.encoding)
+        pairs = {kind: pair for kind, (pair, _) in BRACKETS.items()}
     except (UnicodeEncodeError, LookupError):
-        pairs = {kind: plain for kind, (_, plain) in _BRACKETS.items()}
+        pairs = {kind: plain for kind, (_, plain) in BRACKETS.items()}
     return {kind: (pair[: len(pair) // 2], pair[len(pair) // 2 :]) for kind, pair in pairs.items()}
 
 

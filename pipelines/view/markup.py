@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from corpora.errors import from_extra
 from corpora.printing import printable
 from corpora.tokenizers.protocol import Tokenizer
-from pipelines.inspect.pieces import KINDS, Kind, Piece, Reason, token_pieces
+from pipelines.inspect.pieces import BRACKETS, KINDS, Kind, Piece, Reason, token_pieces
 from pipelines.view.page import Block, Column, RowPage
 
 with from_extra("view", "viewing artefacts"):
@@ -138,8 +138,21 @@ def fragment(block: Block, html: Markup) -> str:
 
 
 def asset(name: str) -> str:
-    """The page's style or script."""
-    return files("pipelines.view").joinpath("static", name).read_text("utf-8")
+    """The page's style, with the brackets around pieces, or its script."""
+    text = files("pipelines.view").joinpath("static", name).read_text("utf-8")
+    if name != "view.css":
+        return text
+    colourless = "@media print, (forced-colors: active), (monochrome)"
+    return f"{text}\n{_bracket_rules('.brackets ')}{colourless} {{\n{_bracket_rules('')}}}\n"
+
+
+def _bracket_rules(scope: str) -> str:
+    """Style rules that put each kind of piece in its brackets."""
+    return "".join(
+        f'{scope}.k-{kind}:not(rect)::{side} {{ content: "{bracket}"; }}\n'
+        for kind, (pair, _) in BRACKETS.items()
+        for side, bracket in zip(("before", "after"), pair, strict=True)
+    )
 
 
 def saved_page(title: str, pages: Sequence[RowPage], described: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pipelines.inspect.pieces import Piece
+from pipelines.inspect.pieces import BRACKETS, KINDS, Piece
 from pipelines.inspect.row_text import as_seen, as_text, brackets_of
 from tests.artefacts import small_tokenizer
 
@@ -23,6 +23,14 @@ def test_colours_say_what_happens_to_a_text():
     styles = {text.plain[span.start : span.end]: str(span.style) for span in text.spans}
     assert styles["<gap>"] == "bold red"
     assert styles["<eos>"] == "bold cyan"
+
+
+def test_every_kind_of_span_has_brackets_of_its_own():
+    for form in range(2):
+        pairs = [pair[form] for pair in BRACKETS.values()]
+        assert len(set(pairs)) == len(pairs)
+    assert BRACKETS.keys() > KINDS.keys()
+    assert "".join(plain for _, plain in BRACKETS.values()).isascii()
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,16 @@ import re
 from base64 import b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 
-from pipelines.inspect.pieces import Piece, Reason, parts_of, plain_pieces
+from pipelines.inspect.pieces import BRACKETS, KINDS, Piece, Reason, parts_of, plain_pieces
 from pipelines.view.filters import Filter
-from pipelines.view.markup import pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
+from pipelines.view.markup import asset, pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
 from pipelines.view.page import Asked, Block, Column, RowPage
 from tests.artefacts import small_tokenizer
 
@@ -62,6 +63,14 @@ def test_no_tag_or_handler_comes_from_a_text():
     assert not any(name.startswith("on") or name == "style" for name, _ in seen.attributes)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", saved)
     assert {value for name, value in seen.attributes if name == "id"} >= {"row-3", "row-4"}
+
+
+def test_pages_and_their_documentation_have_the_brackets_of_the_terminal():
+    style, documented = asset("view.css"), (Path(__file__).parents[3] / "docs" / "view.md").read_text("utf-8")
+    for kind, (pair, _) in BRACKETS.items():
+        for side, bracket in zip(("before", "after"), pair, strict=True):
+            assert style.count(f'.k-{kind}:not(rect)::{side} {{ content: "{bracket}"; }}') == 2  # also without colours
+        assert kind == "shared" or pair[0] + KINDS[kind] + pair[1] in documented
 
 
 def test_a_saved_page_allows_its_own_style_and_script_only():
