@@ -46,10 +46,15 @@ class Pace:
         self.earlier += units
         self._tenth = 10 * self.done // max(self.total, 1)
 
-    def received(self, task: str, units: int, rejects: int = 0) -> None:
-        """Take the units that a task has done so far."""
+    def received(self, task: str, units: int, rejects: int = 0, since: float | None = None) -> None:
+        """Take the units that a task has done so far.
+
+        Args:
+            since: time from which the rate counts if this is the stage's first report, whose units took time before
+                it; now by default.
+        """
         if self._begun is None:
-            self._begun = self.clock()
+            self._begun = self.clock() if since is None else since
         self._count(task, units)
         self.rejects += rejects
 

@@ -75,7 +75,8 @@ class ProgressBars:
         )
         self._rows = {name: self._bars.add_task(name, total=total, unit=unit) for name, (total, unit) in stages.items()}
         self._paces = {name: Pace(total, unit, clock) for name, (total, unit) in stages.items()}
-        self._clock, self._begun, self._shown = clock, clock(), clock()
+        self._clock, self._begun = clock, clock()
+        self._shown = self._heard = self._begun  # when a line was last printed, and a report last received
         self._cell: Any = None  # IPython's handle of what is displayed
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
@@ -112,7 +113,8 @@ class ProgressBars:
         if stage not in self._paces:
             return
         pace = self._paces[stage]
-        pace.received(task, done, rejects)
+        pace.received(task, done, rejects, since=self._heard)
+        self._heard = self._clock()
         self._bars.update(self._rows[stage], completed=pace.done)
         if self._draws:
             return  # a terminal's bars draw themselves

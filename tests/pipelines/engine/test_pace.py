@@ -51,6 +51,14 @@ def test_what_earlier_starts_did_is_no_speed():
     assert (pace.done, pace.values()["rate"], pace.values()["seconds_left"]) == (80, 2.0, 10.0)
 
 
+def test_the_units_of_the_first_report_took_time_before_it():
+    clock = Clock()
+    pace = Pace(100, "files", clock)
+    clock.now = 40.0
+    pace.received("a", 60, since=10.0)
+    assert (pace.values()["rate"], pace.values()["seconds_left"]) == (2.0, 20.0)
+
+
 def test_an_empty_stage_divides_by_nothing():
     assert Pace(0, "files", Clock()).described().startswith("0% (0 of 0 files)")
 

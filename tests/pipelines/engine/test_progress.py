@@ -40,10 +40,10 @@ def test_a_log_gets_a_line_each_half_minute(clock: Clock, capsys):
         bars.received("pack", "a", 1)
     assert capsys.readouterr() == (
         "",
-        "tokenise: 35% (700 of 2,000 bytes), 350 bytes/s, 0:00:04 left, 1.5 GiB\n"
-        "tokenise: 40% (800 of 2,000 bytes), 267 bytes/s, 0:00:05 left, 1.5 GiB\n"
-        "tokenise: 50% (1,000 of 2,000 bytes), 30.3 bytes/s, 0:00:33 left, 1.5 GiB\n"
-        "pack: 33% (1 of 3 tasks), 1.5 GiB\n",
+        "tokenise: 35% (700 of 2,000 bytes), 22.6 bytes/s, 0:00:58 left, 1.5 GiB\n"
+        "tokenise: 40% (800 of 2,000 bytes), 25 bytes/s, 0:00:48 left, 1.5 GiB\n"
+        "tokenise: 50% (1,000 of 2,000 bytes), 16.1 bytes/s, 0:01:02 left, 1.5 GiB\n"
+        "pack: 33% (1 of 3 tasks), 0.0323 tasks/s, 0:01:02 left, 1.5 GiB\n",
     )
 
 
