@@ -90,6 +90,7 @@ def format_of(path: str, options: ReadOptions) -> str:
         raise FarspanError(
             f"{path}: its name does not tell the format; known suffixes are {', '.join(formats_by_suffix())}, those of "
             "text also with .gz, .bz2, .xz and .zst. Give --format, or a glob that leaves the file out"
+            + (f"; --input 'hf:csv:{path}' reads it with the extra datasets" if suffix == ".csv" else "")
         )
     by_name = formats_by_suffix().get(suffix)
     if kind and (reader(format).native or (by_name and reader(by_name).native)):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer, special_roles
 from corpora.tokenizers.protocol import Tokenizer
@@ -38,6 +39,7 @@ def load_tokenizer(name_or_path: str) -> Tokenizer:
         raise FarspanError(f"tokenizer {path}: {error}") from error
     if path.endswith((".json", ".model")) or path.startswith((".", "/", "~")) or path.count("/") > 1:
         raise FarspanError(f"tokenizer {path}: no such file or folder")
+    note(f"tokenizer {path}: no such file or folder here; asking Hugging Face for this name")
     return _load_pretrained(path)
 
 

@@ -23,7 +23,7 @@ def train_tokenizer(kind: str, texts: Iterable[str], vocab_size: int, output_fol
     if kind not in KINDS:
         raise FarspanError(f"tokenizer kind {kind!r} is unknown; choose one of {', '.join(KINDS)}")
     if os.path.isdir(output_folder) and os.listdir(output_folder):
-        raise FarspanError(f"output folder {output_folder} is not empty; give a new one")
+        raise FarspanError(f"output folder {output_folder} is not empty; give a new one, or delete it to train again")
     texts = (text for text in texts if text)
     first = next(texts, None)
     if first is None:
