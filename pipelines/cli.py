@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import logging
 import os
@@ -11,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError
-from corpora.flags import make
+from corpora.flags import add_flags, make
 from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, tell_error
 from pipelines.arrow_alone import leave_pandas_out
@@ -24,17 +25,30 @@ from trainer.parallel.reports import is_reporter, raised_alike
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; user errors end with one clear line and status 1."""
-    logging.basicConfig(level=logging.ERROR)  # before Beam's import, which would install a handler of its own
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.ERROR)  # as some libraries set levels of their own
+    logging.basicConfig(level=logging.ERROR, handlers=[shown])  # before Beam's import, which would install another
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words[:2] == ["corpus", "clusters"]:
-        print("farspan: corpus clusters is now corpus related; the old name will go", file=sys.stderr)
+    if renamed := words[:2] == ["corpus", "clusters"]:
         words[1] = "related"
     if not words:
         print(WELCOME, file=sys.stderr)
         leave(2)
-    typed, rest = build_parser().parse_known_args(words)
+    with reporting(_chosen(words)):
+        if renamed:
+            note("farspan: corpus clusters is now corpus related; the old name will go")
+        typed, rest = build_parser().parse_known_args(words)
     with reporting(make(Reporting, typed)):
         _ended(typed, rest)
+
+
+def _chosen(words: Sequence[str]) -> Reporting:
+    """The options of messages, for those about words that make no command."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    add_flags(parser, Reporting)
+    with contextlib.suppress(argparse.ArgumentError):
+        return make(Reporting, parser.parse_known_args(words)[0])
+    return Reporting()
 
 
 def _ended(typed: Namespace, rest: Sequence[str]) -> None:

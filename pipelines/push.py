@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from corpora.errors import FarspanError
 from corpora.options import Flag
 from corpora.readers.load_dataset import is_network_error
+from corpora.reporting import note, result
 from corpora.storage import files
 from corpora.storage.manifest import file_info, read_manifest
 
@@ -111,10 +112,12 @@ def command(options: Push) -> None:
     Raises:
         FarspanError: as ``push``.
     """
-    result = push(options.artefact, options.target, private=options.private, message=options.message)
-    print(
-        f"{options.target}: {result.sent:,} files sent ({result.bytes:,} bytes) in {result.commits} commits, "
-        f"{result.present:,} were there"
+    pushed = push(options.artefact, options.target, private=options.private, message=options.message, report=note)
+    result(
+        f"{options.target}: {pushed.sent:,} files sent ({pushed.bytes:,} bytes) in {pushed.commits} commits, "
+        f"{pushed.present:,} were there",
+        target=options.target,
+        **pushed._asdict(),
     )
 
 

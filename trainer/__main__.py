@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     from corpora.errors import FarspanError
     from corpora.flags import add_flags, make
     from corpora.printing import printable
-    from corpora.reporting import Reporting, reporting
+    from corpora.reporting import Reporting, note, reporting, tell_error
     from trainer.command import run_command
     from trainer.options import Training
     from trainer.parallel.reports import is_reporter, raised_alike
@@ -25,22 +25,22 @@ def main(arguments: list[str] | None = None) -> int:
     add_flags(parser, Training)
     add_flags(parser, Reporting)
     options, rest = parser.parse_known_args(arguments)
-    try:
-        with raised_alike():
-            if rest:
-                raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
-            training = make(Training, options)
-        with reporting(make(Reporting, options)):
+    with reporting(make(Reporting, options)):
+        try:
+            with raised_alike():
+                if rest:
+                    raise FarspanError(f"{rest[0]}: unknown argument; see python -m trainer --help")
+                training = make(Training, options)
             run_command(training)
-    except BrokenPipeError:  # the reader of --estimate has ended
-        return 0
-    except (FarspanError, OSError) as error:
-        if is_reporter(error):
-            print(f"trainer: {printable(str(error))}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("trainer: interrupted; the same command continues from the last checkpoint", file=sys.stderr)
-        return 130
+        except BrokenPipeError:  # the reader of --estimate has ended
+            return 0
+        except (FarspanError, OSError) as error:
+            if is_reporter(error):
+                tell_error(f"trainer: {printable(str(error))}")
+            return 1
+        except KeyboardInterrupt:
+            note("trainer: interrupted; the same command continues from the last checkpoint")
+            return 130
     return 0
 
 

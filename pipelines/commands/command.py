@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from corpora.errors import FarspanError, nearest
 from corpora.flags import add_flags, make
 from corpora.options import examples, explanation
-from corpora.reporting import Reporting, result
+from corpora.reporting import Reporting, result, tell_error
 
 if TYPE_CHECKING:
     from pipelines.engine.job import Job
@@ -134,7 +134,8 @@ class Parser(argparse.ArgumentParser):
             unknown = [word.partition("=")[0] for word in self._typed if word.startswith("--")]
             hints = (name + nearest(name, self.flags()) for name in unknown if name not in self.flags())
             message = "; ".join([message, *(f"unknown {hint}" for hint in hints if "(" in hint)])
-        super().error(message)
+        tell_error(f"{self.prog}: error: {message}; see {self.prog} --help")  # all flags would hide it
+        self.exit(2)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

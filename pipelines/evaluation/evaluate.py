@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.reporting import current, result
 from corpora.storage.files import write_bytes
 from corpora.storage.manifest import manifest_sha256
 from objectives.metrics.copies import COPIED_NGRAM
@@ -35,12 +36,15 @@ def command(options: Evaluate) -> None:
     if options.figure:
         check_figure(options.figure)
     table = table_of(options.predictions, options.evaluation)
-    print_table(table)
+    if current().log_format == "json":
+        result(f"scores of {', '.join(options.predictions)}", **table)
+    else:
+        print_table(table)
     if options.json:
         write_bytes(options.json, (json.dumps(table, indent=1) + "\n").encode())
     if options.figure:
         draw(table, options.figure)
-        print(f"figure: {options.figure}")
+        result(f"figure: {options.figure}", figure=options.figure)
 
 
 def evaluate(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from corpora.errors import FarspanError, nearest
 from corpora.readers.tasks.scrolls import SUBSETS
+from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.evaluation.options import Submission
 from pipelines.evaluation.systems import is_json, read_json, read_systems
@@ -27,7 +28,8 @@ def command(options: Submission) -> None:
     path = submit(options.predictions, options.output, partial=options.partial)
     answers = json.loads(path.with_suffix(".json").read_bytes())
     counts = ", ".join(f"{name} {len(own):,}" for name, own in answers.items())
-    print(f"{path}: {counts} predictions; the same as JSON in {path.with_suffix('.json')}")
+    said = f"{path}: {counts} predictions; the same as JSON in {path.with_suffix('.json')}"
+    result(said, output=str(path), predictions={name: len(own) for name, own in answers.items()})
 
 
 def submit(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
 from corpora.settings import assigned
 from objectives.api.laws import LAWS, Trial, broken, digest
@@ -33,11 +34,10 @@ def command(check: Check) -> None:
         return
     failed = []
     for law, problems in check_laws(check):
-        print(f"{'BROKEN' if problems else 'holds '}  {law}", flush=True)
-        for problem in problems[:_SHOWN]:
-            print(f"        {problem}")
+        lines = [f"{'BROKEN' if problems else 'holds '}  {law}", *(f"        {one}" for one in problems[:_SHOWN])]
         if len(problems) > _SHOWN:
-            print(f"        ... and {len(problems) - _SHOWN} more")
+            lines.append(f"        ... and {len(problems) - _SHOWN} more")
+        result("\n".join(lines), law=law, holds=not problems, problems=problems)
         failed.append(bool(problems))
     if any(failed):
         raise FarspanError(f"objective {check.objective} breaks {sum(failed)} of {len(failed)} laws")

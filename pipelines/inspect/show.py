@@ -11,6 +11,7 @@ from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
@@ -58,7 +59,7 @@ def command(options: Show) -> None:
         documents_folder=options.documents,
     )
     if options.figure:
-        print(f"figure: {options.figure}")
+        result(f"figure: {options.figure}", figure=options.figure)
 
 
 def _shows_update(options: Show) -> bool:
@@ -82,7 +83,7 @@ def _shows_update(options: Show) -> bool:
     show_update(options.artefact, options.step, options.rank, options.row, options.width, console)
     if console and options.figure:
         save_figure(console, options.figure)
-        print(f"figure: {options.figure}")
+        result(f"figure: {options.figure}", figure=options.figure)
     return True
 
 

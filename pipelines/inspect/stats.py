@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from corpora.printing import printable
+from corpora.reporting import current, note, result
 from corpora.schemas.pairs import PairSet
 from corpora.storage.manifest import FILE_COUNTS, read_manifest
 from pipelines.engine.summary import padding_share, shares
@@ -88,13 +88,16 @@ def command(options: Stats) -> None:
         check_figure(options.figure)
     found = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
     numbers = [statistics(folder, columns) for folder, columns in found.items()]
-    if options.json:
+    if current().log_format == "json":
+        result(f"statistics of {', '.join(options.artefact)}", statistics=numbers)
+    elif options.json:
         print(json.dumps(numbers, indent=1))
     else:
         print_stats(numbers)
     if options.figure:
         draw([(folder, one) for folder, columns in found.items() for one in columns], options.figure)
-        print(f"figure: {options.figure}", file=sys.stderr if options.json else sys.stdout)
+        tell = note if options.json else result  # beside the numbers on stdout
+        tell(f"figure: {options.figure}", figure=options.figure)
 
 
 def print_stats(found: Sequence[Mapping[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.reporting import result
 from corpora.storage.files import is_local
 from corpora.storage.manifest import read_manifest
 from corpora.verify import artefact
@@ -47,10 +48,8 @@ def command(options: Verify) -> None:
     for folder in options.artefact:
         problems = verify(folder, options.corpus, options.documents)
         damaged += bool(problems)
-        for problem in problems:
-            print(printable(f"{folder}: {problem}"))
-        if not problems:
-            print(f"{folder}: sound")
+        for said in problems or ["sound"]:
+            result(printable(f"{folder}: {said}"), folder=folder, sound=not problems)
     if damaged:
         raise FarspanError(
             f"{damaged} of {len(options.artefact)} folders are damaged; copy or make artefacts again; a run continues "

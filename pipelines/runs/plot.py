@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.reporting import result
 from pipelines.figures.style import grid, label_lines, save, short_names, styled, thousands
 from pipelines.inspect.figure import check_figure
 from pipelines.runs.logs import Logs, read_logs, smoothed, spikes
@@ -36,8 +37,8 @@ def command(options: Plot) -> None:
     draw(found, options.figure, options.over, options.smooth)
     for run, logs in zip(options.run, found, strict=True):
         for step in spikes(*logs.curve("loss")):
-            print(f"the loss rose at step {step:,}: {show_command(run, step)}")
-    print(f"figure: {options.figure}")
+            result(f"the loss rose at step {step:,}: {show_command(run, step)}", run=run, step=step)
+    result(f"figure: {options.figure}", figure=options.figure)
 
 
 def show_command(run: str, step: int) -> str:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
+from corpora.reporting import current, result
 from pipelines.engine.pace import short
 from pipelines.runs.logs import Logs, read_logs
 from pipelines.runs.options import Runs
@@ -32,6 +33,9 @@ def command(options: Runs) -> None:
         FarspanError: no run there.
     """
     found = runs(options.folder)
+    if current().log_format == "json":
+        result(f"runs in {options.folder}", runs=found)
+        return
     if options.json:
         print(json.dumps(found, indent=1))
         return

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 
 from corpora.errors import FarspanError, from_extra
+from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
@@ -26,7 +27,8 @@ def command(options: View) -> None:
     subjects = open_subjects(options)
     if options.save:
         rows = save(options, subjects)
-        print(f"{options.save}: {rows} {'row' if rows == 1 else 'rows'} of {subjects[0].folder}")
+        said = f"{options.save}: {rows} {'row' if rows == 1 else 'rows'} of {subjects[0].folder}"
+        result(said, output=options.save, rows=rows)
     else:
         serve(options, subjects)
 
@@ -52,7 +54,7 @@ def serve(options: View, subjects: Sequence[Subject]) -> None:
         address = f"http://{_HOST}:{listening.getsockname()[1]}/{token}/"
         if options.rows:
             address += f"?rows={options.rows}"
-        print(f"{address}\nopen it in a browser on this machine; Ctrl-C ends it", flush=True)
+        result(f"{address}\nopen it in a browser on this machine; Ctrl-C ends it", address=address)
         config = uvicorn.Config(
             build_app(subjects, token, first_row(options)),
             log_level="error",

@@ -72,6 +72,27 @@ def test_quiet_and_json_jobs(run, tmp_path):
     assert (told["event"], told["totals"]) == ("result", dict(read_manifest(str(tmp_path / "corpus")).totals))
 
 
+def test_every_line_of_looking_at_artefacts_is_json(run, tmp_path):
+    documents = make_documents(str(tmp_path / "documents"))
+    page = str(tmp_path / "page.html")
+    for words in (("verify", documents), ("stats", documents), ("view", documents, "--save", page, "--count", "2")):
+        status, out, err = run(*words, "--log-format", "json")
+        assert (status, err) == (0, "")
+        (told,) = [json.loads(line) for line in out.splitlines()]
+        assert told["event"] == "result"
+        assert told.get("sound", told.get("rows", told.get("statistics")))
+
+
+def test_mistakes_and_old_names_as_json(run):
+    related = ("--documents", "nothing", "--output", "x", "--sequence-length", "9")
+    status, out, err = run("corpus", "clusters", *related, "--log-format", "json")
+    assert status == 1
+    assert [json.loads(line)["event"] for line in (out + err).splitlines()] == ["note", "error"]
+    status, out, err = run("corpus", "random", "--ouput", "o", "--log-format=json")
+    assert (status, out) == (2, "")
+    assert "did you mean '--output'" in json.loads(err)["message"]
+
+
 def test_a_misspelt_command_or_required_flag_suggests_the_nearest(run):
     status, _, err = run("documnts")
     assert (status, "did you mean 'documents'" in err) == (2, True)

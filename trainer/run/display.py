@@ -17,7 +17,13 @@ from corpora.reporting import Reporting, as_line, current
 
 def make_console() -> Console:
     """The console that shows a run's progress."""
-    return Console(highlight=False, soft_wrap=True)
+    return Console(highlight=False, soft_wrap=True, emoji=False)
+
+
+def say(console: Console, message: str, event: str = "note", **values: Any) -> None:
+    """Print a line on a console, as ``--quiet`` and ``--log-format`` say."""
+    if not current().quiet:
+        console.print(as_line(message, event, values), markup=False)
 
 
 _BAR = 16  # columns
@@ -66,9 +72,7 @@ class Display:
 
     def say(self, message: str, event: str = "note", **values: Any) -> None:
         """Print a line of its own, as ``--quiet`` and ``--log-format`` say."""
-        if not current().quiet:
-            text = as_line(message, event, values)
-            self.console.print(text, markup=False)
+        say(self.console, message, event, **values)
 
     def _left(self, step: int) -> str:
         left = (self.steps - step) * sum(self._seconds) / len(self._seconds)

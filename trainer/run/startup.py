@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from corpora.errors import FarspanError, nearest
+from corpora.reporting import Reporting, current
 from corpora.schemas.pairs import PairSet
 from corpora.storage import files
 from corpora.storage.files import is_local
@@ -125,7 +126,8 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
     own = shards[world.rank :: world.size]
 
     def check() -> None:
-        for rows, shard in track(own, "checksums", console=console, transient=True, disable=not console.is_terminal):
+        silent = not console.is_terminal or current() != Reporting()
+        for rows, shard in track(own, "checksums", console=console, transient=True, disable=silent):
             rows.check_shard(shard)
 
     run_together(world, check)

@@ -23,7 +23,7 @@ from trainer.prediction.setup import open_validation
 from trainer.prediction.validation import Validation
 from trainer.recipe import Recipe
 from trainer.run.about import keep_start, keep_summary
-from trainer.run.display import Display, make_console
+from trainer.run.display import Display, make_console, say
 from trainer.run.dry_run import dry_run
 from trainer.run.evaluation import HeldOut
 from trainer.run.logs import open_metrics
@@ -178,7 +178,7 @@ def _opened_data(
     validation = open_validation(recipe, unit.special, unit.tokenizer_fingerprint)
     check_best(recipe.checkpoint.best, [*unit.evaluated_metrics(measured), *(validation.names if validation else ())])
     for warning in check_data(unit, measured):
-        console.print(f"warning: {warning}", markup=False)
+        say(console, f"warning: {warning}", "warning")
     return unit, measured, validation
 
 

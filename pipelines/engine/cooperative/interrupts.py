@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
+
+from corpora.reporting import note
 
 
 class Terminated(BaseException):
@@ -79,7 +80,7 @@ class Interrupts:
             self._ended = True
             raise Terminated
         self._ended = True
-        print(f"farspan: SIGTERM: ends after this task, at most {self._grace:g} s from now", file=sys.stderr)
+        note(f"farspan: SIGTERM: ends after this task, at most {self._grace:g} s from now")
         signal.setitimer(signal.ITIMER_REAL, max(self._grace, 0.001))
 
     def _alarm(self, number: int, frame: FrameType | None) -> None:

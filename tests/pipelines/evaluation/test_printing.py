@@ -1,8 +1,12 @@
 """The printed table: names, signs and groups."""
 
+import json
+
 import pytest
 
-from pipelines.evaluation.evaluate import evaluate
+from corpora.reporting import Reporting, reporting
+from pipelines.evaluation.evaluate import command, evaluate
+from pipelines.evaluation.options import Evaluate, Evaluation
 from pipelines.evaluation.printing import print_table, short_names
 
 
@@ -33,3 +37,11 @@ def test_what_is_printed(made, capsys, monkeypatch):
     assert {"f1 by source tokens", "exact_match by hard", "true (20 pairs)", "none (10 pairs)"} <= set(rows)
     for metric in table["metrics"].values():
         assert metric["flavour"] in printed
+
+
+def test_a_program_gets_the_table_in_one_line(made, capsys):
+    with reporting(Reporting(log_format="json")):
+        command(Evaluate(predictions=(made.good,), evaluation=Evaluation(metrics=("f1",))))
+    told = json.loads(capsys.readouterr().out)
+    assert told["event"] == "result"
+    assert [system["name"] for system in told["systems"]] == [made.good]

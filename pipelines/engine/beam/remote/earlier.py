@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage import files
 from pipelines.engine.beam.remote.jobs import cancel, is_running
 from pipelines.engine.beam.remote.signs import BEAT_SECONDS, Sign, read_signs
@@ -49,7 +49,7 @@ def _attach(job: Job, submission: Submission, worker_timeout: int) -> None:
     Args:
         worker_timeout: seconds that workers may be silent; 0 for the engine's own limits.
     """
-    print(f"attached to {submission}, which an earlier start left running; Ctrl-C cancels it", file=sys.stderr)
+    note(f"attached to {submission}, which an earlier start left running; Ctrl-C cancels it")
     totals = {stage.name: (sum(task.units for task in stage.tasks), stage.unit) for stage in job.stages}
     try:
         with ProgressBars(totals) as bars:
@@ -58,7 +58,7 @@ def _attach(job: Job, submission: Submission, worker_timeout: int) -> None:
             while is_running(submission):
                 watch.look()
                 if watch.silence.too_long:
-                    print(f"its workers have been silent for {watch.silence.seconds:.0f} s", file=sys.stderr)
+                    note(f"its workers have been silent for {watch.silence.seconds:.0f} s")
                     cancel(job.output, submission)
                     return
                 time.sleep(_POLL_SECONDS)
@@ -76,7 +76,7 @@ def _require_silence(output: str, submission: Submission) -> None:
     before = _at_work(output, submission)
     if not before:
         return
-    print(f"{submission} cannot be asked for its state; seeing whether its workers live", file=sys.stderr)
+    note(f"{submission} cannot be asked for its state; seeing whether its workers live")
     for _ in range(4):  # several chances, as one beat may be late
         time.sleep(BEAT_SECONDS)
         for path, sign in _at_work(output, submission).items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 import grpc
 
+from corpora.reporting import note, tell_error
 from pipelines.engine.beam.apache import beam  # noqa: F401 (quietly, before other parts of it)
 from pipelines.engine.beam.remote.flink import ENDED, Flink
 from pipelines.engine.beam.remote.submission import Submission, forget
@@ -57,14 +57,13 @@ def cancel(output: str, submission: Submission, directly: Callable[[], object] |
     thread.join(CANCEL_SECONDS)
     if failure or thread.is_alive():
         why = str(failure[0]).partition("\n")[0] if failure else f"no answer after {CANCEL_SECONDS:.0f} s"
-        print(
+        tell_error(
             f"farspan: cannot cancel {submission} ({why}); it may still run: cancel it there, or give the same command "
-            "again, which asks for its state",
-            file=sys.stderr,
+            "again, which asks for its state"
         )
         return
     forget(output)
-    print(f"farspan: cancelled {submission}", file=sys.stderr)
+    note(f"farspan: cancelled {submission}")
 
 
 def _cancel(submission: Submission, directly: Callable[[], object] | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import grpc
 
 from corpora.errors import FarspanError
+from corpora.reporting import note
 from corpora.storage.files import is_local
 from pipelines.engine.beam.apache import PipelineOptions, beam
 from pipelines.engine.beam.remote.about import OPTION, Driver
@@ -172,7 +172,7 @@ def _follow(result: Any, watch: Watch, submission: Submission, output: str, serv
         while not ended.wait(pause):
             pause = min(max(20 * watch.look(), least), most)
             if watch.all_done and watch.silence.seconds > _END_SECONDS:
-                print(f"all tasks are done, and {submission} does not end: going on without it", file=sys.stderr)
+                note(f"all tasks are done, and {submission} does not end: going on without it")
                 break
             if watch.silence.too_long:
                 raise _silent(watch, submission, output)
