@@ -68,15 +68,9 @@ def _shows_update(options: Show) -> bool:
     Raises:
         FarspanError: a run without a step, or a step of no run.
     """
-    is_run = (Path(options.artefact) / _RECIPE).is_file()
-    if options.step is None and not is_run:
-        if options.rank is not None:
-            raise FarspanError(f"--rank {options.rank}: {options.artefact} is no run; leave the flag out")
+    if not names_update(options.artefact, options.step, options.rank):
         return False
-    if options.step is None:
-        raise FarspanError(f"{options.artefact}: is a run; name the update to show: --step N")
-    if not is_run:
-        raise FarspanError(f"--step {options.step}: {options.artefact} is no run of `farspan train`; give one")
+    assert options.step is not None
     from pipelines.runs.update import show_update  # brings torch, which no artefact needs
 
     console = recording_console(options.figure) if options.figure else None
@@ -84,6 +78,24 @@ def _shows_update(options: Show) -> bool:
     if console and options.figure:
         save_figure(console, options.figure)
         result(f"figure: {options.figure}", figure=options.figure)
+    return True
+
+
+def names_update(folder: str, step: int | None, rank: int | None) -> bool:
+    """True if the folder is a run and the step one of its updates; False for an artefact without a step.
+
+    Raises:
+        FarspanError: a run without a step, or a step or process of no run.
+    """
+    is_run = (Path(folder) / _RECIPE).is_file()
+    if step is None and not is_run:
+        if rank is not None:
+            raise FarspanError(f"--rank {rank}: {folder} is no run; leave the flag out")
+        return False
+    if step is None:
+        raise FarspanError(f"{folder}: is a run; name the update to show: --step N")
+    if not is_run:
+        raise FarspanError(f"--step {step}: {folder} is no run of `farspan train`; give one")
     return True
 
 

@@ -71,6 +71,24 @@ class UpdateRows:
         return self.mixture.examples(np.array([index]), np.array([row.epoch]))
 
 
+def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
+    """The rows that update ``step`` of a run saw, from what its folder keeps.
+
+    Args:
+        folder: run of ``farspan train``.
+        step: number of the update, as in ``metrics.jsonl``.
+        rank: only the rows of this process; None for all.
+
+    Raises:
+        FarspanError: as ``update_rows``, or a folder that is no run.
+    """
+    place = Path(folder)
+    recipe = kept_recipe(place)
+    if recipe is None:
+        raise FarspanError(f"{folder}: keeps no recipe; give a run of `farspan train`")
+    return update_rows(recipe, step, _processes(place, step), rank)
+
+
 def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> UpdateRows:
     """The rows that update ``step`` of a run saw.
 
@@ -143,15 +161,11 @@ def show_update(
     Raises:
         FarspanError: no such run, update, process or row, or data that is gone.
     """
-    place = Path(folder)
-    recipe = kept_recipe(place)
-    if recipe is None:
-        raise FarspanError(f"{folder}: keeps no recipe; give a run of `farspan train`")
-    update = update_rows(recipe, step, _processes(place, step), rank)
+    update = open_update(folder, step, rank)
     if row is not None and not 0 <= row < len(update.rows):
         raise FarspanError(f"--row {row}: the update has rows 0 to {len(update.rows) - 1}")
     console = console or Console(highlight=False, soft_wrap=True)
-    tokenizer = load_tokenizer(str(place / "tokenizer"))
+    tokenizer = load_tokenizer(str(Path(folder) / "tokenizer"))
     _print_list(console, folder, update)
     for number in range(len(update.rows)) if row is None else [row]:
         _print_row(console, number, update, tokenizer, width)

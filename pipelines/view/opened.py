@@ -14,6 +14,7 @@ from corpora.schemas.predictions import PredictionSet
 from corpora.storage.manifest import manifest_sha256, read_manifest
 from objectives.api.mask_set import MaskSet
 from pipelines.inspect.options import Choice
+from pipelines.inspect.show import names_update
 from pipelines.inspect.task_text import ChosenTask, chosen_task
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.document_rows import DocumentRows
@@ -34,7 +35,10 @@ def open_subjects(options: View) -> list[Subject]:
             different pairs, or an option that fits none of the artefacts.
     """
     folders: dict[str, list[str]] = {format: [] for format in _VIEWED}
+    runs = [folder for folder in options.artefact if names_update(folder, options.step, options.rank)]
     for folder in (*options.artefact, *options.masks):
+        if folder in runs:
+            continue
         format = read_manifest(folder).format
         if format not in folders:
             raise FarspanError(f"{folder}: is {format!r}; a page shows {', '.join(map(repr, _VIEWED))}")
@@ -43,7 +47,7 @@ def open_subjects(options: View) -> list[Subject]:
         folders[format].append(folder)
     _check_options(options, folders)
     names = _Names()
-    found: list[Subject] = [*_corpora(options, folders, names)]
+    found: list[Subject] = [*_updates(options, runs, names), *_corpora(options, folders, names)]
     found += [DocumentRows(names.new(folder), DocumentSet(folder)) for folder in folders["farspan.documents"]]
     for folder in folders["farspan.pairs"]:
         pairs = PairSet(folder, options.documents)
@@ -56,6 +60,15 @@ def open_subjects(options: View) -> list[Subject]:
         if options.row >= len(subject):
             raise FarspanError(f"--row {options.row}: {subject.folder} has rows 0 to {len(subject) - 1}")
     return found
+
+
+def _updates(options: View, runs: Iterable[str], names: _Names) -> Iterator[Subject]:
+    """The update ``options.step`` of each run."""
+    for folder in runs:
+        from pipelines.view.update_rows import open_step  # brings torch, which no artefact needs
+
+        assert options.step is not None
+        yield open_step(names.new(f"{folder.rstrip('/')}-step-{options.step}"), folder, options.step, options.rank)
 
 
 def _check_options(options: View, folders: dict[str, list[str]]) -> None:

@@ -19,7 +19,8 @@ class View:
     Mask sets are laid beside their corpus, predictions beside their references. Needs `pip install 'farspan[view]'`.
 
     Attributes:
-        artefact: folders of corpora, mask sets, documents, pairs or predictions.
+        artefact: folders of corpora, mask sets, documents, pairs or predictions; or a run of `farspan train`, with
+            --step.
         masks: mask sets to lay beside their corpus; those among the artefacts count, too.
         objective: an objective, or one of the presets, whose masks are drawn and laid beside each corpus; repeatable.
         seed: seed of drawn masks.
@@ -27,6 +28,8 @@ class View:
         corpus: folder of the mask sets' corpus (default: the one they were made from).
         documents: folder of the documents of pairs (default: those they were made from).
         neighbours: folder of the neighbours of a linked corpus (default: those it was made from).
+        step: of a run: the rows that this update saw, as the model saw them.
+        rank: of a run: only the rows of this process.
         row: number of the first row to show.
         rows: numbers of rows, as in 3,17,204: only these are shown.
         port: number of the port; 0 for a free one.
@@ -38,6 +41,7 @@ class View:
         farspan view corpus --objective bart_ls --objective pegasus
         farspan view predictions-a predictions-b
         farspan view masks --save page.html --count 5
+        farspan view run --step 1200
     """
 
     artefact: Annotated[tuple[str, ...], Flag(positional=True)]
@@ -48,6 +52,8 @@ class View:
     corpus: Annotated[str | None, Flag(metavar=_DIR)] = None
     documents: Annotated[str | None, Flag(metavar=_DIR)] = None
     neighbours: Annotated[str | None, Flag(metavar=_DIR)] = None
+    step: Annotated[int | None, Flag(metavar="N")] = None
+    rank: Annotated[int | None, Flag(metavar="R")] = None
     row: int = 0
     rows: Annotated[str | None, Flag(metavar="N,N,...")] = None
     port: int = 0

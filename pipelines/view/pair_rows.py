@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,8 +14,9 @@ from corpora.errors import FarspanError
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
+from objectives.api.special_tokens import SpecialTokens
 from objectives.metrics.load import load_metric
-from objectives.tasks.protocol import NO_TARGET
+from objectives.tasks.protocol import NO_TARGET, Rendered
 from pipelines.evaluation.shared_words import nearest_reference, shared_words
 from pipelines.inspect.pieces import Piece, Side, seen_pieces, sides_of
 from pipelines.inspect.task_text import ChosenTask, cut_in_words
@@ -61,20 +62,51 @@ class _Pair:
     cut: str
 
 
+@dataclass(frozen=True)
+class Samples:
+    """Certain pairs, each as a task has rendered it.
+
+    Attributes:
+        heading: name of the task.
+        special: special tokens of the task.
+        places: ``(n,)`` int64, rows of the pairs.
+        rendered: source and target of sample ``n``.
+    """
+
+    heading: str
+    special: SpecialTokens
+    places: np.ndarray
+    rendered: Callable[[int], Rendered]
+
+
 class PairRows:
-    """A ``Subject``: pairs, or the predictions of one or more systems for the pairs of one split."""
+    """A ``Subject``: pairs, samples of them, or the predictions of one or more systems for the pairs of one split."""
 
     draws = 1
     mask_sets: tuple[str, ...] = ()
 
-    def __init__(self, name: str, pairs: PairSet, systems: Sequence[System] = (), task: ChosenTask | None = None):
+    def __init__(
+        self,
+        name: str,
+        pairs: PairSet,
+        systems: Sequence[System] = (),
+        task: ChosenTask | None = None,
+        samples: Samples | None = None,
+    ) -> None:
         self.name = name
         self.kind = "predictions" if systems else "pairs"
         self.folder = systems[0].predictions.folder if systems else pairs.folder
-        self._pairs, self._systems, self._task = pairs, tuple(systems), task
+        self._pairs, self._systems = pairs, tuple(systems)
         self.tokenizer = load_tokenizer_of(pairs.folder)
         self.sources = sorted(pairs.documents.manifest.counts)
         self._places = pairs.rows_of(systems[0].predictions.split) if systems else np.arange(len(pairs))
+        self._samples = samples
+        if samples:
+            self._places = samples.places
+        elif task:
+            self._samples = Samples(
+                task.heading, task.special, self._places, lambda row: _first_target(pairs, self._places[row], task)
+            )
         split = f" of split {systems[0].predictions.split}" if systems else ""
         self.described = f"{len(self._places):,} pairs{split}, {len(pairs.documents):,} documents"
         self._pair = lru_cache(maxsize=16)(self._read)
@@ -86,11 +118,9 @@ class PairRows:
         place = int(self._places[row])
         (values,) = self._pairs.table([place]).to_pylist()
         answers = tuple(system.prediction(row) for system in self._systems)
-        if not self._task:
+        if not self._samples:
             return _Pair(values, answers, [], "")
-        batch = self._pairs.take([place])
-        target = np.array([0 if len(batch.targets) else NO_TARGET])
-        rendered = self._task.task.render(batch, target, self._task.special)
+        rendered = self._samples.rendered(row)
         return _Pair(values, answers, sides_of(rendered.examples), cut_in_words(rendered))
 
     def page(self, row: int, asked: Asked) -> RowPage:
@@ -107,9 +137,9 @@ class PairRows:
             bands.append((self._references(row), *(self._prediction(row, each) for each in range(len(self._systems)))))
         bands.append(tuple(column for column in self._question(row) if column.blocks))
         if pair.sides:
-            assert self._task
+            assert self._samples
             seen = tuple(self._block(row, f"seen-{number}", 0, FIRST) for number in range(len(pair.sides)))
-            bands.append((Column(self._task.heading, pair.cut, (), seen=seen),))
+            bands.append((Column(self._samples.heading, pair.cut, (), seen=seen),))
         first = min(max(asked.first_part, 0), max(len(values["document_ids"]) - 1, 0))
         names = range(first, min(first + PARTS, len(values["document_ids"])))
         documents = tuple(self._block(row, f"document-{number}", 0, FIRST) for number in names)
@@ -204,10 +234,10 @@ class PairRows:
         return document_block(address, heading, self.tokenizer, np.asarray(ids, np.int64), start, size, None)
 
     def _seen(self, address: str, side: Side, start: int, size: int) -> Block:
-        assert self._task
+        assert self._samples
         start, stop = bounds(start, len(side.ids), size)
         ids, marked = side.ids[start:stop], side.marked[start:stop]
-        pieces = tuple(seen_pieces(ids, self.tokenizer, self._task.special.ids, marked, start))
+        pieces = tuple(seen_pieces(ids, self.tokenizer, self._samples.special.ids, marked, start))
         total = len(side.ids)
         return Block(address, side.name, side.described, pieces, start, stop, total, "positions", "model", ids=ids)
 
@@ -273,3 +303,9 @@ def check_answers(systems: Sequence[System]) -> None:
         own = system.predictions
         if (own.split, own.manifest.parent) != (first.split, first.manifest.parent):
             raise FarspanError(f"{own.folder}: answers other pairs than {first.folder}; view them one by one")
+
+
+def _first_target(pairs: PairSet, row: int, task: ChosenTask) -> Rendered:
+    """A pair with its first target, if it has one, as a task renders it."""
+    batch = pairs.take([row])
+    return task.task.render(batch, np.array([0 if len(batch.targets) else NO_TARGET]), task.special)

@@ -48,7 +48,7 @@ class GeneratorMaskedCorpus(MaskedCorpus):
 
     def candidates(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """The candidates view of the rows at ``(n,)`` int64 ``indices``, with labels in place."""
-        batch = self._corpus.take(indices)
+        batch = self.corpus.take(indices)
         masks = self._drawing.masks(self._model_based.candidates, batch, epochs)
         # Collation needs segment ids; the generator ignores them, as every scorer does.
         return self._model_based.show(batch, masks, self._generator_special, **self._rendering)
@@ -60,7 +60,7 @@ class GeneratorMaskedCorpus(MaskedCorpus):
             losses: ``(n, C)`` float, the generator's loss at each position of ``candidates(indices, epochs)``, perhaps
                 padded to a greater C; None for equal losses.
         """
-        batch = self._corpus.take(indices)
+        batch = self.corpus.take(indices)
         masks = self._drawing.masks(self._model_based.candidates, batch, epochs)
         labels = self._model_based.show(batch, masks, self._generator_special).labels
         assert labels is not None
@@ -77,7 +77,7 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         """The same rows with the encoder-decoder's ids of another table."""
         self._require_tokens(special)
         return GeneratorMaskedCorpus(
-            self._corpus, self._model_based, special, self._drawing, self._generator_special, bool(self._rendering)
+            self.corpus, self._model_based, special, self._drawing, self._generator_special, bool(self._rendering)
         )
 
 

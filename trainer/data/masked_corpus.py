@@ -69,6 +69,7 @@ class MaskedCorpus:
     Attributes:
         fingerprint: sha256 of everything that determines the examples.
         special: special tokens that rendering emits.
+        corpus, objective: those of the examples.
         tokenizer_fingerprint, tokenizer_size: fingerprint of the corpus's tokenizer, and its largest id plus 1.
     """
 
@@ -88,7 +89,7 @@ class MaskedCorpus:
         Raises:
             FarspanError: ``segment_ids`` with an objective that does not number documents.
         """
-        self._corpus, self._objective, self._masks = corpus, objective, masks
+        self.corpus, self.objective, self._masks = corpus, objective, masks
         if segment_ids and "segment_ids" not in inspect.signature(objective.render).parameters:
             raise FarspanError(
                 f"data.across_documents is false, but objective {objective.name} does not say which document a "
@@ -129,7 +130,7 @@ class MaskedCorpus:
         return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
 
     def __len__(self) -> int:
-        return len(self._corpus)
+        return len(self.corpus)
 
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """Render the rows at ``(n,)`` int64 ``indices``, in that order, with the masks of their ``(n,)`` ``epochs``.
@@ -137,13 +138,13 @@ class MaskedCorpus:
         Of a mask set with n draws, epoch e has draw e modulo n.
         """
         batch, hidden = self.rows(indices, epochs)
-        return self._objective.render(batch, hidden, self.special, **self._rendering)
+        return self.objective.render(batch, hidden, self.special, **self._rendering)
 
     def rows(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> tuple[SequenceBatch, MaskBatch]:
         """The corpus rows and mask rows that ``examples`` renders."""
-        batch, masks = self._corpus.take(indices), self._masks
+        batch, masks = self.corpus.take(indices), self._masks
         if isinstance(masks, Drawing):
-            return batch, masks.masks(self._objective.mask, batch, epochs)
+            return batch, masks.masks(self.objective.mask, batch, epochs)
         return batch, masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
@@ -152,8 +153,8 @@ class MaskedCorpus:
         Args:
             indices, epochs: as in ``examples``.
         """
-        if self._corpus.cache:
-            yield from ((self._corpus, shard) for shard in self._corpus.shards_of(indices))
+        if self.corpus.cache:
+            yield from ((self.corpus, shard) for shard in self.corpus.shards_of(indices))
         if isinstance(self._masks, MaskSet) and self._masks.cache:
             rows = indices + epochs % self._masks.draws * len(self)
             yield from ((self._masks, shard) for shard in self._masks.shards_of(rows))
@@ -161,12 +162,12 @@ class MaskedCorpus:
     @property
     def cached(self) -> list[ShardedRows]:
         """The artefacts whose shards are fetched from a remote store while they are read."""
-        return [rows for rows in (self._corpus, self._masks) if isinstance(rows, ShardedRows) and rows.cache]
+        return [rows for rows in (self.corpus, self._masks) if isinstance(rows, ShardedRows) and rows.cache]
 
     @property
     def shard_rows(self) -> tuple[int, ...]:
         """Number of rows of each shard of the corpus."""
-        return tuple(shard.rows for shard in self._corpus.manifest.shards)
+        return tuple(shard.rows for shard in self.corpus.manifest.shards)
 
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:
         """The same examples with the ids of another table.
@@ -177,13 +178,13 @@ class MaskedCorpus:
             FarspanError: a table without a token that the objective may emit.
         """
         self._require_tokens(special)
-        return type(self)(self._corpus, self._objective, special, self._masks, bool(self._rendering))
+        return type(self)(self.corpus, self.objective, special, self._masks, bool(self._rendering))
 
     def _require_tokens(self, special: SpecialTokens) -> None:
         lacking = [name for name in self.special.ids if name not in special.ids and not is_sentinel(name)]
         if lacking:
             raise FarspanError(
-                f"{self._corpus.folder}: objective {self._objective.name} needs special tokens {', '.join(lacking)}, "
+                f"{self.corpus.folder}: objective {self.objective.name} needs special tokens {', '.join(lacking)}, "
                 "which the model does not know; use the objectives of its training"
             )
 
@@ -200,19 +201,19 @@ class MaskedCorpus:
     @property
     def options(self) -> Mapping[str, Any]:
         """Those of the objective."""
-        return self._objective.options
+        return self.objective.options
 
     @property
     def adjustable(self) -> tuple[str, ...]:
         """Options that stored masks can be chosen anew by."""
-        return getattr(self._objective, "adjustable", ())
+        return getattr(self.objective, "adjustable", ())
 
     @property
     def described(self) -> str:
         """A name of the source, for messages."""
         if isinstance(self._masks, MaskSet):
             return f"mask set {self._masks.folder}"
-        return f"objective {self._objective.name} on {self._corpus.folder}"
+        return f"objective {self.objective.name} on {self.corpus.folder}"
 
     @property
     def asks(self) -> bool | None:
@@ -230,11 +231,11 @@ class MaskedCorpus:
         Args:
             rows: number of rows to consider, from the first on; None for all.
         """
-        if not isinstance(self._masks, MaskSet) and not hasattr(self._objective, "longest"):
+        if not isinstance(self._masks, MaskSet) and not hasattr(self.objective, "longest"):
             return None
         begin, found = 0, Longest(0, 0, 0, 0)
         # A corpus of its own, which compares no checksums: it reads next to nothing of the files.
-        for block in Corpus(self._corpus.folder, cache=self._corpus.cache).batches():
+        for block in Corpus(self.corpus.folder, cache=self.corpus.cache).batches():
             batch = SequenceBatch.from_arrow(block)
             both = self._lengths(batch, begin)
             if both is None:
@@ -253,7 +254,7 @@ class MaskedCorpus:
         """Maximum source and target lengths over epochs of the rows from ``begin`` on, ``(n,)`` each."""
         masks = self._masks
         if isinstance(masks, Drawing):
-            return self._objective.longest(batch)  # type: ignore[attr-defined]
+            return self.objective.longest(batch)  # type: ignore[attr-defined]
         rows = np.arange(begin, begin + len(batch))
         draws = [masks.masks(batch, rows, draw) for draw in range(masks.draws)]
         sources, targets = [draw.source_lengths for draw in draws], [draw.target_lengths for draw in draws]
@@ -261,8 +262,8 @@ class MaskedCorpus:
 
     def origin(self, index: int) -> str:
         """The shard and the row in it of sequence ``index``."""
-        shard = int(np.searchsorted(self._corpus.starts, index, side="right")) - 1
-        return f"{self._corpus.path(shard)} row {index - self._corpus.starts[shard]}"
+        shard = int(np.searchsorted(self.corpus.starts, index, side="right")) - 1
+        return f"{self.corpus.path(shard)} row {index - self.corpus.starts[shard]}"
 
 
 def _checksums(rows: ShardedRows) -> list[str]:
