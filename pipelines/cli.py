@@ -17,10 +17,10 @@ from corpora.printing import printable
 from corpora.reporting import Reporting, note, reporting, tell_error
 from pipelines.arrow_alone import leave_pandas_out
 from pipelines.commands import WELCOME, build_parser
-from pipelines.commands.command import Command, refuse_rest, use_store_flags
+from pipelines.commands.command import Command
 from pipelines.engine.cooperative.interrupts import Terminated
-from pipelines.engine.options import EMBEDDED, Engine
-from trainer.parallel.reports import is_reporter, raised_alike
+from pipelines.execute import run
+from trainer.parallel.reports import is_reporter
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,47 +70,6 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
     except KeyboardInterrupt:
         note("farspan: interrupted; finished work is kept, the same command resumes it")
         leave(130)
-
-
-def run(typed: Namespace, rest: Sequence[str] = ()) -> None:
-    """Run the command that was typed, with Beam's flags ``rest``.
-
-    Raises:
-        FarspanError: what the user can cure.
-    """
-    with reporting(make(Reporting, typed)):
-        _run(typed.parser.command, typed, rest)
-
-
-def _run(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
-    with raised_alike():
-        options = command.made(typed)  # invalid options are reported before Beam is imported
-        _check(command, typed, rest)
-    if not command.job or typed.engine == "cooperative":
-        command.execute(typed, options)
-        return
-    from pipelines.engine.presence.lock import locked  # brings file systems, which no help needs
-
-    with locked(typed.output, typed.lease):  # before the job is planned, which may take minutes
-        command.execute(typed, options)
-
-
-def _check(command: Command, typed: Namespace, rest: Sequence[str]) -> None:
-    if command.job:
-        make(Engine, typed)
-    if command.job and typed.engine == "cooperative":
-        refuse_rest(typed, use_store_flags(rest))
-    elif command.flags in ("engine", "beam"):
-        from pipelines.engine.beam.flags import check_flags
-
-        check_flags(rest, typed.parser.flags(), getattr(typed, "runner", EMBEDDED))
-        if use_store_flags(rest):
-            from pipelines.engine.beam.stores import use_flags  # it loads Beam, which reads its own flags
-
-            use_flags(rest)
-    else:
-        refuse_rest(typed, use_store_flags(rest) if command.flags == "s3" else rest)
-    typed.beam_flags = tuple(rest)
 
 
 def leave(status: int) -> None:

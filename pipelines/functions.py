@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeVar
 
 from corpora.settings import assigned
 from corpora.storage.manifest import Manifest, read_manifest
-from pipelines.cli import run
 from pipelines.commands import build_parser
 from pipelines.commands.command import Parser
+from pipelines.execute import run
 
 Result = TypeVar("Result")
 

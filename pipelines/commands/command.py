@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from corpora.errors import FarspanError, nearest
+from corpora.errors import nearest
 from corpora.flags import add_flags, make
 from corpora.options import examples, explanation
-from corpora.reporting import Reporting, result, tell_error
-
-if TYPE_CHECKING:
-    from pipelines.engine.job import Job
+from corpora.reporting import Reporting, tell_error
 
 Typed = argparse.Namespace
 
@@ -77,32 +74,11 @@ class Command:
         """
         return [make(kind, typed) for kind in self.kinds()]
 
-    def execute(self, typed: Typed, options: Sequence[Any]) -> None:
-        """Run the command with the options that ``made`` returned."""
-        result = load(self.run)(*options)
-        if self.job:
-            _start(typed, result)
-
 
 def load(place: str) -> Any:
     """Import an object by its ``module:name``; a module that begins with a dot is in ``pipelines``."""
     module, _, name = place.partition(":")
     return getattr(import_module(module, "pipelines"), name)
-
-
-def _start(typed: Typed, planned: Job | Iterator[Job]) -> None:
-    """Run jobs with the engine options of the flags, and print the summary of what each has made."""
-    from pipelines.engine.artefacts import absolute
-    from pipelines.engine.job import Job
-    from pipelines.engine.options import Engine
-    from pipelines.engine.run import run_job
-    from pipelines.engine.summary import summary
-
-    engine = make(Engine, typed, beam_flags=typed.beam_flags)
-    for job in (planned,) if isinstance(planned, Job) else planned:
-        manifest = run_job(job, engine)
-        output = job.output.replace(absolute(typed.output), typed.output.rstrip("/"), 1)
-        result(f"{output}: {summary(manifest)}", output=output, totals=dict(manifest.totals))
 
 
 class Parser(argparse.ArgumentParser):
@@ -142,26 +118,3 @@ class Parser(argparse.ArgumentParser):
             known = [str(choice) for choice in action.choices]
             hint = nearest(str(value), known)
             raise argparse.ArgumentError(action, f"unknown {value!r}{hint}; choose one of {', '.join(known)}")
-
-
-def use_store_flags(rest: Sequence[str]) -> list[str]:
-    """Set up S3 by the flags ``--s3_*`` of a command without Beam, and return the other arguments."""
-    from corpora.storage.stores import s3
-
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in s3.SETTINGS:
-        parser.add_argument(f"--{name}", default=argparse.SUPPRESS)
-    typed, others = parser.parse_known_args(list(rest))
-    s3.use_settings(vars(typed))
-    return others
-
-
-def refuse_rest(typed: Typed, rest: Sequence[str]) -> None:
-    """Refuse unknown arguments of a command without Beam.
-
-    Raises:
-        FarspanError: with the nearest flag.
-    """
-    if rest:
-        hint = nearest(rest[0].partition("=")[0], typed.parser.flags())
-        raise FarspanError(f"{rest[0]}: unknown argument{hint}; see farspan {typed.parser.command.name} --help")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from corpora.readers.tasks import DATA_SETS
-from pipelines.cli import run
 from pipelines.commands import build_parser
+from pipelines.execute import run
 from tests.artefacts import all_rows, small_tokenizer
 
 PAGE = (Path(__file__).parents[3] / "docs" / "datasets.md").read_text("utf-8")
