@@ -16,7 +16,6 @@ from corpora.storage.arrow_views import booleans, validity
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
-from corpora.text.offsets import byte_offsets
 from corpora.text.sentences import SentenceSplitter, sentence_token_starts
 from corpora.tokenizers.protocol import Tokenizer, special_ids
 
@@ -161,8 +160,7 @@ def tokenize_documents(
     """
     # tokens: n rows of ids; starts: n rows, the UTF-8 byte at which each token starts
     tokens, starts = tokenizer.encode_with_starts(texts)
-    boundaries = [byte_offsets(text, splitter.boundaries(text)) for text in texts]
-    sentences = sentence_token_starts(starts, Ragged.from_rows(boundaries, np.int64))
+    sentences = sentence_token_starts(starts, splitter.byte_boundaries(texts))
     schema = documents_schema(tokenizer.vocab_size)
     kind = schema.field("tokens").type
     numbers = cluster_numbers(clusters or [None] * len(texts))

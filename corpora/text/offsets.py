@@ -1,4 +1,4 @@
-"""Conversion of character positions (of sentence splitters) to UTF-8 byte positions (of tokenizers)."""
+"""Conversion between character positions (of sentence splitters) and UTF-8 byte positions (of tokenizers)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,23 @@ def byte_offsets(text: str | bytes, characters: np.ndarray) -> np.ndarray:
     if text.isascii():
         return characters
     return _scan(np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8), characters)
+
+
+def character_offsets(text: bytes, positions: np.ndarray) -> np.ndarray:
+    """Return the number of characters before byte positions of UTF-8; the inverse of ``byte_offsets``.
+
+    Args:
+        text: UTF-8.
+        positions: ``(n,)`` int64, strictly ascending, each the first byte of a character.
+
+    Returns:
+        ``(n,)`` int64.
+    """
+    if text.isascii() or not len(positions):
+        return positions
+    begins = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80
+    counts = np.add.reduceat(begins, positions, dtype=np.int64)
+    return np.cumsum(counts) - counts + np.count_nonzero(begins[: positions[0]])
 
 
 @compiled(small=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from corpora.compiled import compiled
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.ragged import Ragged
+from corpora.text.offsets import byte_offsets, character_offsets
+from corpora.text.punkt import CompiledPunkt, Limits, is_known
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -22,11 +27,13 @@ class SentenceSplitter:
         name: name for ``load_splitter``.
         version: versions of the library, of the rule for adversarial text, and of the model, if any.
         spans: text -> (start, stop) characters of each sentence, ascending, with or without white space.
+        compiled: a faster way to equal boundaries, if there is one.
     """
 
     name: str
     version: str
     spans: Callable[[str], Iterable[tuple[int, int]]]
+    compiled: CompiledPunkt | None = None
 
     def boundaries(self, text: str) -> np.ndarray:
         """Sentence starts: 0, then the end of each sentence but the last, without its trailing white space.
@@ -38,12 +45,21 @@ class SentenceSplitter:
         """
         if not text:
             return np.empty(0, np.int64)
+        if self.compiled and self.compiled.is_worth_loading(len(text)):
+            data = text.encode(errors="surrogatepass")
+            return character_offsets(data, self.compiled.starts([data]).values)
         ends = [0]
         for start, stop in self.spans(text):
             length = len(text[start:stop].rstrip())
             if length:
                 ends.append(start + length)
         return np.array(ends[:-1] or ends, np.int64)
+
+    def byte_boundaries(self, texts: Sequence[str]) -> Ragged:
+        """The ``boundaries`` of texts without lone surrogates, as bytes of their UTF-8; one row of int64 per text."""
+        if self.compiled and self.compiled.is_worth_loading(sum(map(len, texts))):
+            return self.compiled.starts(text.encode() for text in texts)
+        return Ragged.from_rows([byte_offsets(text, self.boundaries(text)) for text in texts], np.int64)
 
 
 # From each sentence mark, the libraries scan to the next white space. A stretch without white space therefore costs its
@@ -55,11 +71,10 @@ _PUNCTUATION = re.compile(r"[^\w\s]|_")
 _KEPT = 16  # characters at the end of a stretch, by which a library decides whether a sentence ends there
 _CROWD = 4096  # marks, of which each is followed by the next after _SPACING characters on average
 _SPACING = 6
+_PUNKT_LIMIT = 1 << 14
 
 
-def bounded(
-    spans: Callable[[str], Iterable[tuple[int, int]]], marks: re.Pattern[str], limit: int
-) -> Callable[[str], Iterable[tuple[int, int]]]:
+def bounded(spans: Callable[[str], Result], marks: re.Pattern[str], limit: int) -> Callable[[str], Result]:
     """Make ``spans`` linear in time by hiding long stretches without white space that have too many marks.
 
     A stretch has too many if its length times its marks exceeds ``limit``. The library then sees white space between
@@ -77,7 +92,7 @@ def bounded(
     return lambda text: spans(stretch.sub(calm, text))
 
 
-def uncrowded(spans: Callable[[str], Iterable[tuple[int, int]]]) -> Callable[[str], Iterable[tuple[int, int]]]:
+def uncrowded(spans: Callable[[str], Result]) -> Callable[[str], Result]:
     """Make ``spans`` linear in time by replacing the marks of a crowd by letters, except in its last word.
 
     A crowd is a passage with one of ``.?!…`` per ``_SPACING`` characters on average, measured over ``_CROWD``
@@ -112,15 +127,16 @@ def _dense(places: np.ndarray, count: int) -> np.ndarray:
     return np.cumsum(steps[:-1]) > 0
 
 
-def _punkt(spans: Callable[[str], Iterable[tuple[int, int]]]) -> Callable[[str], Iterable[tuple[int, int]]]:
+def _punkt(spans: Callable[[str], Result]) -> Callable[[str], Result]:
     """A Punkt splitter's ``spans``, bounded in both ways."""
-    return bounded(uncrowded(spans), _SENTENCE_ENDS, 1 << 14)
+    return bounded(uncrowded(spans), _SENTENCE_ENDS, _PUNKT_LIMIT)
 
 
 def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
     """Load a splitter by name.
 
-    - ``nupunkt``: Punkt with a model included in its distribution; the default, for its speed and agreement.
+    - ``nupunkt``: Punkt with a model included in its distribution; the default, for its speed and agreement. With a
+      version of nupunkt that ``corpora.text.punkt.COMPARED`` names, compiled code finds its boundaries.
     - ``nltk``: Punkt without training, which knows no abbreviations, because NLTK includes no data. ``nltk:english``
       (or another language) is the trained one; it needs NLTK's ``punkt_tab`` data.
     - ``spacy``: the rule-based sentencizer; ``spacy:en_core_web_sm`` (or another installed model) uses that model.
@@ -147,8 +163,9 @@ def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
 def _nupunkt() -> SentenceSplitter:
     import nupunkt
 
-    spans = _punkt(nupunkt.load_default_model().span_tokenize)
-    return SentenceSplitter("nupunkt", nupunkt.__version__ + _RULE, spans)
+    model = nupunkt.load_default_model()
+    compiled = CompiledPunkt(model, Limits(_PUNKT_LIMIT, _CROWD, _SPACING), _punkt(str)) if is_known(model) else None
+    return SentenceSplitter("nupunkt", nupunkt.__version__ + _RULE, _punkt(model.span_tokenize), compiled)
 
 
 def _nltk(language: str) -> SentenceSplitter:
