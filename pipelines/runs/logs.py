@@ -87,8 +87,16 @@ def _read_events(folder: Path) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def smoothed(values: np.ndarray, width: int) -> np.ndarray:
-    """Moving average of ``(n,)`` values over the last ``width`` of them, or as many as there are."""
+def smoothed(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarray:
+    """Moving average of ``(n,)`` values over the last ``width`` of them, or as many as there are.
+
+    Args:
+        outliers: True for the moving median instead, which a single high value does not lift.
+    """
+    if outliers:
+        before = np.full(max(width, 1) - 1, np.nan)
+        windows = np.lib.stride_tricks.sliding_window_view(np.concatenate([before, values]), max(width, 1))
+        return np.nanmedian(windows, axis=1)  # type: ignore[no-any-return]
     totals = np.cumsum(np.insert(values, 0, 0.0))
     ends = np.arange(1, len(values) + 1)
     firsts = np.maximum(ends - max(width, 1), 0)

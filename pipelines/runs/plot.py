@@ -22,6 +22,8 @@ _PANELS = (
     ("grad_norm", "gradient norm"),
     ("source_tokens_per_second", "source tokens/s"),
 )
+_LABEL = 50  # characters of a command beside its mark
+_STACKED = 3  # labels of neighbouring marks, one over the other
 
 
 def command(options: Plot) -> None:
@@ -55,6 +57,7 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
     """
     names = short_names([logs.folder.resolve() for logs in runs])
     panels = [(key, title) for key, title in _PANELS if any(len(_curves(logs, key)) for logs in runs)]
+    last = max(float(_places(logs, np.array([step]), over)[0]) for logs in runs for step in _last(logs))
     with styled() as plt:
         figure, axes = grid(plt, len(panels))
         for axis, (key, title) in zip(axes, panels, strict=True):
@@ -62,21 +65,27 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
             for number, logs in enumerate(runs):
                 colour = f"C{number % 7}"
                 for name, steps, values in _curves(logs, key):
-                    x = logs.tokens_at(steps) if over == "tokens" else steps
+                    x = _places(logs, steps, over)
                     label = " ".join(filter(None, (names[number] if len(runs) > 1 else "", name)))
                     end = _line(axis, x, values, colour, smooth if key != "held_out_loss" else 1, key)
                     ends.append((*end, label, colour))
                 _restarts(axis, logs, over, colour)
-                if key == "loss":
-                    _spikes(axis, logs, over, colour)
+            if key == "loss":
+                _spikes(axis, runs, over)
             axis.set_title(title)
+            axis.set_xlim(-0.01 * last, 1.01 * last)  # the same in all panels
             axis.set_xlabel("source tokens" if over == "tokens" else "updates")
             axis.xaxis.set_major_formatter(lambda value, _: thousands(value))
+            axis.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
             if key == "source_tokens_per_second":
                 axis.yaxis.set_major_formatter(lambda value, _: thousands(value))
                 axis.set_ylim(bottom=0)
             if any(label for *_, label, _ in ends):
                 label_lines(axis, ends)
+        notes = ["dotted: the run was started again"] if any(logs.restarts for logs in runs) else []
+        notes += ["triangle: the loss rose far above that of the 50 updates before"] if _any_spike(runs) else []
+        if notes:
+            figure.supxlabel("; ".join(notes), fontsize=7, color="0.3")
         save(plt, figure, path)
 
 
@@ -92,7 +101,7 @@ def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int
     shown = values
     if smooth > 1 and len(values) > 2 * smooth and key != "learning_rate":
         axis.plot(x, values, color=colour, alpha=0.25, linewidth=0.7)
-        shown = smoothed(values, smooth)
+        shown = smoothed(values, smooth, outliers=key == "grad_norm")
     axis.plot(x, shown, color=colour, marker="o" if len(values) < 20 else None, markersize=3)
     if key in ("loss", "grad_norm") and len(values) > 2:  # a few high values would flatten the rest
         low, high = np.percentile(values, [0, 99.5])
@@ -105,29 +114,50 @@ def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int
     return float(x[-1]), float(shown[-1])
 
 
+def _last(logs: Logs) -> list[int]:
+    """The run's last step."""
+    return [int(line["step"]) for line in logs.records[-1:]]
+
+
+def _places(logs: Logs, steps: np.ndarray, over: str) -> np.ndarray:
+    """``(n,)`` places of steps on the horizontal axis."""
+    return logs.tokens_at(steps) if over == "tokens" else steps
+
+
 def _restarts(axis: Any, logs: Logs, over: str, colour: str) -> None:
     """Mark the places where a run went on after a stop."""
-    steps = np.array(logs.restarts, np.int64)
-    for place in logs.tokens_at(steps) if over == "tokens" else steps:
+    for place in _places(logs, np.array(logs.restarts, np.int64), over):
         axis.axvline(float(place), color=colour, linewidth=0.8, linestyle=(0, (1, 3)), gid="restart")
 
 
-def _spikes(axis: Any, logs: Logs, over: str, colour: str) -> None:
+def _any_spike(runs: Sequence[Logs]) -> bool:
+    return any(spikes(*logs.curve("loss")) for logs in runs)
+
+
+def _spikes(axis: Any, runs: Sequence[Logs], over: str) -> None:
     """Mark the updates at which the loss rose; each mark names the command that shows their rows."""
-    steps, losses = logs.curve("loss")
-    found = np.array(spikes(steps, losses), np.int64)
-    x = logs.tokens_at(found) if over == "tokens" else found
-    top = axis.get_ylim()[1]
-    for step, place in zip(found.tolist(), x.tolist(), strict=True):
-        height = min(float(losses[np.searchsorted(steps, step)]), top)
-        axis.plot([place], [height], marker="v", markersize=5, color=colour, clip_on=False)
+    bottom, top = axis.get_ylim()
+    found = []
+    for number, logs in enumerate(runs):
+        steps, losses = logs.curve("loss")
+        own = np.array(spikes(steps, losses), np.int64)
+        for step, place in zip(own.tolist(), _places(logs, own, over).tolist(), strict=True):
+            height = min(float(losses[np.searchsorted(steps, step)]), top)
+            found.append((place, height, step, logs, f"C{number % 7}"))
+    if found:
+        axis.set_ylim(bottom, top + 0.07 * (top - bottom) * min(len(found), _STACKED))  # for the labels
+    for number, (place, height, step, logs, colour) in enumerate(sorted(found, key=lambda mark: mark[:2])):
         command = show_command(str(logs.folder), step)
+        shown = command if len(command) <= _LABEL else f"farspan show … --step {step}"
+        axis.plot([place], [height], marker="v", markersize=5, color=colour)
+        right = place > 0.5 * axis.get_xlim()[1]
         axis.annotate(
-            f"show {logs.folder.name} --step {step}",
+            shown,
             (place, height),
-            (3, 4),
+            (-5 if right else 5, 2 + 8 * (number % _STACKED)),
             textcoords="offset points",
             fontsize=6,
             color=colour,
+            ha="right" if right else "left",
             gid=command,
         )

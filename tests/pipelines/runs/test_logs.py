@@ -48,6 +48,11 @@ def test_a_moving_average():
     assert smoothed(np.array([2.0, 4.0]), 9).tolist() == [2, 3]
 
 
+def test_a_moving_median_leaves_out_a_single_high_value():
+    assert smoothed(np.array([2.0, 4.0, 900.0, 6.0]), 3, outliers=True).tolist() == [2, 3, 4, 6]
+    assert smoothed(np.array([2.0, 4.0]), 1, outliers=True).tolist() == [2, 4]
+
+
 def test_spikes_are_those_that_were_made():
     steps = np.arange(1, 201)
     assert spikes(steps, losses(200)) == []
