@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, BinaryIO
 
@@ -19,7 +19,7 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest_contents import fault
-from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, indented_json, parse_json
 from corpora.storage.temporary import is_temporary
 
 FORMAT_VERSION = 3
@@ -124,7 +124,7 @@ class Manifest:
     farspan_version: str = ""
 
     def to_json(self) -> bytes:
-        values = asdict(self)
+        values = asdict(replace(self, inputs=())) | {"inputs": self.inputs}  # plain already, and many
         if self.format_version == 1:
             del values["files"]
         return json_bytes(values)
@@ -176,7 +176,7 @@ class Manifest:
 
 
 def json_bytes(value: object) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+    return (indented_json(value) + "\n").encode()
 
 
 def file_info(file: BinaryIO) -> FileInfo:

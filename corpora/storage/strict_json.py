@@ -1,4 +1,4 @@
-"""Conversion of untrusted JSON to frozen dataclasses, checked against the types of their fields.
+"""JSON of artefacts: indented writing, and strict conversion to dataclasses checked against their field types.
 
 A field's type is the whole rule: ``Annotated[int, range(...)]`` bounds a number, ``Annotated[str, re.compile(...)]``
 restricts a text. A dataclass requires every field and allows no other key; a ``TypedDict`` allows other keys.
@@ -10,10 +10,10 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints, is_typeddict
 
 Decoded = TypeVar("Decoded")
 Natural = Annotated[int, range(2**63)]
@@ -40,6 +40,34 @@ def parse_json(data: bytes) -> Any:
     return value
 
 
+def indented_json(value: Any, depth: int = 0) -> str:
+    """Give the result of ``json.dumps(value, indent=1, ensure_ascii=False)``, with the compiled encoder.
+
+    Args:
+        depth: of the containers around the value.
+    """
+    outer, inner = "\n" + " " * depth, "\n" + " " * (depth + 1)
+    if isinstance(value, dict) and value:
+        # a key as the encoder writes it, whatever its type, which is followed by ": 0}"
+        parts = (f"{_encoder.encode({key: 0})[1:-4]}: {indented_json(part, depth + 1)}" for key, part in value.items())
+        return f"{{{inner}{f',{inner}'.join(parts)}{outer}}}"
+    if isinstance(value, list | tuple) and value:
+        if all(map(_is_flat_table, value)):
+            # text in JSON holds no newline, so a newline stands only where the encoder separates two items
+            tables = _encoder.encode(value)[2:-2].replace("\n", f"{inner} ")
+            tables = tables.replace(f"}},{inner} {{", f"{inner}}},{inner}{{{inner} ")
+            return f"[{inner}{{{inner} {tables}{inner}}}{outer}]"
+        return f"[{inner}{f',{inner}'.join(indented_json(part, depth + 1) for part in value)}{outer}]"
+    return _encoder.encode(value)
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",\n", ": "))
+
+
+def _is_flat_table(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(type(part) in (str, int) for part in value.values())
+
+
 def decode(kind: type[Decoded], value: Any, name: str = "") -> Decoded:
     """Convert a value from ``parse_json`` to the dataclass, ``TypedDict`` or other type ``kind``; lists become tuples.
 
@@ -49,67 +77,100 @@ def decode(kind: type[Decoded], value: Any, name: str = "") -> Decoded:
     Raises:
         StructureError: a value does not fit its type; names the first.
     """
-    return _decode(kind, value, name)
+    decoder = _decoder(cast(Any, kind))
+    return cast(Decoded, decoder(value, name))
 
 
-def _decode(kind: Any, value: Any, name: str) -> Any:
+_Decoder = Callable[[Any, str], Any]  # of a value and its name
+
+
+@cache
+def _decoder(kind: Any) -> _Decoder:
+    """Return the function that checks and converts values of a type; each type is inspected once."""
     if kind is Any:
-        return value
+        return lambda value, name: value
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        value = _decode(inner[0], value, name)
-        for rule in inner[1:]:
+        return _ruled(_decoder(inner[0]), inner[1:])
+    if origin in (Union, UnionType):
+        (kind,) = (choice for choice in inner if choice is not NoneType)
+        chosen = _decoder(kind)
+        return lambda value, name: None if value is None else chosen(value, name)
+    if origin is Mapping:
+        return _mapping(*map(_decoder, inner))
+    if origin is tuple:
+        return _list(_decoder(inner[0]))
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        return lambda value, name: _table(kind, value, name)
+    return _scalar(kind)
+
+
+def _ruled(decode_inner: _Decoder, rules: tuple[Any, ...]) -> _Decoder:
+    def decode_ruled(value: Any, name: str) -> Any:
+        value = decode_inner(value, name)
+        for rule in rules:
             if isinstance(rule, range) and value not in rule:
                 raise _unfit(name, value, f"a whole number from {rule.start} to {rule.stop - 1}")
             if isinstance(rule, re.Pattern) and not rule.fullmatch(value):
                 raise _unfit(name, value, f"text of the form {rule.pattern}")
         return value
-    if origin in (Union, UnionType):
-        if value is None and NoneType in inner:
-            return None
-        (kind,) = (choice for choice in inner if choice is not NoneType)
-        return _decode(kind, value, name)
-    if origin is Mapping:
+
+    return decode_ruled
+
+
+def _mapping(decode_key: _Decoder, decode_part: _Decoder) -> _Decoder:
+    def decode_mapping(value: Any, name: str) -> Any:
         if not isinstance(value, Mapping):
             raise _unfit(name, value, "a table")
-        return {
-            _decode(inner[0], key, f"a key of {name}"): _decode(inner[1], v, _at(name, key)) for key, v in value.items()
-        }
-    if origin is tuple:
+        return {decode_key(key, f"a key of {name}"): decode_part(part, _at(name, key)) for key, part in value.items()}
+
+    return decode_mapping
+
+
+def _list(decode_part: _Decoder) -> _Decoder:
+    def decode_list(value: Any, name: str) -> Any:
         if not isinstance(value, list | tuple):
             raise _unfit(name, value, "a list")
-        return tuple(_decode(inner[0], part, f"{name}[{number}]") for number, part in enumerate(value))
-    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
-        return _table(kind, value, name)
-    if kind is float and type(value) is int:
+        return tuple([decode_part(part, f"{name}[{number}]") for number, part in enumerate(value)])
+
+    return decode_list
+
+
+def _scalar(kind: Any) -> _Decoder:
+    def decode_scalar(value: Any, name: str) -> Any:
+        if kind is float and type(value) is int:
+            return value
+        if type(value) is not kind:
+            needed = {int: "a whole number", str: "text", bool: "true or false", float: "a number"}[kind]
+            raise _unfit(name, value, needed)
+        if kind is str and "\0" in value:
+            raise _unfit(name, value, "text without zero bytes")
         return value
-    if type(value) is not kind:
-        raise _unfit(name, value, {int: "a whole number", str: "text", bool: "true or false", float: "a number"}[kind])
-    if kind is str and "\0" in value:
-        raise _unfit(name, value, "text without zero bytes")
-    return value
+
+    return decode_scalar
 
 
 def _table(kind: Any, value: Any, name: str) -> Any:
-    hints, needed = _fields(kind)
+    decoders, needed, open_ended = _fields(kind)
     if not isinstance(value, Mapping):
         raise _unfit(name, value, "a table")
     if lacking := [field for field in needed if field not in value]:
         raise StructureError(f"{name + ' ' if name else ''}lacks {', '.join(lacking)}")
-    if is_typeddict(kind):
-        return {**value, **{key: _decode(hints[key], value[key], _at(name, key)) for key in hints if key in value}}
-    if strange := [key for key in value if key not in hints]:
+    if open_ended:
+        known = {key: decode(value[key], _at(name, key)) for key, decode in decoders.items() if key in value}
+        return {**value, **known}
+    if strange := [key for key in value if key not in decoders]:
         raise StructureError(f"{name + ' ' if name else ''}has an unknown key {_short(strange[0])}")
-    return kind(**{key: _decode(hints[key], part, _at(name, key)) for key, part in value.items()})
+    return kind(**{key: decoders[key](part, _at(name, key)) for key, part in value.items()})
 
 
 @cache
-def _fields(kind: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the types of the fields, and the names of required ones."""
-    hints = get_type_hints(kind, include_extras=True)
+def _fields(kind: Any) -> tuple[dict[str, _Decoder], tuple[str, ...], bool]:
+    """Return decoders of the fields, the names of required ones, and True if other keys are allowed."""
+    decoders = {name: _decoder(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
     if is_typeddict(kind):
-        return hints, tuple(name for name in hints if name in kind.__required_keys__)
-    return hints, tuple(hints)
+        return decoders, tuple(name for name in decoders if name in kind.__required_keys__), True
+    return decoders, tuple(decoders), False
 
 
 def _at(name: str, key: str) -> str:

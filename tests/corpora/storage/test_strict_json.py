@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, parse_json
+from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode, indented_json, parse_json
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ def test_sound_json_is_read_as_by_the_library(value):
     except UnicodeEncodeError:
         return
     assert parse_json(data) == value
+
+
+@given(json_values | st.lists(st.dictionaries(st.text(), st.integers() | st.text(), min_size=1)))
+def test_indented_json_is_that_of_the_library(value):
+    assert indented_json(value) == json.dumps(value, indent=1, ensure_ascii=False)
 
 
 @pytest.mark.parametrize(
