@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from corpora.errors import FarspanError
@@ -34,7 +35,7 @@ def load_tokenizer(name_or_path: str) -> Tokenizer:
         if os.path.isfile(path):
             data = _read(path)
             is_json = data.lstrip()[:1] == b"{"
-            return HuggingFaceTokenizer(data) if is_json else SentencePieceTokenizer(data)
+            return _huggingface(data) if is_json else _sentencepiece(data)
     except FarspanError as error:
         raise FarspanError(f"tokenizer {path}: {error}") from error
     if path.endswith((".json", ".model")) or path.startswith((".", "/", "~")) or path.count("/") > 1:
@@ -77,15 +78,26 @@ def _load_folder(folder: str) -> Tokenizer:
             if name in names
         ]
         data = _read(os.path.join(folder, "tokenizer.json"))
-        return HuggingFaceTokenizer(data, special_roles(*configs) if configs else None)
+        return _huggingface(data, tuple(special_roles(*configs).items()) if configs else None)
     if "tokenizer_config.json" in names or {"vocab.json", "merges.txt"} <= set(names) or "vocab.txt" in names:
         return _load_pretrained(folder)
     models = [name for name in names if name.endswith(".model")]
     if len(models) == 1:
-        return SentencePieceTokenizer(_read(os.path.join(folder, models[0])))
+        return _sentencepiece(_read(os.path.join(folder, models[0])))
     raise FarspanError(
         f"the folder holds {len(models)} .model files and no tokenizer.json; name the tokenizer's file itself"
     )
+
+
+# A job loads the same contents several times: from the user's files, from its artefact and for the artefact's card.
+@lru_cache(maxsize=2)
+def _huggingface(data: bytes, roles: tuple[tuple[str, str], ...] | None = None) -> Tokenizer:
+    return HuggingFaceTokenizer(data, None if roles is None else dict(roles))
+
+
+@lru_cache(maxsize=2)
+def _sentencepiece(data: bytes) -> Tokenizer:
+    return SentencePieceTokenizer(data)
 
 
 def _load_pretrained(name: str) -> Tokenizer:

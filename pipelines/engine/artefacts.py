@@ -42,13 +42,17 @@ def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
             raise FarspanError(f"{os.path.join(folder, name)}: not as the manifest says; {_COPY_AGAIN}")
     if wrong := tokenizer_fault(manifest, load_tokenizer(folder)):
         raise FarspanError(f"{folder}: {wrong}; {_COPY_AGAIN}")
-    for name, data in found.items():
-        write_bytes(os.path.join(target, name), data)
+    _write(found, target)
 
 
 def save_tokenizer(tokenizer: Tokenizer, target: str) -> None:
     """Save a loaded tokenizer into a folder on any file system."""
-    for name, data in tokenizer.serialized().items():
+    _write(tokenizer.serialized(), target)
+
+
+def _write(tokenizer: Mapping[str, bytes], target: str) -> None:
+    artefact_tokenizer.cache_clear()  # the folder may have held another one, made and deleted by this process
+    for name, data in tokenizer.items():
         write_bytes(os.path.join(target, name), data)
 
 

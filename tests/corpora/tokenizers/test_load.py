@@ -45,3 +45,12 @@ def test_folder_without_json_goes_through_transformers(byte_level, tmp_path):
 def test_an_artefact_without_tokenizer_never_asks_the_hub(tmp_path):
     with pytest.raises(FarspanError, match="has no folder `tokenizer`"):
         load_tokenizer_of(str(tmp_path))
+
+
+def test_equal_contents_are_loaded_once(tmp_path, byte_level):
+    for name in ("a", "b"):
+        byte_level.save(str(tmp_path / name))
+    assert load_tokenizer(str(tmp_path / "a")) is load_tokenizer(str(tmp_path / "b"))
+    tokens = json.loads((tmp_path / "b" / "special_tokens_map.json").read_bytes())
+    (tmp_path / "b" / "special_tokens_map.json").write_text(json.dumps(tokens | {"eos_token": "<pad>"}))
+    assert load_tokenizer(str(tmp_path / "a")) is not load_tokenizer(str(tmp_path / "b"))
