@@ -50,4 +50,6 @@ class Reader:
         """Return the options with the format's own field for the text, and for the id if the reader gives one."""
         if self.own_ids and options.id_field is None:
             options = replace(options, id_field=DOCUMENT_ID)
-        return replace(options, text_field=self.text_field) if options.text_field == "text" else options
+        if options.text_field == "text" != self.text_field:
+            options = replace(options, text_field=self.text_field)
+        return options

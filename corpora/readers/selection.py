@@ -119,7 +119,10 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
         return [Range(path, options.format or "", 0, 1, 0, None)]
     format = format_of(path, options)
     try:
-        planned = (isolation.plan if _is_native(path, format) else cuts)(path, files, options, target_bytes)
+        if _is_native(path, format):
+            planned = isolation.plan(path, files, options, target_bytes)
+        else:
+            planned = _cuts(path, format, files, target_bytes)
     except FILE_ERRORS:
         planned = [Cut(0, 1, size)]
     return [Range(path, format, *cut, size) for cut in planned]
@@ -127,8 +130,12 @@ def plan_ranges(path: str, files: Files, options: ReadOptions, target_bytes: int
 
 def cuts(path: str, files: Files, options: ReadOptions, target_bytes: int) -> list[Cut]:
     """Split a readable file, in this process."""
+    return _cuts(path, format_of(path, options), files, target_bytes)
+
+
+def _cuts(path: str, format: str, files: Files, target_bytes: int) -> list[Cut]:
     with _as_file_error(path):
-        return reader(format_of(path, options)).plan(path, files, target_bytes)
+        return reader(format).plan(path, files, target_bytes)
 
 
 def _is_native(path: str, format: str) -> bool:
