@@ -119,6 +119,8 @@ class HeldOut:
         Args:
             clusters: ``(n,)`` int64, null for a document in no cluster; None if no document is in one.
         """
+        if not self.fraction:
+            return np.zeros(len(document_ids), bool)
         numbers = [None] * len(document_ids) if clusters is None else clusters.to_pylist()
         names = [
             name if number is None else f"cluster {number}" for name, number in zip(document_ids, numbers, strict=True)
@@ -129,6 +131,8 @@ class HeldOut:
 
 def cluster_numbers(names: Sequence[str | None]) -> pa.Array:
     """Hash each cluster name to a number of 63 bits, ``(n,)`` int64, null for None."""
+    if all(name is None for name in names):
+        return pa.nulls(len(names), pa.int64())
     numbers = id_keys(make_key(0, "cluster"), [name or "" for name in names])[:, 0] >> np.uint64(1)
     return pa.array(numbers.astype(np.int64), mask=np.array([name is None for name in names], bool))
 

@@ -17,7 +17,7 @@ import numpy as np
 import tiktoken
 import tokenizers
 
-from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine
+from corpora.tokenizers.gigatoken_engine import GigatokenEngine, gigatoken_engine, passages
 
 # Patterns for which the two regular-expression engines agree on every code point (tested), each with an equivalent one
 # that tiktoken runs without backtracking over long runs.
@@ -98,8 +98,16 @@ class TiktokenEngine:
         Raises:
             ValueError: the text has a run of white space too long for tiktoken (about 100,000 characters).
         """
-        if self._faster is not None and (ids := self._faster.encode(text)) is not None:
+        if (ids := self._encode_fast(text)) is not None:
             return ids
+        parts = passages(text) if self._faster else [text]
+        found = [self._encode_slowly(part) if (ids := self._encode_fast(part)) is None else ids for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _encode_fast(self, text: str) -> np.ndarray | None:
+        return None if self._faster is None else self._faster.encode(text)
+
+    def _encode_slowly(self, text: str) -> np.ndarray:
         if self.prefix_space and text and not text.startswith(" "):
             text = " " + text
         return self._ids[self._encoding.encode_to_numpy(text, disallowed_special=())]

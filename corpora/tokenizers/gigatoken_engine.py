@@ -16,6 +16,10 @@ import tokenizers
 
 # Outside of these ranges, both libraries class all characters alike (tested).
 _UNLIKE = re.compile("[\u0850-\u101f\ua000-\U0010ffff]")
+# Bytes of UTF-8 that begin none of these characters: without others, a text need not be searched.
+_ALIKE = bytes(set(range(256)) - {0xE0, 0xE1, *range(0xEA, 0x100)})
+# A new word begins with this space, whatever the pattern, so text may be cut before it.
+_CUT = re.compile("(?<=[0-9A-Za-z]) (?=[0-9A-Za-z])")
 _PROBED = [*range(0x850), *range(0x2000, 0x2070), *range(0x3000, 0x3020), 0x1E9E, 0x20AC, 0x2160, 0x4E2D, 0x9FA5]
 # Its cache of words has no limit. Loading again costs .1 s; words of this many bytes take at most .9 GB.
 _BYTES_A_CACHE = 128_000_000
@@ -35,13 +39,33 @@ class GigatokenEngine:
 
     def encode(self, text: str) -> np.ndarray | None:
         """``(n,)`` int32, or None for a text whose characters the library may class otherwise."""
-        if not text.isascii() and _UNLIKE.search(text):
-            return None
         data = text.encode()
+        if not text.isascii() and data.translate(None, _ALIKE) and _UNLIKE.search(text):
+            return None
         self._seen += len(data)
         if self._seen > _BYTES_A_CACHE:
             self._backend, self._seen = self._load(), len(data)
         return self._backend.encode(data).view(np.int32)
+
+
+def passages(text: str) -> Iterator[str]:
+    """Cut a text between words, so that gigatoken can encode all passages but the few with characters it may not.
+
+    Encoded alone, each passage gives its ids in the text.
+    """
+    done = 0
+    while found := _UNLIKE.search(text, done):
+        start = found.start()
+        while start > done and not ((start := text.rfind(" ", done, start)) >= 0 and _CUT.match(text, start)):
+            pass
+        start = max(start, done)
+        end = _CUT.search(text, found.end())
+        if start > done:
+            yield text[done:start]
+        done = end.start() if end else len(text)
+        yield text[start:done]
+    if done < len(text):
+        yield text[done:]
 
 
 def gigatoken_engine(

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import tokenizers
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
-from corpora.tokenizers.byte_level import decode_utf8, tiktoken_engine, token_bytes
+from corpora.tokenizers.byte_level import TiktokenEngine, decode_utf8, tiktoken_engine, token_bytes
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 
@@ -80,14 +81,22 @@ class HuggingFaceTokenizer:
         if sealed is not config:
             self._tokenizer, config = _load(sealed), sealed
         self.fingerprint = _fingerprint(config)
-        self._engine = tiktoken_engine(config, self._tokenizer)
-        self.engine = self._engine.name if self._engine else "huggingface"
+        self._config = config
         if _is_byte_level(config.get("decoder")):
             self._token_bytes: list[bytes] | None = [token_bytes(token) for token in tokens]
             self._byte_lengths = np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)
         else:
             self._token_bytes = None
             self._pieces = piece_tables(config.get("decoder"), tokens)
+
+    @cached_property
+    def _engine(self) -> TiktokenEngine | None:
+        """Made by the first text that is encoded: most commands only decode."""
+        return tiktoken_engine(self._config, self._tokenizer)
+
+    @property
+    def engine(self) -> str:
+        return self._engine.name if self._engine else "huggingface"
 
     def __reduce__(self) -> tuple:
         return type(self), (self._data, self._special_names())

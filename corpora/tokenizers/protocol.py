@@ -25,7 +25,9 @@ class Tokenizer(Protocol):
     vocab_size: int
     fingerprint: str
     owned_tokens: dict[str, int]
-    engine: str
+
+    @property
+    def engine(self) -> str: ...
 
     def encode(self, texts: Sequence[str]) -> Ragged:
         """Encode texts to rows of int32 ids, one row per text; never a special token, even if a text spells one."""

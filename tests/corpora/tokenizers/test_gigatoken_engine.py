@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+from functools import cache
 
 import numpy as np
 import pytest
@@ -117,6 +118,46 @@ def test_characters_that_may_differ_are_left_to_another_engine(character):
     engine, _ = engine_and_reference(merged(_BYTE_LEVEL))
     assert engine.encode(f"a{character}b") is None
     assert engine.encode("ab") is not None
+
+
+CUT = [
+    "a river",
+    "1984 was",
+    "x.",
+    " y",
+    "  ",
+    "\n",
+    "'s ",
+    "é",
+    "अ",
+    "ก ข",
+    "🙂",
+    "한 국",
+    "\u1ebf",
+    "\ua000",
+    "\u0840",
+]
+
+
+@pytest.mark.parametrize("pre_tokenizer", ENGINES)
+@given(parts=st.lists(st.sampled_from([*CUT, " "]), max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_passages_have_the_ids_of_the_whole_text(pre_tokenizer, parts):
+    text = "".join(parts)
+    tokenizer = _cached(json.dumps(pre_tokenizer))
+    assert "".join(gigatoken_engine.passages(text)) == text
+    assert tokenizer.engine == "gigatoken"
+    assert tokenizer.encode([text])[0].tolist() == tokenizer._tokenizer.encode(text).ids
+
+
+@cache
+def _cached(pre_tokenizer):
+    return HuggingFaceTokenizer(merged(json.loads(pre_tokenizer)))
+
+
+def test_only_passages_with_strange_characters_are_left_to_another_engine():
+    passages = list(gigatoken_engine.passages("a river runs. One mill 🙂, an old one and more. Or ก 1 is three"))
+    assert passages == ["a river runs. One", " mill 🙂, an", " old one and", " more. Or ก 1", " is three"]
 
 
 def test_another_split_is_refused():
