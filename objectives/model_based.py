@@ -18,7 +18,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.examples import IGNORED, Examples
-from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, MaskBatch
+from objectives.api.masks import MaskBatch
 from objectives.api.options import (
     check,
     check_choice,
@@ -42,12 +42,14 @@ from objectives.api.special_tokens import (
     SpecialTokens,
 )
 from objectives.api.tools import Scorer, Tools
-from objectives.draws.hardest_spans import AGGREGATIONS, keep_hardest, rank_spans, span_losses
+from objectives.draws.candidate_spans import Candidates, hide_hardest, whole_candidates
+from objectives.draws.hardest_spans import AGGREGATIONS, rank_spans, span_losses
+from objectives.draws.span_counts import noise_counts, span_counts
 from objectives.rendering.global_attention import with_global_positions
 from objectives.rendering.layout import Layout
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import render_labels, render_sentinels, rendered_lengths
-from objectives.span import Span, noise_counts, span_counts
+from objectives.span import Span
 
 _UNBOUNDED = np.iinfo(np.int64).max
 
@@ -245,7 +247,8 @@ class ModelBased:
                 f"{self.name}: the scorer's losses of sequence {batch.sequence_id(row).hex()} are not finite; score in "
                 "float32, or give another scorer"
             )
-        return self._hidden(batch, candidates.span_starts, candidates.span_lengths, scores, rank_spans(scores))
+        scored = Candidates(candidates.span_starts, candidates.span_lengths, scores, rank_spans(scores))
+        return self._hidden(batch, scored)
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
         """Select among stored candidates with these budgets; gives the same as ``mask`` with the same losses.
@@ -255,19 +258,7 @@ class ModelBased:
         """
         if masks.span_scores is None or masks.span_ranks is None:
             raise FarspanError(f"{self.name}: the stored masks have no scores and ranks; run `farspan mask` again")
-        # Join the pieces of a span that was cut: they are adjacent and have the same rank.
-        ranks = masks.span_ranks.compact()
-        whole = np.ones(len(ranks.values), bool)
-        whole[1:] = np.diff(ranks.values) != 0
-        whole[ranks.offsets[:-1][ranks.lengths > 0]] = True
-        firsts = np.flatnonzero(whole)
-        counts = np.diff(np.append(0, np.cumsum(whole))[ranks.offsets])
-        starts, lengths, scores = (
-            column.compact().values for column in (masks.span_starts, masks.span_lengths, masks.span_scores)
-        )
-        united = np.add.reduceat(lengths, firsts) if len(firsts) else lengths
-        columns = (starts[firsts], united, scores[firsts], ranks.values[firsts])
-        return self._hidden(batch, *(Ragged.from_lengths(column, counts) for column in columns))
+        return self._hidden(batch, whole_candidates(masks))
 
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
@@ -295,31 +286,10 @@ class ModelBased:
         positions = _UNBOUNDED if self.target_length is None else self.target_length - self._layout.ends
         return hidden, spans, np.full(len(tokens), positions)
 
-    def _hidden(
-        self, batch: SequenceBatch, starts: Ragged, lengths: Ragged, scores: Ragged, ranks: Ragged
-    ) -> MaskBatch:
-        """All candidates as mask rows, hidden as far as the budgets allow; one that is cut becomes two."""
-        budgets = self._budgets(batch.tokens.lengths, lengths.lengths)
-        kept = keep_hardest(lengths, ranks, *budgets).values
-        cut = (kept > 0) & (kept < lengths.values)
-        rows = np.repeat(np.arange(len(batch)), lengths.lengths)
-        counts = lengths.lengths + np.bincount(rows[cut], minlength=len(batch))
-        piece = np.repeat(np.arange(len(kept)), 1 + cut)  # (pieces,) the candidate that each belongs to
-        rest = np.zeros(len(piece), bool)
-        rest[1:] = piece[1:] == piece[:-1]
-        hidden, whole = kept[piece], lengths.values[piece]
-        size = np.where(rest, whole - hidden, np.where(hidden > 0, hidden, whole))
-        flags = np.where((hidden > 0) & ~rest, IN_SOURCE | IN_TARGET, CANDIDATE)
-        masks = MaskBatch(
-            batch.sequence_ids,
-            Ragged.from_lengths(starts.values[piece] + hidden * rest, counts),
-            Ragged.from_lengths(size, counts),
-            Ragged.from_lengths(flags.astype(np.uint8), counts),
-            source_lengths=np.zeros(len(batch), np.int32),
-            target_lengths=np.zeros(len(batch), np.int32),
-            span_scores=Ragged.from_lengths(scores.values[piece], counts),
-            span_ranks=Ragged.from_lengths(ranks.values[piece], counts),
-        )
+    def _hidden(self, batch: SequenceBatch, candidates: Candidates) -> MaskBatch:
+        """Hide the hardest candidates within the budgets, and measure the rendered rows."""
+        budgets = self._budgets(batch.tokens.lengths, candidates.lengths.lengths)
+        masks = hide_hardest(batch.sequence_ids, candidates, *budgets)
         source, target = rendered_lengths(batch, masks, self._layout, sentinels=True)
         return replace(masks, source_lengths=source, target_lengths=target)
 

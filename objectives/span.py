@@ -12,7 +12,6 @@ lists all differences from published systems.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,6 +39,7 @@ from objectives.api.options import (
 from objectives.api.protocol import CorpusFacts
 from objectives.api.special_tokens import BEGIN, DOCUMENT_SEPARATOR, END, SpecialTokens
 from objectives.draws.compositions import PLACEMENTS, draw_spans
+from objectives.draws.span_counts import noise_counts, span_counts
 from objectives.rendering.global_attention import with_global_positions
 from objectives.rendering.layout import Layout
 from objectives.rendering.reconstruct import reconstruct
@@ -260,48 +260,6 @@ class Span:
             return self.density
         bounds, densities = np.array(self.density).T
         return densities[np.searchsorted(bounds, tokens).clip(max=len(bounds) - 1)]
-
-
-def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
-    """Tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least one, never all; none of a single token."""
-    return np.maximum(np.clip(np.rint(tokens * density), 1, tokens - 1), 0).astype(np.int64)
-
-
-def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
-    """Number of spans of ``noise`` hidden tokens, ``(n,)`` int64: at most as many as visible tokens can separate.
-
-    Args:
-        free: a row may start and end with a span, so there may be one more.
-    """
-    spans = np.maximum(np.rint(noise / means), noise > 0)
-    return np.minimum(spans, tokens - noise + free).astype(np.int64)
-
-
-def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
-    """Source and target length of one document of ``tokens`` tokens, each with ``<eos>`` and without ``<bos>``.
-
-    For example ``span_lengths(568, 0.15, 3) == (512, 114)``, T5's setting.
-    """
-    size = np.array([tokens])
-    noise = noise_counts(size, density)
-    spans = span_counts(size, noise, mean)
-    return int((size - noise + spans)[0]) + 1, int((noise + spans + (noise > 0))[0])
-
-
-def tokens_for(input_length: int, density: float, mean: float) -> int:
-    """Maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
-
-    Raises:
-        FarspanError: not even an empty document fits.
-    """
-    if input_length < 1:
-        raise FarspanError(f"input_length is {input_length}; give at least 1, the place of <eos>")
-    # The source grows with the tokens, and contains (1 - density) of them.
-    candidates = range(int((input_length + 1) / (1 - density)) + 1)
-    tokens = bisect_right(candidates, input_length, key=lambda size: span_lengths(size, density, mean)[0]) - 1
-    source, target = span_lengths(tokens, density, mean)
-    # T5's helper: with half of the text hidden, source and target are to be equally long.
-    return tokens - 1 if density == 0.5 and target > source else tokens
 
 
 def _is_schedule(value: object) -> bool:

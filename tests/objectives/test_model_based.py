@@ -17,8 +17,9 @@ from objectives.api.examples import IGNORED
 from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET
 from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from objectives.api.tools import Tools
+from objectives.draws.span_counts import noise_counts
 from objectives.model_based import ModelBased
-from objectives.span import Span, noise_counts
+from objectives.span import Span
 from tests.factories import OWNED, VOCAB, make_sequences
 from tests.objectives.handmade import real_rows
 from tests.objectives.plain_model_based import aggregate, choose
