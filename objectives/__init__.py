@@ -1,6 +1,6 @@
-"""Pretraining objectives: the selection of hidden text, and its rendering. Imports neither Beam nor torch.
+"""Pretraining objectives, fine-tuning tasks and metrics. Imports neither Beam nor torch.
 
 Each objective is one module here: ``span``, ``principal_sentences``, ``entity_pyramid``, ``model_based`` and
 ``cross_document``. The packages hold their common parts: ``api`` (the protocol, masks, examples), ``rendering``,
-``sentences``, ``draws`` and ``rouge``.
+``sentences``, ``draws`` and ``rouge``. ``tasks`` renders pairs for fine-tuning, and ``metrics`` scores predictions.
 """

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from corpora.keyed import make_key
-from objectives.api.laws import LAWS, Trial
+from objectives.api.laws import LAWS
 from objectives.api.protocol import CorpusFacts, Objective, installed
+from objectives.api.trial import Trial
 from tests.factories import OWNED, VOCAB, make_sequences
 
 ROOT = Path(__file__).parents[1]

@@ -1,4 +1,4 @@
-"""Base class for objectives of your own: a subclass chooses the spans to hide, and the class does the rest.
+"""``SpanObjective``, a base class for objectives of your own: a subclass only chooses the spans to hide.
 
 ``docs/objectives.md``, *Your own*, has an example.
 """
@@ -77,20 +77,20 @@ class SpanObjective(ABC):
 
     @abstractmethod
     def choose(self, row: Row, rng: np.random.Generator) -> Iterable[tuple[int, int]]:
-        """Start and length, in tokens, of each span to hide, in any order; spans must not overlap.
+        """Return start and length, in tokens, of each span to hide, in any order; spans must not overlap.
 
         A span that crosses a document boundary is cut there.
 
         Args:
-            row: the row; the choice must depend on it, ``rng`` and the options only.
-            rng: random numbers of this row, keyed by seed, options and sequence id.
+            row: the row; the choice must depend only on it, ``rng`` and the options.
+            rng: random generator of this row, keyed by seed, options and sequence id.
         """
 
     def most_hidden(self, lengths: np.ndarray) -> np.ndarray | None:
-        """Maximum number of tokens that ``choose`` hides in rows of the given lengths, over all random numbers.
+        """Return an upper bound on the tokens that ``choose`` hides in rows of the given lengths.
 
         With it, training that draws masks checks before its first step that every target fits. Without it (the
-        default), training warns that it cannot.
+        default), training warns that it cannot check.
 
         Args:
             lengths: ``(n,)`` int64, tokens of each row.
@@ -110,7 +110,7 @@ class SpanObjective(ABC):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value."""
+        """All options as JSON values."""
         return options_of(self)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
@@ -147,7 +147,7 @@ class SpanObjective(ABC):
         return replace(masks, source_lengths=source, target_lengths=target)
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray] | None:
-        """Source and target length, ``(n,)`` int64 each, that no draw exceeds; None if ``most_hidden`` is.
+        """Return upper bounds on source and target lengths, ``(n,)`` int64 each; None if ``most_hidden`` returns None.
 
         A piece of a span has at least one token and one marker, so no source is longer than its text.
         """
@@ -163,7 +163,7 @@ class SpanObjective(ABC):
     def render(
         self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Source with a marker for each span, target with the hidden text."""
+        """Render the source with a marker for each span, and the target with the hidden text."""
         if self.marker is None:
             examples = render_sentinels(batch, masks, special, self.layout, segment_ids=segment_ids)
         else:
@@ -171,11 +171,15 @@ class SpanObjective(ABC):
         return with_global_positions(examples, special, self.global_attention, self.layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from what ``render`` gave."""
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self.layout, mask=self.marker)
 
     def _check_most(self, batch: SequenceBatch, hidden: np.ndarray) -> None:
-        """Hold ``choose`` to ``most_hidden``: ``(n,)`` tokens that it has hidden in each row."""
+        """Check that ``choose`` kept to ``most_hidden``.
+
+        Args:
+            hidden: ``(n,)`` int64, tokens hidden in each row.
+        """
         lengths = batch.tokens.lengths.astype(np.int64)
         most = self.most_hidden(lengths)
         if most is None or not (above := hidden > most).any():
@@ -187,7 +191,7 @@ class SpanObjective(ABC):
         )
 
     def _spans(self, row: Row, rng: np.random.Generator) -> np.ndarray:
-        """``(k, 2)`` int64 starts and lengths, ascending, none over the border of two documents."""
+        """Return checked starts and lengths, ``(k, 2)`` int64, ascending and cut at document boundaries."""
         where = f"{self.name}: sequence {row.sequence_id.hex()} of {len(row)} tokens: choose"
         try:
             chosen = self.choose(row, rng)
@@ -199,7 +203,7 @@ class SpanObjective(ABC):
         starts, stops = spans[:, 0], spans.sum(1)
         for bad, what in (
             (spans[:, 1] < 1, "is empty; leave it out"),
-            ((starts < 0) | (stops > len(row)), "lies outside of the row"),
+            ((starts < 0) | (stops > len(row)), "is not inside the row"),
             (np.append(False, starts[1:] < stops[:-1]), "overlaps the one before it"),
         ):
             if bad.any():
@@ -214,7 +218,7 @@ class SpanObjective(ABC):
 
 
 def _check_kind(objective: SpanObjective, option: str, kinds: set[type]) -> None:
-    """Refuse a value of another type; convert an integer to float if a float is expected."""
+    """Check the type of an option; convert an integer to float if a float is expected."""
     value = getattr(objective, option)
     if float in kinds and type(value) is int and int not in kinds:
         value = float(value)
@@ -234,13 +238,13 @@ def _row(batch: SequenceBatch, number: int) -> Row:
 
 
 def _stretches(starts: np.ndarray, size: int) -> np.ndarray:
-    """``(k, 2)`` int64 start and length of the stretches that begin at ``starts``, without empty ones."""
+    """Return start and length of the non-empty stretches that start at ``starts``, ``(k, 2)`` int64."""
     begins = np.unique(starts[starts < size]).astype(np.int64)
     return np.stack([begins, np.diff(begins, append=size)], 1)
 
 
 def _as_spans(chosen: Any, where: str) -> np.ndarray:
-    """``(k, 2)`` int64."""
+    """Convert the result of ``choose`` to ``(k, 2)`` int64."""
     try:
         spans = np.array(list(chosen))
     except (TypeError, ValueError):
@@ -253,11 +257,11 @@ def _as_spans(chosen: Any, where: str) -> np.ndarray:
 
 
 def _cut(spans: np.ndarray, borders: np.ndarray) -> np.ndarray:
-    """Cut ascending ``(k, 2)`` spans at the ``borders`` that lie inside them."""
+    """Cut ascending spans ``(k, 2)`` at the ``borders`` inside them."""
     if not len(spans):
         return spans
     starts, stops = spans[:, 0], spans.sum(1)
-    holder = np.searchsorted(starts, borders, "right") - 1  # the span that begins last before each border, or -1
+    holder = np.searchsorted(starts, borders, "right") - 1  # the last span that starts before each border, or -1
     inside = (holder >= 0) & (borders < stops[holder])
     pieces = np.unique(np.concatenate([starts, borders[inside]]))
     ends = stops[np.searchsorted(starts, pieces, "right") - 1]

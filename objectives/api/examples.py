@@ -1,4 +1,4 @@
-"""Examples: one rendered batch, the input of training."""
+"""``Examples``, a rendered batch, which is the input of training."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Examples:
         source_lengths: ``(B,)`` int32, positions of each source row without padding.
         target_ids: ``(B, T)`` int32, the decoder's targets (shifted right, they are its input); T = 0 for an
             encoder-only objective.
-        target_lengths: ``(B,)`` int32.
+        target_lengths: ``(B,)`` int32, positions of each target row without padding.
         labels: ``(B, S)`` int32 aligned with the source, ``IGNORED`` for positions without a target; encoder-only
             objectives.
         segment_ids: ``(B, S)`` int32, the part (0, 1, ...) of each position, -1 in padding; None if not requested.
         global_positions: ``(B, S)`` bool, positions with global attention; None if the objective has none.
-        prompt_lengths: ``(B,)`` int32, number of first target positions that the decoder is given and that have no
-            loss; None if it is given none.
+        prompt_lengths: ``(B,)`` int32, length of the prompt at the start of each target, which has no loss; None
+            without prompts.
     """
 
     sequence_ids: np.ndarray
@@ -47,31 +47,30 @@ class Examples:
 
     @property
     def source_mask(self) -> np.ndarray:
-        """``(B, S)`` bool, False in padding."""
+        """Padding mask of the source, ``(B, S)`` bool: False in padding."""
         return np.arange(self.source_ids.shape[1]) < self.source_lengths[:, None]
 
     @property
     def target_mask(self) -> np.ndarray:
-        """``(B, T)`` bool, False in padding."""
+        """Padding mask of the target, ``(B, T)`` bool: False in padding."""
         return np.arange(self.target_ids.shape[1]) < self.target_lengths[:, None]
 
     def take(self, rows: np.ndarray) -> Examples:
-        """Copy the given ``(n,)`` rows, in the given order."""
+        """Copy the given rows ``(n,)``, in the given order."""
         columns = {field.name: getattr(self, field.name) for field in fields(self)}
         taken: dict[str, Any] = {name: None if column is None else column[rows] for name, column in columns.items()}
         return Examples(**taken)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Examples], pad: int) -> Examples:
-        """The rows of all ``parts``, in order, as wide as the widest; at least one.
+        """Concatenate the rows of all ``parts``, padded to the widest.
 
         Args:
-            parts: examples of one kind; if only some have global positions or prompts, the rows of the others have
-                none.
+            parts: at least one; if only some have global positions or prompts, the rows of the others have none.
             pad: the pad id.
 
         Raises:
-            FarspanError: only some have labels, or only some have segment ids.
+            FarspanError: only some parts have labels, or only some have segment ids.
         """
         for name, what in (("labels", "labels in place of a target"), ("segment_ids", "numbers of documents")):
             if len({getattr(part, name) is None for part in parts}) > 1:

@@ -1,29 +1,24 @@
-"""Laws: properties of every objective that training, verification and resuming rely on.
+"""Laws: properties of every objective on which training, verification and resuming rely.
 
-A law takes a ``Trial`` and yields one line for each row that violates it. ``farspan check-objective`` tries the laws on
-a corpus, and the tests try them on rows of all shapes.
+A law takes a ``Trial`` and yields one line for each row that violates it. ``farspan check-objective`` applies the laws
+to a corpus, and the tests apply them to rows of all shapes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from corpora.keyed import id_keys, make_key
-from corpora.packing.assemble import assemble
 from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
-from objectives.api.examples import Examples
-from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
-from objectives.api.protocol import CorpusFacts, Objective, draw_key, mask_key
+from objectives.api.masks import CANDIDATE, IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
+from objectives.api.protocol import draw_key
 from objectives.api.special_tokens import (
     BEGIN,
     DOCUMENT_BEGIN,
@@ -31,56 +26,10 @@ from objectives.api.special_tokens import (
     DOCUMENT_SEPARATOR,
     END,
     PAD,
-    SpecialTokens,
 )
+from objectives.api.trial import Trial, mask_rows, odd_rows
 
 _COPIES = 32  # of a row, under other sequence ids and keys
-
-
-@dataclass(frozen=True)
-class Trial:
-    """An objective, and rows to try it on.
-
-    Attributes:
-        make: builds the objective with its tools, from the options under trial (None) or from others.
-        batch: at least one row.
-        facts: facts of a corpus that may contain these rows.
-        seed: seed of the masks.
-    """
-
-    make: Callable[[Mapping[str, Any] | None], Objective]
-    batch: SequenceBatch
-    facts: CorpusFacts
-    seed: int = 0
-
-    @cached_property
-    def objective(self) -> Objective:
-        return self.make(None)
-
-    @cached_property
-    def special(self) -> SpecialTokens:
-        return self.objective.validate(self.facts)
-
-    @cached_property
-    def key(self) -> bytes:
-        return mask_key(self.seed, self.objective)
-
-    @cached_property
-    def masks(self) -> MaskBatch:
-        return self.objective.mask(self.copy(), self.key)
-
-    @cached_property
-    def examples(self) -> Examples:
-        return self.objective.render(self.copy(), self.masks, self.special)
-
-    def copy(self) -> SequenceBatch:
-        """A copy of the rows, because an objective might write to them."""
-        return self.batch.take(np.arange(len(self.batch)))
-
-    def row(self, number: int) -> str:
-        """A row of the batch, as error messages name it."""
-        size, parts = self.batch.tokens.lengths[number], self.batch.document_starts.lengths[number]
-        return f"row {number} ({size} tokens in {parts} documents, sequence {self.batch.sequence_id(number).hex()})"
 
 
 def options_are_json(trial: Trial) -> Iterator[str]:
@@ -89,24 +38,24 @@ def options_are_json(trial: Trial) -> Iterator[str]:
     try:
         again = json.loads(json.dumps(options, allow_nan=False))
     except (TypeError, ValueError) as error:
-        yield f"options are no JSON values: {error}"
+        yield f"options are not JSON values: {error}"
         return
     remade = trial.make(again)
     if dict(remade.options) != options or again != options:
         yield f"options {options} come back as {dict(remade.options)}"
-    elif _rows(remade.mask(trial.copy(), trial.key)) != _rows(trial.masks):
-        yield "made again from its options, it masks otherwise"
+    elif mask_rows(remade.mask(trial.copy(), trial.key)) != mask_rows(trial.masks):
+        yield "rebuilt from its options, it makes other masks"
 
 
 def special_tokens_are_numbered_once(trial: Trial) -> Iterator[str]:
     """Every special token has its own constant id, the tokenizer's id if the tokenizer owns the token."""
     table, again = trial.special, trial.make(None).validate(trial.facts)
     if dict(table.ids) != dict(again.ids) or table.vocab_size != again.vocab_size:
-        yield "validate gives other special tokens the second time"
+        yield "validate returns other special tokens the second time"
     if lacking := [name for name in (PAD, BEGIN, END) if name not in table.ids]:
-        yield f"validate gives no {', '.join(lacking)}"
+        yield f"validate returns no {', '.join(lacking)}"
     if len(set(table.ids.values())) < len(table.ids):
-        yield "validate gives two special tokens one id"
+        yield "validate gives two special tokens the same id"
     size = trial.facts.vocab_size
     text = {name: number for name, number in table.ids.items() if number < size}
     if wrong := [name for name, number in text.items() if number not in trial.facts.owned_tokens.values()]:
@@ -116,7 +65,7 @@ def special_tokens_are_numbered_once(trial: Trial) -> Iterator[str]:
 
 
 def spans_hold_text(trial: Trial) -> Iterator[str]:
-    """Spans are ascending, disjoint and not empty, and lie inside one document; none contains a separator."""
+    """Spans are ascending, disjoint and not empty, and each is inside one document, so none contains a separator."""
     masks, batch = trial.masks, trial.batch
     if not np.array_equal(masks.sequence_ids, batch.sequence_ids):
         yield "mask returns other sequences than it was given"
@@ -132,39 +81,39 @@ def spans_hold_text(trial: Trial) -> Iterator[str]:
         if (sizes < 1).any():
             yield f"{trial.row(row)}: the span at {starts[sizes < 1][0]} has length {sizes[sizes < 1][0]}"
         elif len(starts) and (starts.min() < 0 or stops.max() > tokens):
-            yield f"{trial.row(row)}: spans lie outside of the row, from {starts.min()} to {stops.max()}"
+            yield f"{trial.row(row)}: spans reach outside the row, from {starts.min()} to {stops.max()}"
         elif (starts[1:] < stops[:-1]).any():
             place = starts[1:][starts[1:] < stops[:-1]][0]
-            yield f"{trial.row(row)}: the span at {place} overlaps, or stands before, another"
+            yield f"{trial.row(row)}: the span at {place} overlaps the previous one, or comes before it"
         elif (crossing := _document(borders, starts) != _document(borders, stops - 1)).any():
             yield f"{trial.row(row)}: the span at {starts[crossing][0]} crosses the border of two documents"
         elif (lost := (flags & (VISIBLE | IN_TARGET) == 0) & (flags != CANDIDATE)).any():
-            yield f"{trial.row(row)}: the span at {starts[lost][0]} is neither visible nor asked for"
+            yield f"{trial.row(row)}: the span at {starts[lost][0]} is neither visible nor in the target"
         elif (both := (flags & REPLACED != 0) & (flags & (VISIBLE | IN_SOURCE) != 0)).any():
             yield f"{trial.row(row)}: the span at {starts[both][0]} is replaced, and also marked or visible"
 
 
 def masks_are_pure(trial: Trial) -> Iterator[str]:
     """A mask depends on key, options and its row, not on other rows, their order or earlier calls."""
-    batch, key, expected = trial.batch, trial.key, _rows(trial.masks)
+    batch, key, expected = trial.batch, trial.key, mask_rows(trial.masks)
     given = trial.copy()
     trial.make(None).mask(given, key)
     if _bytes(given) != _bytes(batch):
-        yield "mask changes the rows that it is given"
+        yield "mask changes its input rows"
     count = len(batch)
     order = np.random.default_rng(0).permutation(count)
     middle = (count + 1) // 2
-    for said, objective, parts in (
+    for case, objective, parts in (
         ("masked a second time", trial.objective, [np.arange(count)]),
         ("in another order of rows", trial.objective, [order]),
         ("in two batches", trial.make(None), [np.arange(middle), np.arange(middle, count)]),
         ("alone", None, [np.array([row]) for row in range(count)]),
     ):
         for rows in parts:
-            found = _rows((objective or trial.make(None)).mask(batch.take(rows), key)) if len(rows) else []
+            found = mask_rows((objective or trial.make(None)).mask(batch.take(rows), key)) if len(rows) else []
             for row, mask in zip(rows.tolist(), found, strict=True):
                 if mask != expected[row]:
-                    yield f"{trial.row(row)}: another mask when {said}"
+                    yield f"{trial.row(row)}: another mask when {case}"
                     break
 
 
@@ -177,8 +126,8 @@ def draws_follow_key_and_sequence(trial: Trial) -> Iterator[str]:
     names = id_keys(make_key(trial.seed, "copies"), map(str, range(_COPIES)))
     copies = replace(copies, sequence_ids=names.view(np.uint8))
     keys = [draw_key(trial.key, draw) for draw in range(_COPIES)]
-    by_id = Counter(_choice(mask) for mask in _rows(trial.objective.mask(copies, keys[0])))
-    by_key = Counter(_choice(_rows(trial.objective.mask(copies.take([0]), key))[0]) for key in keys)
+    by_id = Counter(_choice(mask) for mask in mask_rows(trial.objective.mask(copies, keys[0])))
+    by_key = Counter(_choice(mask_rows(trial.objective.mask(copies.take([0]), key))[0]) for key in keys)
     for one, varied, other, fixed in (("sequence id", by_id, "key", by_key), ("key", by_key, "sequence id", by_id)):
         # A rare choice may by chance occur on one side only.
         if len(fixed) > 1 or max(varied.values()) > 0.75 * _COPIES:
@@ -209,23 +158,23 @@ def examples_fit(trial: Trial) -> Iterator[str]:
         if ids.dtype != np.int32 or ids.shape != (len(trial.batch), int(lengths.max(initial=0))):
             yield f"{side}_ids are {ids.dtype} {ids.shape}; int32 as wide as the longest row is needed"
             continue
-        real = np.arange(ids.shape[1]) < lengths[:, None]
-        unknown = real & ((ids < 0) | (ids >= special.vocab_size))
+        padding_mask = np.arange(ids.shape[1]) < lengths[:, None]
+        unknown = padding_mask & ((ids < 0) | (ids >= special.vocab_size))
         for row in np.flatnonzero(unknown.any(1))[:1].tolist():
             found = ids[row][unknown[row]][0]
             yield f"{trial.row(row)}: {side} holds id {found}, the special tokens say vocab_size {special.vocab_size}"
-        if (ids[~real] != special[PAD]).any():
+        if (ids[~padding_mask] != special[PAD]).any():
             yield f"{side}_ids are not padded with {PAD}"
 
 
 def text_comes_back(trial: Trial) -> Iterator[str]:
-    """``reconstruct`` gives the text of every row from source and target; not tried if an objective has none."""
+    """``reconstruct`` recovers the text of every row from source and target; not checked for objectives without it."""
     if not hasattr(trial.objective, "reconstruct"):
         return
     text = trial.objective.reconstruct(trial.examples, trial.masks, trial.special)
     for row in range(len(trial.batch)):
         if not np.array_equal(text[row], trial.batch.tokens[row]):
-            yield f"{trial.row(row)}: reconstruct gives another text"
+            yield f"{trial.row(row)}: reconstruct returns another text"
 
 
 def separators_stay(trial: Trial) -> Iterator[str]:
@@ -235,8 +184,7 @@ def separators_stay(trial: Trial) -> Iterator[str]:
     for name in (DOCUMENT_SEPARATOR, DOCUMENT_BEGIN, DOCUMENT_END):
         if name not in trial.special.ids:
             continue
-        real = np.arange(trial.examples.source_ids.shape[1]) < trial.examples.source_lengths[:, None]
-        found = ((trial.examples.source_ids == trial.special[name]) & real).sum(1)
+        found = ((trial.examples.source_ids == trial.special[name]) & trial.examples.source_mask).sum(1)
         rules = [count + edge for count in (parts, full) for edge in (0, -1)]
         if found.any() and not any((found == rule.clip(0)).all() for rule in rules):
             row = int((found != rules[1].clip(0)).argmax())
@@ -249,23 +197,23 @@ def selection_keeps_its_own(trial: Trial) -> Iterator[str]:
     if not adjustable:
         return
     if unknown := [option for option in adjustable if option not in trial.objective.options]:
-        yield f"adjustable option {unknown[0]} is none of its options"
-    selected = _rows(trial.objective.select(trial.copy(), trial.masks))  # type: ignore[attr-defined]
-    for row, (one, other) in enumerate(zip(selected, _rows(trial.masks), strict=True)):
+        yield f"adjustable option {unknown[0]} is not one of its options"
+    selected = mask_rows(trial.objective.select(trial.copy(), trial.masks))  # type: ignore[attr-defined]
+    for row, (one, other) in enumerate(zip(selected, mask_rows(trial.masks), strict=True)):
         if one != other:
-            yield f"{trial.row(row)}: select gives another mask than mask, with the same options"
+            yield f"{trial.row(row)}: select and mask return different masks with the same options"
             break
 
 
 def odd_rows_have_a_result(trial: Trial) -> Iterator[str]:
     """Masking works for rows of no token, one token, one sentence, one repeated token, and for an empty batch."""
-    for said, batch in _odd(trial.batch):
+    for case, batch in odd_rows(trial.batch):
         odd = replace(trial, batch=batch)
         try:
             for law in (spans_hold_text, lengths_are_those_of_the_examples, examples_fit, text_comes_back):
-                yield from (f"{said}: {problem}" for problem in law(odd))
-        except Exception as error:  # whatever an objective's own code raises
-            yield f"{said}: {type(error).__name__}: {error}"
+                yield from (f"{case}: {problem}" for problem in law(odd))
+        except Exception as error:  # an objective's own code may raise anything
+            yield f"{case}: {type(error).__name__}: {error}"
 
 
 LAWS: tuple[Callable[[Trial], Iterator[str]], ...] = (
@@ -284,23 +232,13 @@ LAWS: tuple[Callable[[Trial], Iterator[str]], ...] = (
 
 
 def broken(law: Callable[[Trial], Iterator[str]], trial: Trial) -> list[str]:
-    """Violations of a law, including exceptions raised by the objective."""
+    """List the violations of a law, including exceptions raised by the objective."""
     problems: list[str] = []
     try:
         problems.extend(law(trial))
-    except Exception as error:  # whatever an objective's own code raises
+    except Exception as error:  # an objective's own code may raise anything
         problems.append(f"{type(error).__name__}: {error}")
     return problems
-
-
-def digest(trial: Trial) -> str:
-    """Hex sha256 of the masks of all rows; equal in every process."""
-    return hashlib.sha256(repr(_rows(trial.masks)).encode()).hexdigest()
-
-
-def _rows(masks: MaskBatch) -> list[tuple[Any, ...]]:
-    """Every column of every row, as plain comparable values."""
-    return [tuple(row.values()) for row in masks.to_arrow().to_pylist()]
 
 
 def _choice(mask: tuple[Any, ...]) -> str:
@@ -319,29 +257,3 @@ def _document(borders: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 def _documents(batch: SequenceBatch) -> list[tuple[np.ndarray, int]]:
     return [(batch.document_starts[row], int(batch.tokens.lengths[row])) for row in range(len(batch))]
-
-
-def _odd(batch: SequenceBatch) -> Iterator[tuple[str, SequenceBatch]]:
-    """Rows of one document with the longest row's text, or part of it."""
-    longest = batch.take([int(batch.tokens.lengths.argmax())])
-    tokens = longest.tokens[0]
-    yield "a row without tokens", _plain(longest, tokens[:0], [])
-    yield "a row of one token", _plain(longest, tokens[:1], [0])
-    yield "a row of one sentence", _plain(longest, tokens[:24], [0])
-    yield "a row of one repeated token", _plain(longest, np.repeat(tokens[:1], len(tokens)), [0])
-    yield "a row of sentences of one token", _plain(longest, tokens, np.arange(len(tokens)))
-    yield "a batch without rows", batch.take(np.arange(0))
-
-
-def _plain(row: SequenceBatch, tokens: np.ndarray, sentences: np.ndarray | list[int]) -> SequenceBatch:
-    """The only row with another text, in one document."""
-    made = assemble(
-        pa.array(row.document_ids[0].as_py()[:1]),
-        Ragged.from_rows([tokens], tokens.dtype),
-        np.asarray(sentences, np.int64),
-        offsets=np.zeros(1, np.int64),
-        lengths=np.array([len(tokens)]),
-        row_offsets=np.array([0, 1]),
-        cluster_ids=row.cluster_ids,
-    )
-    return replace(made, sequence_ids=row.sequence_ids)

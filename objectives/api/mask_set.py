@@ -1,4 +1,4 @@
-"""A finished mask set: row i belongs to row i of its corpus."""
+"""``MaskSet``, a finished mask set opened for reading: row i masks row i of its corpus."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from objectives.api.special_tokens import SpecialTokens, table_fault
 
 
 class MaskSet(ShardedRows):
-    """Rows 0 .. len-1 of a ``farspan.masks`` folder.
+    """The rows 0 .. len-1 of a ``farspan.masks`` folder.
 
     Attributes:
-        objective: rebuilt from the manifest's name and options; renders the rows.
+        objective: the objective, rebuilt from the manifest's name and options; renders the rows.
         special_tokens: the table that rendering uses.
         draws: number of masks of each corpus row; draw d of row i is row ``d * rows + i``.
-        adjusted: whether any option differs from those the masks were made with.
+        adjusted: True if ``options`` override those of the manifest.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class MaskSet(ShardedRows):
     ) -> None:
         """
         Args:
-            options: ``adjustable`` options of the objective that override those of the manifest, and so select anew
-                among the stored candidates.
-            verify: compare each shard with its checksum when it is first used.
-            cache: where the shards of a remote mask set are fetched to.
+            options: ``adjustable`` options of the objective that override those of the manifest and so change the
+                selection among the stored candidates.
+            verify: compare each shard with its checksum on first use.
+            cache: cache for the shards of a remote mask set; None for private temporary files.
 
         Raises:
             FarspanError: there is no finished mask set, its objective is not installed, or an option cannot be
@@ -58,7 +58,7 @@ class MaskSet(ShardedRows):
             path = os.path.join(folder, NAME)
             raise FarspanError(f"{path}: its table of special_tokens {wrong}; run `farspan mask` again")
         self.objective = self._load_objective(options or {})
-        self.draws: int = self.manifest.config.get("draws", 1)  # mask sets of earlier versions hold one
+        self.draws: int = self.manifest.config.get("draws", 1)  # mask sets of earlier versions have one
         if type(self.draws) is not int or self.draws < 1 or len(self) % self.draws:
             raise FarspanError(
                 f"{folder}: manifest.json says draws {self.draws!r} of {len(self)} rows; restore it, or run "
@@ -79,14 +79,14 @@ class MaskSet(ShardedRows):
         )
 
     def _load_objective(self, options: Mapping[str, Any]) -> Objective:
-        """The objective of the manifest with its options, some of which ``options`` override."""
+        """Build the objective of the manifest with its options, overridden by ``options``."""
         config, path = self.manifest.config, os.path.join(self.folder, NAME)
         chosen = {**config["options"], **options}
         try:
             objective = load_objective(config["objective"], options=chosen)
         except FarspanError:
             raise
-        except Exception as error:  # anybody's objective may raise anything at options that it was not made for
+        except Exception as error:  # an objective's own code may raise anything
             raise FarspanError(
                 f"{path}: objective {config['objective']} does not take its options {chosen} ({error}); install the "
                 "version that made the masks, or run `farspan mask` again"
@@ -102,36 +102,37 @@ class MaskSet(ShardedRows):
         return {"folder": self.folder, "options": self._options, "verify": self.verify, "cache": self.cache}
 
     def take(self, rows: np.ndarray) -> MaskBatch:
-        """The given ``(n,)`` rows as they are stored, in the given order."""
+        """Copy the given rows ``(n,)`` as they are stored, in the given order."""
         return self.gather(rows, self._view)
 
     def masks(self, batch: SequenceBatch, rows: np.ndarray, draws: np.ndarray | int = 0) -> MaskBatch:
-        """The masks of corpus rows ``batch``, which are rows ``rows`` ``(n,)`` of the corpus, by the current options.
+        """Return the masks of corpus rows by the current options.
 
         Args:
-            draws: the draw of each row, ``(n,)`` or one for all, below ``draws``.
+            batch: n rows of the corpus.
+            rows: ``(n,)`` their row numbers.
+            draws: the draw of each row, ``(n,)`` or a scalar, less than ``self.draws``.
         """
         stored = self.take(rows + draws * (len(self) // self.draws))
         return self.objective.select(batch, stored) if self.adjusted else stored  # type: ignore[attr-defined]
 
     @property
     def parent_folder(self) -> str:
-        """The folder of the corpus, as recorded with the masks.
+        """Recorded folder of the corpus.
 
         Raises:
             FarspanError: it is not recorded, or the corpus is not there.
         """
         folder = parent_folder(self.folder, self.manifest, "--corpus")
         if not files.exists(os.path.join(folder, NAME)):
-            raise FarspanError(f"{self.folder}: its corpus is not at {folder}; say where it is: --corpus FOLDER")
+            raise FarspanError(f"{self.folder}: its corpus is not at {folder}; give its folder: --corpus FOLDER")
         return folder
 
     def check_parent(self, corpus: ShardedRows) -> None:
-        """Check that this mask set was made from ``corpus``, and that its special tokens cover the options.
+        """Check that this mask set was made from ``corpus`` and has the special tokens that its options need.
 
         Raises:
-            FarspanError: it was not, or they do not; names both corpora and the difference of their manifests, or the
-                missing tokens.
+            FarspanError: another corpus (names both, and the difference of their manifests), or missing special tokens.
         """
         found = manifest_sha256(corpus.folder)
         parent = self.manifest.parent or {}
@@ -143,7 +144,7 @@ class MaskSet(ShardedRows):
                 + (
                     "which has changed since"
                     if changed
-                    else f"but of the one that lay at {made_from or 'another place'}"
+                    else f"but of the one that was at {made_from or 'another place'}"
                 )
                 + "; "
                 + ("" if changed else "give that one, or ")
@@ -175,9 +176,9 @@ def open_masks(
     """Open a mask set.
 
     Args:
-        folder: made by ``farspan mask``.
-        options: options of the objective that choose anew among the stored masks, those it lists as ``adjustable``.
-        verify: compare each shard with its checksum when it is first read.
+        folder: folder written by ``farspan mask``.
+        options: options that the objective lists as ``adjustable``, to change the selection among stored candidates.
+        verify: compare each shard with its checksum on first use.
 
     Raises:
         FarspanError: no finished mask set there, or an option that cannot be adjusted.

@@ -10,17 +10,17 @@ TOTALS = ("sequences", "unmasked", "spans", "candidates", "hidden_tokens", "max_
 
 
 def add_mask_totals(totals: dict[str, int], masks: MaskBatch) -> None:
-    """Add a block to ``totals``, which has a number for each of ``TOTALS``."""
+    """Add the counts of a batch to ``totals``, which has all ``TOTALS``."""
     flags, sizes = masks.span_flags.compact(), masks.span_lengths.compact().values
-    asked = flags.values & IN_TARGET != 0
+    in_target = flags.values & IN_TARGET != 0
     rows = np.repeat(np.arange(len(masks)), flags.lengths)  # (spans,)
     candidates = int((flags.values == CANDIDATE).sum())
     numbers = (
         len(masks),
-        len(masks) - len(np.unique(rows[asked])),
+        len(masks) - len(np.unique(rows[in_target])),
         len(flags.values) - candidates,
         candidates,
-        int(sizes[asked].sum()),
+        int(sizes[in_target].sum()),
         int(masks.source_lengths.max(initial=0)),
         int(masks.target_lengths.max(initial=0)),
     )

@@ -1,4 +1,4 @@
-"""Mask rows: the hidden spans of a batch of corpus rows, as typed arrays (the columns of ``farspan.masks``)."""
+"""``MaskBatch``, the hidden spans of a batch of corpus rows as typed arrays (the columns of ``farspan.masks``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_SOURCE = 1  # bit 0: a marker (sentinel or mask token) is in the source
 VISIBLE = 2  # bit 1: the text stays visible in the source
 IN_TARGET = 4  # bit 2: the text is in the target
 REPLACED = 8  # bit 3: the text is replaced by ``replacements``
-CANDIDATE = 0  # scored, not used
+CANDIDATE = 0  # no bit: scored, but not used
 
 _LISTS = {
     "span_starts": pa.int32(),
@@ -46,13 +46,13 @@ class MaskBatch:
 
     Attributes:
         sequence_ids: ``(n, 16)`` uint8, equal to the corpus rows'.
-        span_starts, span_lengths: rows of int32, spans ascending and disjoint.
-        span_flags: rows of uint8, bits ``IN_SOURCE | VISIBLE | IN_TARGET | REPLACED``, or ``CANDIDATE``.
+        span_starts, span_lengths: n rows of int32 each, spans ascending and disjoint, in tokens.
+        span_flags: n rows of uint8, bits ``IN_SOURCE | VISIBLE | IN_TARGET | REPLACED``, or ``CANDIDATE``.
         source_lengths, target_lengths: ``(n,)`` int32, lengths after rendering.
-        span_scores, span_ranks: rows of float32 / int32, or None.
-        span_labels: Arrow ``list<string>``, or None.
-        replacements: rows of int32, concatenated ids for ``REPLACED`` spans, or None.
-        global_positions: rows of int32, or None if a rule of the objective determines them.
+        span_scores, span_ranks: n rows of float32 and int32, or None.
+        span_labels: Arrow ``list<string>`` of length n, or None.
+        replacements: n rows of int32, concatenated ids for ``REPLACED`` spans, or None.
+        global_positions: n rows of int32, or None if a rule of the objective determines them.
     """
 
     sequence_ids: np.ndarray
@@ -72,7 +72,7 @@ class MaskBatch:
 
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> MaskBatch:
-        """Zero-copy views of a record batch with ``MASK_SCHEMA``."""
+        """View a record batch with ``MASK_SCHEMA``, without copying."""
 
         def column(name: str) -> Any:
             array = batch.column(name)
@@ -88,7 +88,7 @@ class MaskBatch:
         )
 
     def to_arrow(self) -> pa.RecordBatch:
-        """As a record batch with ``MASK_SCHEMA``."""
+        """Convert to a record batch with ``MASK_SCHEMA``."""
         columns = {
             "sequence_id": bytes_array(self.sequence_ids),
             "source_length": pa.array(self.source_lengths, pa.int32()),
@@ -104,7 +104,7 @@ class MaskBatch:
 
     @classmethod
     def concatenate(cls, batches: Sequence[MaskBatch]) -> MaskBatch:
-        """The rows of all ``batches``, in order, all made by one objective; at least one."""
+        """Concatenate the rows of all ``batches``, at least one, all made by one objective."""
         return cls(*(concatenate_columns([getattr(batch, f.name) for batch in batches]) for f in fields(cls)))
 
     def take(self, rows: np.ndarray | Sequence[int]) -> MaskBatch:

@@ -1,4 +1,4 @@
-"""Options of objectives: fields of frozen dataclasses, which are checked on construction and are JSON values."""
+"""Checks and conversions of objectives' options, which are fields of frozen dataclasses with JSON values."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Equipped = TypeVar("Equipped")
 
 
 def check(objective: Any, option: str, valid: bool, wanted: str) -> None:
-    """Refuse the value of an option.
+    """Raise an error for an option unless ``valid``.
 
     Args:
         objective: object with ``name`` and the option as an attribute.
-        wanted: the remedy, as a phrase after "give".
+        wanted: the cure, as a phrase after "give".
 
     Raises:
-        FarspanError: not ``valid``.
+        FarspanError: ``valid`` is False; names objective, option, value and cure.
     """
     if not valid:
         raise FarspanError(f"{objective.name}: option {option} is {spelled(getattr(objective, option))}; give {wanted}")
@@ -43,7 +43,7 @@ def check_flag(objective: Any, *options: str) -> None:
 
 
 def check_global_attention(objective: Any) -> None:
-    """Check the rule of global attention; ``separators`` needs a ``separator`` between documents."""
+    """Check the rule of global attention: ``separators`` requires a ``separator`` between documents."""
     check_choice(objective, "global_attention", "none", "bos", "separators", "masked")
     impossible = objective.global_attention == "separators" and objective.separator is None
     check(objective, "global_attention", not impossible, f"bos, or separator={DOCUMENT_SEPARATOR} beside it")
@@ -57,7 +57,7 @@ def check_whole(objective: Any, option: str, least: int, null: bool = False) -> 
 
 
 def check_numbers(objective: Any, option: str, least: float) -> tuple[float, ...]:
-    """Check that the option is a number of at least ``least`` or a list of these; return a tuple of floats."""
+    """Check that the option is a number of at least ``least``, or a list of such numbers; return a tuple of floats."""
     value = getattr(objective, option)
     numbers = value if isinstance(value, list | tuple) else [value]
     valid = len(numbers) > 0 and all(is_number(number) and number >= least for number in numbers)
@@ -76,23 +76,23 @@ def check_chances(objective: Any, option: str, *events: str) -> tuple[float, ...
 
 
 def is_number(value: object) -> bool:
-    """True for a finite int or float that is not a bool."""
+    """Return True for a finite int or float that is not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_share(value: object) -> bool:
-    """True for a number strictly between 0 and 1."""
+    """Return True for a number strictly between 0 and 1."""
     return is_number(value) and 0 < value < 1  # type: ignore[operator]
 
 
 def normalize(objective: Any, **values: Any) -> None:
-    """Normalise options of a frozen dataclass, so that 5, [5] and [5.0] give the same masks."""
+    """Set options of a frozen dataclass to normal forms, so that 5, [5] and [5.0] give the same masks."""
     for option, value in values.items():
         object.__setattr__(objective, option, value)
 
 
 def options_of(objective: Any) -> dict[str, Any]:
-    """Every option of a dataclass as a JSON value; tuples become lists."""
+    """Return every option of a dataclass as a JSON value; tuples become lists."""
     values = {field.name: getattr(objective, field.name) for field in fields(objective) if field.init}
     return {name: _listed(value) for name, value in values.items()}
 
@@ -102,7 +102,7 @@ def _listed(value: Any) -> Any:
 
 
 def equipped(objective: Equipped, tools: Tools) -> Equipped:
-    """A copy of a frozen dataclass with ``tools`` in its field ``_tools``, which is not an option."""
+    """Copy a frozen dataclass with ``tools`` in its field ``_tools``, which is not an option."""
     held = copy(objective)
     object.__setattr__(held, "_tools", tools)
     return held

@@ -1,4 +1,4 @@
-"""Plug-ins: objects that packages, ours and third parties', register under an entry-point group.
+"""Plug-ins: objects that this and other packages register under an entry-point group.
 
 An entry point loads a class (or any callable) that takes the options as keyword arguments and may have ``presets``:
 name -> options.
@@ -37,14 +37,14 @@ class Plugins:
     guide: str
 
     def installed(self) -> dict[str, EntryPoint]:
-        """The entry points of all that are installed."""
+        """Return the entry points of all installed plug-ins, by name."""
         return entries(self.group)
 
     def factory(self, name: str) -> Any:
-        """The callable that builds ``name`` from its options.
+        """Return the callable that builds the plug-in ``name`` from its options.
 
         Raises:
-            FarspanError: nothing has that name (suggests the nearest), or its package cannot be loaded.
+            FarspanError: no plug-in has that name (suggests the nearest), or its package cannot be loaded.
         """
         known = self.installed()
         if name not in known:
@@ -52,28 +52,28 @@ class Plugins:
         where = self._where(known[name])
         try:
             factory = known[name].load()
-        except Exception as error:  # whatever a package's own code raises
+        except Exception as error:  # a package's own code may raise anything
             raise FarspanError(
                 f"{where} cannot be loaded: {_one_line(error)}; repair that package, or install it"
             ) from error
         try:
             inspect.signature(factory)
-        except (TypeError, ValueError):  # nothing to call, or nothing that says how
+        except (TypeError, ValueError):  # not callable, or without a signature
             raise FarspanError(
                 f"{where} is {factory!r:.80}; it must name a class, or a function that makes {self._a_noun}"
             ) from None
         return factory
 
     def presets(self) -> dict[str, Mapping[str, Mapping[str, Any]]]:
-        """The presets of each installed plug-in, in the order of the names."""
+        """Return the presets of each installed plug-in, in the order of the names."""
         return {name: getattr(self.factory(name), "presets", {}) for name in sorted(self.installed())}
 
     def resolve(self, name: str, preset: str | None = None) -> tuple[str, str | None]:
-        """The plug-in and preset that ``name`` means: a plug-in's own name, or that of a preset, which decides it.
+        """Resolve a name, of a plug-in or of a preset, to plug-in and preset.
 
         Raises:
-            FarspanError: no plug-in or preset of that name, with the nearest; a preset of several plug-ins, with their
-                names; or a second preset beside that of ``name``.
+            FarspanError: no plug-in or preset has that name (suggests the nearest), several plug-ins have such a
+                preset, or ``name`` is a preset and ``preset`` is given too.
         """
         known = self.installed()
         if name in known:
@@ -127,7 +127,7 @@ class Plugins:
             ]
         except FarspanError:
             raise
-        except Exception as error:  # whatever a package's own code raises
+        except Exception as error:  # a package's own code may raise anything
             raise FarspanError(f"{where} makes no {self.noun} of {dict(values)}: {_one_line(error)}") from error
         if lacking:
             raise FarspanError(
@@ -153,11 +153,11 @@ class Plugins:
 
 
 def entries(group: str) -> dict[str, EntryPoint]:
-    """The installed entry points of a group, by name."""
+    """Return the installed entry points of a group, by name."""
     return dict(_installed(group, tuple(sys.path)))
 
 
-@lru_cache(maxsize=16)  # looking takes milliseconds, and each plug-in that is made looks
+@lru_cache(maxsize=16)  # a search takes milliseconds, and every construction of a plug-in needs one
 def _installed(group: str, search_path: tuple[str, ...]) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=group)}
 
@@ -167,11 +167,11 @@ def _one_line(error: Exception) -> str:
 
 
 def _with_null(factory: Any, accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace ``"null"``, as recipes spell it, by None in options that may be None."""
+    """Replace ``"null"``, as recipes spell None, by None in options that may be None."""
     try:
         written_out = isinstance(factory, type) and not is_dataclass(factory)  # its options are those of __init__
         hints = get_type_hints(getattr(factory, "__init__") if written_out else factory)  # noqa: B009
-    except (NameError, TypeError):  # annotations of names that are not there when the package runs
+    except (NameError, TypeError):  # annotations with names that exist only for type checkers
         hints = {}
 
     def optional(option: str) -> bool:

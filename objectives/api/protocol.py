@@ -1,4 +1,4 @@
-"""The objective protocol: the interface of masking strategies, here and in other packages.
+"""``Objective``, the protocol of masking strategies, here and in other packages.
 
 An objective is registered under the entry-point group ``farspan.objectives``. The entry point loads a class (or any
 callable) that takes the options as keyword arguments and may have ``presets``: name -> options.
@@ -46,13 +46,13 @@ class CorpusFacts:
 
     Attributes:
         vocab_size: vocabulary size of the tokenizer.
-        owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) and other special tokens, by their
-            text, that the tokenizer has itself -> id.
+        owned_tokens: ids of the roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) that the tokenizer has,
+            and of its other special tokens by their text.
         sequence_length: encoder positions that the corpus was built for: no row is longer when rendered with
             separators, begin and end but without any mask.
         max_tokens: maximum number of text tokens in a row.
         max_documents: maximum number of parts in a row.
-        room_per_sequence, room_per_document: positions that every row reserves for begin and end, and for each part.
+        room_per_sequence, room_per_document: positions reserved in every row for begin and end, and for each part.
     """
 
     vocab_size: int
@@ -65,7 +65,7 @@ class CorpusFacts:
 
     @classmethod
     def of(cls, manifest: Manifest) -> CorpusFacts:
-        """The facts in a corpus's manifest."""
+        """Read the facts from a corpus's manifest."""
         return cls(
             vocab_size=manifest.tokenizer["vocab_size"],
             owned_tokens=manifest.tokenizer["owned_tokens"],
@@ -83,17 +83,17 @@ class Objective(Protocol):
 
     Optional members, used if they exist:
 
-    - ``with_tools(tools: Tools) -> Objective``: a copy that can read text or use a model; called before ``validate``
-      and ``mask``, and raises ``FarspanError`` for a tool that is missing or does not fit.
-    - ``tools: Mapping[str, str]``: name and version of each tool that affects its masks; recorded beside its options.
-    - ``reconstruct(examples, masks, special) -> Ragged``: the text tokens, from the output of ``render``.
-    - ``render(batch, masks, special, segment_ids=True)``: also gives the document of each source position, which a
+    - ``with_tools(tools: Tools) -> Objective``: returns a copy that can read text or use a model; called before
+      ``validate`` and ``mask``; raises ``FarspanError`` for a tool that is missing or does not fit.
+    - ``tools: Mapping[str, str]``: name and version of each tool that affects its masks; recorded with its options.
+    - ``reconstruct(examples, masks, special) -> Ragged``: recovers the text tokens from the output of ``render``.
+    - ``render(batch, masks, special, segment_ids=True)``: also returns the document of each source position, which a
       recipe with ``data.across_documents = false`` requires.
-    - ``longest(batch) -> (sources, targets)``: ``(n,)`` int64 each, rendered lengths that no draw of the rows exceeds.
-      It may use the numbers of tokens, documents and sentences, but not the tokens. With it, a run that draws masks can
-      check all lengths at startup.
+    - ``longest(batch) -> (sources, targets)``: upper bounds on rendered lengths, ``(n,)`` int64 each, over all draws.
+      It may use the numbers of tokens, documents and sentences, but not the tokens. With it, a run that draws masks
+      can check all lengths at startup.
     - ``adjustable: tuple[str, ...]`` and ``select(batch, masks) -> MaskBatch``: options that may differ from those of
-      stored masks, and the masks that its own options select among the stored candidates.
+      stored masks, and the selection among stored candidates by the objective's own options.
 
     Attributes:
         name: name of the entry point.
@@ -115,11 +115,11 @@ class Objective(Protocol):
         """Check options against tokenizer and lengths before any work starts; return the special tokens for rendering.
 
         Raises:
-            FarspanError: the options cannot work on this corpus; says what to change.
+            FarspanError: the options do not fit this corpus; names the cure.
         """
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
-        """Choose what to hide: for each row, a pure function of (key, options, sequence id, row).
+        """Choose the tokens to hide: for each row, a pure function of (key, options, sequence id, row).
 
         Args:
             batch: n corpus rows.
@@ -127,7 +127,7 @@ class Objective(Protocol):
         """
 
     def render(self, batch: SequenceBatch, masks: MaskBatch, special: SpecialTokens) -> Examples:
-        """Render the encoder's and decoder's view of the rows."""
+        """Render the inputs of encoder and decoder."""
 
 
 def equip(objective: Equipped, tools: Tools) -> Equipped:
@@ -141,9 +141,9 @@ def equip(objective: Equipped, tools: Tools) -> Equipped:
 
 
 def mask_key(seed: int, objective: Objective) -> bytes:
-    """Key of an objective's random draws, for stored masks and for masks drawn during training.
+    """Return the key of an objective's random draws, for stored masks and for masks drawn during training.
 
-    Options that can be adjusted on stored masks do not enter the key, so adjusting gives the same as masking again.
+    Adjustable options do not affect the key, so adjusting stored masks gives the same as masking again.
     """
     adjustable = getattr(objective, "adjustable", ())
     options = {name: value for name, value in objective.options.items() if name not in adjustable}
@@ -151,14 +151,14 @@ def mask_key(seed: int, objective: Objective) -> bytes:
 
 
 def draw_key(key: bytes, draw: int) -> bytes:
-    """The key of draw number ``draw``, from 0, of masks with key ``key``; draw 0 has ``key`` itself."""
+    """Return the key of draw number ``draw``, from 0, of masks with key ``key``; draw 0 has ``key`` itself."""
     return hashlib.blake2b(f"draw {draw}".encode(), digest_size=16, key=key).digest() if draw else key
 
 
 def mask_draws(
     mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, key: bytes, draws: np.ndarray
 ) -> MaskBatch:
-    """Mask each row in its own draw.
+    """Mask each row with the key of its own draw.
 
     Args:
         mask: an objective's ``mask``.
@@ -175,25 +175,25 @@ def mask_draws(
 
 
 def installed() -> dict[str, EntryPoint]:
-    """The entry points of all installed objectives, ours and third parties'."""
+    """Return the entry points of all installed objectives, by name."""
     return OBJECTIVES.installed()
 
 
 def objective_factory(name: str) -> Any:
-    """The callable that builds the objective ``name`` from its options.
+    """Return the callable that builds the objective ``name`` from its options.
 
     Raises:
-        FarspanError: there is no such objective (suggests the nearest name), or its package cannot be loaded.
+        FarspanError: no objective has that name (suggests the nearest), or its package cannot be loaded.
     """
     return OBJECTIVES.factory(name)
 
 
 def objective_of(name: str, preset: str | None = None) -> tuple[str, str | None]:
-    """The objective and preset that ``name`` means: an objective's own name, or that of a preset, which decides it.
+    """Resolve a name, of an objective or of a preset, to objective and preset.
 
     Raises:
-        FarspanError: no objective or preset of that name, with the nearest; a preset of several objectives, with their
-            names; or a second preset beside that of ``name``.
+        FarspanError: no objective or preset has that name (suggests the nearest), several objectives have such a
+            preset, or ``name`` is a preset and ``preset`` is given too.
     """
     return OBJECTIVES.resolve(name, preset)
 

@@ -1,8 +1,8 @@
 """Special tokens: ids that rendering inserts and a corpus never stores.
 
-A token that the tokenizer has keeps the tokenizer's id; the others are appended to its vocabulary. Published models
-have learned such tokens under names of their own (T5's ``<extra_id_0>``, PEGASUS's ``<mask_1>``). If a tokenizer
-declares these as special tokens, their ids are used for the same role, so training continues from their embeddings.
+A token that the tokenizer has keeps the tokenizer's id; others are appended to its vocabulary. Published models have
+such tokens under names of their own (T5's ``<extra_id_0>``, PEGASUS's ``<mask_1>``). If a tokenizer declares these as
+special tokens, their ids are used for the same role, so training continues from their embeddings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PUBLISHED_NAMES = {
     MASK: ("<mask_2>",),  # PEGASUS: stands for a masked word
     SENTENCE_MASK: ("<mask_1>", "<sent_mask>"),  # PEGASUS; BART-LS's variant of it
 }
-_PUBLISHED_SENTINELS = ("<extra_id_{}>", "<sentinel_{}>")  # T5, LongT5 and their kin; BART-LS
+_PUBLISHED_SENTINELS = ("<extra_id_{}>", "<sentinel_{}>")  # T5, LongT5 and similar models; BART-LS
 
 
 def sentinel(index: int) -> str:
@@ -37,12 +37,12 @@ def is_sentinel(name: str) -> bool:
 
 
 def owned_id(owned: Mapping[str, int], name: str) -> int | None:
-    """The tokenizer's id for the special token ``name``, by our name or a published one; None if it has none."""
+    """Return the tokenizer's id for the special token ``name``, by our name or a published one; None if it has none."""
     return next((owned[text] for text in (name, *_PUBLISHED_NAMES.get(name, ())) if text in owned), None)
 
 
 def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
-    """The tokenizer's ids for sentinel 0, 1, ..., up to the first gap."""
+    """Return the tokenizer's ids for sentinel 0, 1, ..., up to the first gap."""
     for spelling in (f"{_SENTINEL}{{}}>", *_PUBLISHED_SENTINELS):
         names = takewhile(owned.__contains__, map(spelling.format, count()))
         if numbers := [owned[name] for name in names]:
@@ -51,14 +51,14 @@ def owned_sentinels(owned: Mapping[str, int]) -> list[int]:
 
 
 def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, int]) -> str | None:
-    """The first fault of a mask set's table of special tokens, name -> id, or None.
+    """Describe the first fault of a mask set's table of special tokens, name -> id; None if there is none.
 
-    An id in the tokenizer's range must belong to a token that it owns by this name; the others follow its ids without a
+    An id in the tokenizer's range must be that of its own token of this name; other ids follow that range without a
     gap. Two names may share an id only if the tokenizer gives both roles to one token.
 
     Args:
         vocab_size: one more than the tokenizer's largest id.
-        owned: roles and special tokens that the tokenizer has itself.
+        owned: roles and special tokens that the tokenizer has, name -> id.
     """
     if lacking := [name for name in (PAD, BEGIN, END) if name not in table]:
         return f"lacks {', '.join(lacking)}"
@@ -73,7 +73,7 @@ def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, i
         if number < vocab_size and number != own:
             return f"gives {name} id {number}, which is that of another token of the tokenizer"
         if number >= vocab_size and name in (PAD, BEGIN, END) and own is not None:
-            return f"gives {name} id {number}, and the tokenizer's own is {own}"
+            return f"gives {name} id {number}, though the tokenizer's own is {own}"
     appended = sorted(number for number in table.values() if number >= vocab_size)
     if appended != list(range(vocab_size, vocab_size + len(appended))):
         return f"does not number its own tokens {vocab_size}, {vocab_size + 1}, ... without gaps and repetitions"
@@ -82,7 +82,7 @@ def table_fault(table: Mapping[str, int], vocab_size: int, owned: Mapping[str, i
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Table name -> id of special tokens, as a mask set's manifest records it.
+    """The table name -> id of special tokens, as a mask set's manifest records it.
 
     Attributes:
         ids: every special token that rendering may insert. Those that the tokenizer has keep its ids; all others are at
@@ -98,7 +98,7 @@ class SpecialTokens:
 
     @cached_property
     def sentinels(self) -> np.ndarray:
-        """``(count,)`` int32, read-only: the id of sentinel 0, 1, ..."""
+        """Ids of sentinel 0, 1, ..., ``(count,)`` int32, read-only."""
         names = map(sentinel, range(sum(map(is_sentinel, self.ids))))
         numbers = np.array([self.ids[name] for name in names], np.int32)
         numbers.flags.writeable = False
@@ -117,10 +117,10 @@ class SpecialTokens:
 
         Args:
             vocab_size: one more than the tokenizer's largest id.
-            owned: roles and special tokens that the tokenizer has itself, by name, e.g. ``{"<eos>": 1}``.
+            owned: roles and special tokens that the tokenizer has, name -> id, e.g. ``{"<eos>": 1}``.
             names: further special tokens; ``<pad>``, ``<bos>`` and ``<eos>`` are always in the table.
             sentinels: number of sentinels. The tokenizer's own come first, in their published order (T5's vocabulary
-                has 100); those beyond are appended.
+                has 100); the rest are appended.
             order: order of appended sentinels: ascending as in BART-LS, or descending from the last id as in T5.
         """
         roles = dict.fromkeys([PAD, BEGIN, END, *names])
@@ -138,7 +138,7 @@ class SpecialTokens:
 
     @classmethod
     def merge(cls, tables: Sequence[SpecialTokens], tokenizer_size: int) -> SpecialTokens:
-        """Merge tables: tokens of the first keep their ids, and tokens of later ones only are numbered after them.
+        """Merge tables: tokens of the first keep their ids, and tokens that only later tables have follow them.
 
         Args:
             tables: tables over one tokenizer; at least one.

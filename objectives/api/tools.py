@@ -1,6 +1,6 @@
-"""Tools that an objective may need besides the rows: a tokenizer, a scorer, an entity recognizer.
+"""Tools that an objective may need in addition to the rows: a tokenizer, a scorer, an entity recognizer.
 
-The caller creates and passes them, so that objectives load no model library themselves:
+The caller creates and passes them, so that objectives load no model library themselves::
 
     objective = load_objective("model_based", "bart_ls").with_tools(Tools(tokenizer, scorer=scorer))
 """
@@ -36,7 +36,7 @@ class Scorer(Protocol):
     def special(self) -> SpecialTokens: ...
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """Cross-entropy, in nats, of each label.
+        """Compute the cross-entropy of each label, in nats.
 
         Args:
             ids: ``(B, S)`` int32, text ids and those of ``special``.
@@ -44,8 +44,8 @@ class Scorer(Protocol):
             labels: ``(B, S)`` int32, the token to predict, or ``IGNORED``.
 
         Returns:
-            ``(B, S)`` float32, 0 for positions without a label. Except for rounding, a row's losses do not depend on
-            the other rows.
+            ``(B, S)`` float32, 0 for positions without a label. Up to rounding, a row's losses do not depend on the
+            other rows.
         """
 
 
@@ -60,7 +60,7 @@ class EntityRecognizer(Protocol):
     def name(self) -> str: ...
 
     def find(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Find the entities of each text: ``(k, 2)`` int64, first character and end, ascending and disjoint."""
+        """Find the entities of each text: first character and end, ``(k, 2)`` int64, ascending and disjoint."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,9 @@ class Tools:
 
     Attributes:
         tokenizer: the tokenizer of the corpus.
-        scorer: for objectives that score spans with a model.
-        recognizer: for objectives that need named entities; None lets them load the model named in their options.
+        scorer: the scorer, for objectives that score spans with a model.
+        recognizer: the recognizer, for objectives that need named entities; if None, they load the model named in their
+            options.
     """
 
     tokenizer: Tokenizer

@@ -21,13 +21,13 @@ _ALL_FLAGS = IN_SOURCE | VISIBLE | IN_TARGET | REPLACED
 
 
 def verify_masks(folder: str, corpus_folder: str | None = None) -> list[str]:
-    """Yield every problem of a mask set.
+    """List every problem of a mask set.
 
     Args:
-        corpus_folder: folder of its corpus, if not the one in the manifest.
+        corpus_folder: folder of its corpus; None for the recorded one.
 
     Raises:
-        FarspanError: the corpus is not there.
+        FarspanError: no finished mask set, or no corpus there.
     """
     masks = MaskSet(folder)
     where = corpus_folder or masks.parent_folder
@@ -68,11 +68,11 @@ def _aligned(place: str, sequences: SequenceBatch, masks: MaskBatch, mask_set: M
     bad = (sizes.values < 1) | (starts.values < 0) | (ends > sequences.tokens.lengths[rows])
     bad[1:] |= (rows[1:] == rows[:-1]) & (starts.values[1:] < ends[:-1])
     for row in np.unique(rows[bad]):
-        yield f"{place} row {row}: spans overlap, are empty or reach outside of the row"
+        yield f"{place} row {row}: spans overlap, are empty or reach outside the row"
     if bad.any():
         return
     if (unknown := masks.span_flags.compact().values > _ALL_FLAGS).any():
-        yield f"{place} row {rows[unknown][0]}: span_flags hold bits that mean nothing"
+        yield f"{place} row {rows[unknown][0]}: span_flags have undefined bits"
         return
     try:
         examples = mask_set.objective.render(sequences, masks, mask_set.special_tokens)
@@ -82,8 +82,8 @@ def _aligned(place: str, sequences: SequenceBatch, masks: MaskBatch, mask_set: M
     for column in ("source_lengths", "target_lengths"):
         rendered, stored = getattr(examples, column), getattr(masks, column)
         for row in np.flatnonzero(rendered != stored).tolist():
-            yield f"{place} row {row}: rendered it has {column} {rendered[row]}, stored is {stored[row]}"
+            yield f"{place} row {row}: {column} is {rendered[row]} after rendering, but {stored[row]} is stored"
     size = mask_set.special_tokens.vocab_size
     for name, ids in (("source", examples.source_ids), ("target", examples.target_ids)):
         for row in np.flatnonzero(((ids < 0) | (ids >= size)).any(axis=1)).tolist():
-            yield f"{place} row {row}: its {name} holds an id outside of 0..{size - 1}"
+            yield f"{place} row {row}: its {name} has an id that is not in 0..{size - 1}"

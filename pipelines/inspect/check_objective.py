@@ -14,8 +14,9 @@ from corpora.errors import FarspanError
 from corpora.reporting import result
 from corpora.schemas.corpus import Corpus
 from corpora.settings import assigned
-from objectives.api.laws import LAWS, Trial, broken, digest
+from objectives.api.laws import LAWS, broken
 from objectives.api.protocol import CorpusFacts, Objective
+from objectives.api.trial import Trial, digest
 from pipelines.inspect.options import Check
 from pipelines.masks.job import equipped_objective
 

@@ -15,7 +15,6 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage.ragged import Ragged
 from objectives.api.laws import (
     LAWS,
-    Trial,
     broken,
     examples_fit,
     lengths_are_those_of_the_examples,
@@ -26,6 +25,7 @@ from objectives.api.laws import (
 )
 from objectives.api.masks import MaskBatch
 from objectives.api.protocol import CorpusFacts, Objective, equip, installed, load_objective
+from objectives.api.trial import Trial
 from tests.factories import OWNED, VOCAB, make_sequences, sequence_batches
 from tests.toy_tools import TOOLS
 

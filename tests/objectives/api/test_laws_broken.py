@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from objectives.api import laws
-from objectives.api.laws import LAWS, Trial, broken
+from objectives.api.laws import LAWS, broken
+from objectives.api.trial import Trial
 from tests.factories import make_sequences
 from tests.objectives import broken as objectives
 from tests.objectives.api.test_laws import facts_of

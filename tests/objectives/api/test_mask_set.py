@@ -67,7 +67,7 @@ def test_special_tokens_that_the_manifest_lacks_are_refused(folders, tmp_path):
 def test_masks_of_another_corpus_are_refused(folders, tmp_path):
     other = Corpus(make_corpus(str(tmp_path / "other"), seed=1))
     said = (
-        f"{folders[1]}: its masks are not those of the corpus {other.folder}, but of the one that lay at {folders[0]};"
+        f"{folders[1]}: its masks are not those of the corpus {other.folder}, but of the one that was at {folders[0]};"
     )
     with pytest.raises(FarspanError, match=said):
         MaskSet(folders[1]).check_parent(other)

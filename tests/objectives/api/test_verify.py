@@ -114,12 +114,12 @@ def test_totals_are_what_the_rows_say(masks, total):
 def test_stored_lengths_are_those_of_the_rendered_rows(masks, side, more):
     rewrite(masks, f"{side}_length", lambda lengths: [lengths[0] + more, *lengths[1:]])
     (problem,) = verify_masks(masks)
-    assert f"batch 0 row 0: rendered it has {side}_lengths" in problem
+    assert f"batch 0 row 0: {side}_lengths is" in problem
 
 
 def test_flags_and_spans_that_cannot_be_rendered(masks, sound):
     rewrite(masks, "span_flags", lambda rows: [[16] * len(row) for row in rows])
-    assert any("bits that mean nothing" in problem for problem in verify_masks(masks))
+    assert any("span_flags have undefined bits" in problem for problem in verify_masks(masks))
     shutil.rmtree(masks)
     shutil.copytree(sound / "masks", masks)
     rewrite(masks, "span_flags", lambda rows: [[8 + 1] * len(row) for row in rows])
@@ -141,6 +141,6 @@ def test_its_own_tokenizer_is_looked_at(masks, damage):
 def test_every_row_that_is_longer_than_it_says_is_named(masks):
     rewrite(masks, "target_length", lambda lengths: [1] * len(lengths))
     change(masks, totals={"max_target_length": 1})
-    assert sum("rendered it has target_lengths" in problem for problem in verify_masks(masks)) == np.count_nonzero(
+    assert sum("target_lengths is" in problem for problem in verify_masks(masks)) == np.count_nonzero(
         MaskSet(masks).take(np.arange(MaskSet(masks).starts[1])).span_starts.lengths
     )

@@ -178,7 +178,7 @@ def test_masks_whose_corpus_stayed_in_the_bucket_find_it_there(run, store, bucke
     files.delete([f"{bucket}/corpus/manifest.json"])
     status, _, err = run("verify", tmp_path / "masks", *store.flags)
     assert (status, len(err.splitlines())) == (1, 1)
-    assert "its corpus is not at s3://bucket/corpus; say where it is: --corpus FOLDER" in err
+    assert "its corpus is not at s3://bucket/corpus; give its folder: --corpus FOLDER" in err
     assert run("verify", tmp_path / "masks", "--corpus", f"{local}/corpus")[0] == 0
 
 

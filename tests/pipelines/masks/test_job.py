@@ -175,7 +175,7 @@ def test_the_manifest_says_how_to_render(corpus, masks):
 
 def test_masks_of_another_corpus_are_found_out(masks, tmp_path):
     other = make_corpus(str(tmp_path / "other"), shards=3, documents=60, seed=1)
-    assert "but of the one that lay at" in verify_masks(masks, other)[0]
+    assert "but of the one that was at" in verify_masks(masks, other)[0]
 
 
 def test_damage_is_found(masks, corpus, tmp_path):
