@@ -1,8 +1,8 @@
 """Selection of the hardest candidate spans within a budget (BART-LS, arXiv:2209.10052, section 2.3).
 
-The published code takes the k spans with the largest mean loss, where k is a fifth of the *fewest* spans of any row in
-the batch, so a row's spans depend on the other rows. Here every row has its own budgets, and the last span taken is cut
-at the first budget that is used up.
+The published code takes the k spans with the largest mean loss, where k is a fifth of the smallest number of spans of
+any row in the batch, so a row's spans depend on the other rows. Here every row has its own budgets, and the last span
+is cut where a budget is used up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def span_losses(token_losses: np.ndarray, span_lengths: Ragged, aggregation: str
 
 
 def rank_spans(losses: Ragged) -> Ragged:
-    """Rank of each span by loss within its row, rows of int32: 0 has the largest loss, and ties go to the earlier.
+    """Rank the spans of each row by loss, rows of int32: 0 for the largest loss; of equal losses, the earlier is first.
 
     Args:
         losses: rows of float, none NaN.
@@ -55,7 +55,7 @@ def rank_spans(losses: Ragged) -> Ragged:
 def keep_hardest(
     span_lengths: Ragged, ranks: Ragged, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray
 ) -> Ragged:
-    """Take spans by rank until a budget of their row is used up, and count the tokens kept of each.
+    """Take spans by rank until a budget of their row is used up; return the number of tokens taken from each.
 
     Args:
         span_lengths: rows of int, at least 1 each.
@@ -64,8 +64,7 @@ def keep_hardest(
             for its marker.
 
     Returns:
-        Rows of int32, the number of first tokens kept: 0 for a span that is not taken, less than its length if the last
-        one is cut.
+        Rows of int32: 0 for a span that is not taken, and less than its length for one that is cut.
 
     Raises:
         FarspanError: ranks are not a permutation.
@@ -83,7 +82,7 @@ def keep_hardest(
 
 @compiled
 def _keep(candidates: tuple, tokens: np.ndarray, spans: np.ndarray, positions: np.ndarray, kept: np.ndarray) -> int:
-    """The first row whose ranks are not a permutation, or -1."""
+    """Fill ``kept``; return the first row whose ranks are not a permutation, or -1."""
     lengths, ranks, offsets = candidates
     by_rank = np.full(len(lengths), -1, np.int64)
     for row in range(len(offsets) - 1):

@@ -1,7 +1,7 @@
-"""Standard normal numbers from random bits, the same on every processor.
+"""Standard normal numbers from random bits, equal on every processor.
 
-Logarithms and cosines of numpy and of the C library differ in their last bits between processors. These consist of sums
-and products only, whose rounding IEEE 754 defines.
+Logarithms and cosines of numpy and the C library differ in their last bits between processors. Those here consist of
+sums and products only, whose rounding IEEE 754 defines.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SIN = tuple((-1.0) ** n / math.factorial(2 * n + 1) for n in range(9))
 
 @compiled
 def normal(bits: np.ndarray) -> np.ndarray:
-    """Standard normal numbers, ``(n,)`` float64, from the first two of each row of ``(n, k)`` uint64 ``bits``.
+    """Compute standard normal numbers, ``(n,)`` float64, from the first two columns of ``bits``, ``(n, k)`` uint64.
 
-    Source: Box and Muller 1958, the cosine of the pair.
+    Source: Box and Muller 1958; only the cosine of each pair is used.
     """
     out = np.empty(len(bits), np.float64)
     for i in range(len(bits)):
@@ -33,7 +33,7 @@ def normal(bits: np.ndarray) -> np.ndarray:
 
 @compiled
 def log(x: float) -> float:
-    """Natural logarithm of a number above 0, to about 2 units in the last place."""
+    """Compute the natural logarithm of a number above 0, to about 2 units in the last place."""
     share, exponent = math.frexp(x)
     if share < math.sqrt(0.5):
         share, exponent = 2.0 * share, exponent - 1
@@ -43,7 +43,7 @@ def log(x: float) -> float:
 
 @compiled
 def cos_of_turns(turns: float) -> float:
-    """Cosine of ``2 pi turns``, ``0 <= turns < 1``, to about 2 units in the last place of its largest value."""
+    """Compute the cosine of ``2 pi turns``, ``0 <= turns < 1``, to about 2 units in the last place of 1."""
     quarter = math.floor(4.0 * turns + 0.5)
     angle = _TURN * (turns - 0.25 * quarter)  # at most an eighth of a turn either way
     square = angle * angle

@@ -13,22 +13,22 @@ from corpora.errors import FarspanError
 
 
 def noise_counts(tokens: np.ndarray, density: np.ndarray | float) -> np.ndarray:
-    """Tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least one, never all; none of a single token."""
+    """Count the tokens to hide in rows of ``tokens`` tokens, ``(n,)`` int64: at least 1, never all; 0 of a single."""
     return np.maximum(np.clip(np.rint(tokens * density), 1, tokens - 1), 0).astype(np.int64)
 
 
 def span_counts(tokens: np.ndarray, noise: np.ndarray, means: np.ndarray | float, free: bool = False) -> np.ndarray:
-    """Number of spans of ``noise`` hidden tokens, ``(n,)`` int64: at most as many as visible tokens can separate.
+    """Count the spans of ``noise`` hidden tokens, ``(n,)`` int64: at most as many as visible tokens can separate.
 
     Args:
-        free: a row may start and end with a span, so there may be one more.
+        free: True if a row may start and end with a span, which allows one more.
     """
     spans = np.maximum(np.rint(noise / means), noise > 0)
     return np.minimum(spans, tokens - noise + free).astype(np.int64)
 
 
 def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
-    """Source and target length of one document of ``tokens`` tokens, each with ``<eos>`` and without ``<bos>``.
+    """Compute source and target length of one document of ``tokens`` tokens, with ``<eos>`` and without ``<bos>``.
 
     For example ``span_lengths(568, 0.15, 3) == (512, 114)``, T5's setting.
     """
@@ -39,7 +39,7 @@ def span_lengths(tokens: int, density: float, mean: float) -> tuple[int, int]:
 
 
 def tokens_for(input_length: int, density: float, mean: float) -> int:
-    """Maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
+    """Compute the maximum tokens of one document whose source fits ``input_length``: 568 for (512, 0.15, 3).
 
     Raises:
         FarspanError: not even an empty document fits.
@@ -50,5 +50,5 @@ def tokens_for(input_length: int, density: float, mean: float) -> int:
     candidates = range(int((input_length + 1) / (1 - density)) + 1)
     tokens = bisect_right(candidates, input_length, key=lambda size: span_lengths(size, density, mean)[0]) - 1
     source, target = span_lengths(tokens, density, mean)
-    # T5's helper: with half of the text hidden, source and target are to be equally long.
+    # As T5's helper does, so that source and target are equally long if half of the text is hidden.
     return tokens - 1 if density == 0.5 and target > source else tokens

@@ -14,7 +14,7 @@ _BLOCKS = 64  # made at once
 def choose_tokens(
     keys: np.ndarray, sizes: np.ndarray, bounds: np.ndarray, places: np.ndarray, kinds: np.ndarray, counts: np.ndarray
 ) -> None:
-    """Draw a number below 2**32 for every token; it is chosen if that is below the last bound.
+    """Draw a number below 2**32 for every token, and choose the tokens whose number is below the last bound.
 
     The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers(2**32,
     size=sizes[i], dtype=numpy.uint32)``.
@@ -24,7 +24,7 @@ def choose_tokens(
         sizes: ``(n,)`` int64, tokens of each row.
         bounds: ``(k,)`` uint64, ascending, at most 2**32.
         places: output, positions of the chosen tokens in their rows, concatenated; int32, one longer than all tokens.
-        kinds: output, number of bounds each of them reached, 0 to k - 1; uint8, as long as ``places``.
+        kinds: output, number of bounds that each token's number reaches, 0 to k - 1; uint8, as long as ``places``.
         counts: output, ``(n,)`` int64, number of tokens chosen in each row.
     """
     blocks = np.empty((_BLOCKS, 4), np.uint64)
@@ -37,7 +37,7 @@ def choose_tokens(
             philox_blocks(keys[row, 0], keys[row, 1], np.uint64(start // 8 + 1), blocks[: (drawn + 7) // 8])
             for i in range(drawn):
                 number = np.uint64(stream[i])
-                # What is not chosen is written over by the next: cheaper than a branch that none can foretell.
+                # The next token overwrites one that is not chosen: cheaper than an unpredictable branch.
                 places[out] = start + i
                 kinds[out] = 0
                 for bound in bounds[:-1]:
@@ -50,7 +50,7 @@ def choose_tokens(
 def draw_ids(keys: np.ndarray, counts: np.ndarray, ids: np.ndarray, out: np.ndarray) -> None:
     """Draw ``counts[i]`` of the ``ids`` for row i, with equal probabilities.
 
-    They are remainders of 64 random bits, so uniform to one part in 2**40 for a vocabulary of 2**24.
+    Indices are remainders of 64 random bits, so uniform to one part in 2**40 for a vocabulary of 2**24.
 
     Args:
         keys: ``(n, 2)`` uint64, one generator per row, as numpy's Philox.

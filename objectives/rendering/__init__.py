@@ -1,1 +1,1 @@
-"""Conversion of masks to sources and targets, and back."""
+"""Rendering: conversion of corpus and mask rows to sources and targets, and back."""

@@ -1,4 +1,4 @@
-"""Source positions with global attention, by a rule that the objective names."""
+"""Global attention: source positions chosen by a rule that the objective names."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ RULES = ("none", "bos", "separators", "masked", "masked_and_prefix", "first_n")
 def global_positions(
     examples: Examples, special: SpecialTokens, rule: str, *, layout: Layout | None = None, first: int = 0
 ) -> np.ndarray | None:
-    """Source positions with global attention, ``(B, S)`` bool, by a rule of the objective; None for ``none``.
+    """Choose the source positions with global attention, ``(B, S)`` bool, by a rule; None for ``none``.
 
     - ``bos``: the first position (Longformer's classification token).
     - ``separators``: the first position and every token that ``layout`` puts before, between or after documents
       (PRIMERA: Xiao et al. 2022, section 2.1).
-    - ``masked``: every sentinel and mask token, and, where labels are aligned with the source, every position that has
-      one (CDLM: Caciularu et al. 2021, section 2.2).
-    - ``masked_and_prefix``: those of ``masked``, and equally many from the first on (CDLM's published code).
+    - ``masked``: every sentinel and mask token, and every position with a label (CDLM: Caciularu et al. 2021, section
+      2.2).
+    - ``masked_and_prefix``: those of ``masked``, and as many from the first on (CDLM's published code).
     - ``first_n``: the first ``first`` positions.
 
     Raises:
-        FarspanError: for another rule.
+        FarspanError: an unknown rule.
     """
     if rule == "none":
         return None

@@ -1,4 +1,4 @@
-"""Layout: the special tokens around the text of a rendered row and at document boundaries."""
+"""``Layout``: the special tokens around the text of a rendered row and at document boundaries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Parts = TypeVar("Parts", int, np.ndarray)
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of special tokens, None for none.
+    """Names of the special tokens around text; None for no token.
 
     Attributes:
-        begin: first of source and target.
-        end: last of source and target.
-        before: before every document of a source.
-        between: between two documents of a source.
-        after: after every document of a source.
+        begin: first token of source and target.
+        end: last token of source and target.
+        before: token before every document of a source.
+        between: token between two documents of a source.
+        after: token after every document of a source.
     """
 
     begin: str | None = BEGIN
@@ -43,7 +43,7 @@ class Layout:
         return (self.begin is not None) + (self.end is not None)
 
     def around(self, parts: Parts) -> Parts:
-        """Number of positions that the layout adds to a source of ``parts`` documents, a scalar or ``(n,)``."""
+        """Count the positions that the layout adds to a source of ``parts`` documents, a scalar or ``(n,)``."""
         edges = (self.before is not None) + (self.after is not None)
         inner = int(self.between is not None)
         return self.ends + edges * parts + inner * (parts - (parts > 0))
@@ -52,7 +52,7 @@ class Layout:
         """Check that the rows of a corpus have room for this layout.
 
         Raises:
-            FarspanError: the longest allowed row would not fit the encoder that the corpus was built for.
+            FarspanError: the longest possible row would not fit the encoder that the corpus was built for.
         """
         edges = sum(token is not None for token in (self.before, self.between, self.after))
         if self.ends <= facts.room_per_sequence and edges <= facts.room_per_document:

@@ -1,6 +1,6 @@
-"""The inverse of rendering, which shows that no text is lost.
+"""The inverse of rendering, which checks that no text is lost.
 
-It uses only the positions and flags of the mask rows. This is a check, not a hot path.
+It uses only the positions and flags of the mask rows. As a check, it need not be fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from objectives.rendering.layout import Layout
 def reconstruct(
     examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout, *, mask: str | None = None
 ) -> Ragged:
-    """The text tokens of every row: the inverse of ``render_sentinels``, or, given ``mask``, of ``render_masked``.
+    """Recover the text tokens of every row: the inverse of ``render_sentinels``, or of ``render_masked`` with ``mask``.
 
     Args:
         examples: their output for ``masks``, with the same ``layout`` and ``mask``.
@@ -43,7 +43,7 @@ def reconstruct(
 
 
 def reconstruct_labels(examples: Examples, masks: MaskBatch, special: SpecialTokens, layout: Layout) -> Ragged:
-    """The text tokens of every row: the inverse of ``rendering.render_labels``.
+    """Recover the text tokens of every row: the inverse of ``render_labels``.
 
     Args:
         examples: its output for ``masks``, with the same ``layout``.
@@ -60,13 +60,13 @@ def reconstruct_labels(examples: Examples, masks: MaskBatch, special: SpecialTok
     def text(row: int) -> np.ndarray:
         source, places = _source(examples, special, layout, row)
         labels = every_label[row, places]
-        asked, gone = (_covered(masks, row, len(source), bits) for bits in (IN_TARGET, IN_SOURCE | REPLACED))
-        if not np.array_equal(asked, labels != IGNORED):
-            wrong = int(np.flatnonzero(asked != (labels != IGNORED))[0])
-            raise FarspanError(f"token {wrong} has {'no' if asked[wrong] else 'a'} label, unlike its span")
-        if (gone & ~asked).any():
-            raise FarspanError(f"token {np.flatnonzero(gone & ~asked)[0]} is neither shown nor asked for")
-        return np.where(asked, labels, source)
+        targets, gone = (_covered(masks, row, len(source), bits) for bits in (IN_TARGET, IN_SOURCE | REPLACED))
+        if not np.array_equal(targets, labels != IGNORED):
+            wrong = int(np.flatnonzero(targets != (labels != IGNORED))[0])
+            raise FarspanError(f"token {wrong} has {'no' if targets[wrong] else 'a'} label, unlike its span")
+        if (gone & ~targets).any():
+            raise FarspanError(f"token {np.flatnonzero(gone & ~targets)[0]} is neither in the source nor a label")
+        return np.where(targets, labels, source)
 
     return _every_row(examples, text)
 
@@ -82,7 +82,7 @@ def _every_row(examples: Examples, text: Callable[[int], np.ndarray]) -> Ragged:
 
 
 def _source(examples: Examples, special: SpecialTokens, layout: Layout, row: int) -> tuple[np.ndarray, np.ndarray]:
-    """A source row without the tokens of the layout, and its remaining positions."""
+    """Return a source row without the tokens of the layout, and the positions of the remaining ones."""
     first, stop = int(layout.begin is not None), examples.source_lengths[row] - (layout.end is not None)
     edges = [special[name] for name in (layout.before, layout.between, layout.after) if name is not None]
     places = first + np.flatnonzero(~np.isin(examples.source_ids[row, first:stop], edges))
@@ -90,7 +90,7 @@ def _source(examples: Examples, special: SpecialTokens, layout: Layout, row: int
 
 
 def _covered(masks: MaskBatch, row: int, size: int, bits: int) -> np.ndarray:
-    """``(size,)`` bool: tokens of spans that have any of ``bits``."""
+    """Return ``(size,)`` bool: True for the tokens of spans that have any of ``bits``."""
     spans = masks.span_flags[row] & bits != 0
     starts, sizes = masks.span_starts[row][spans], masks.span_lengths[row][spans]
     if len(starts) and starts[-1] + sizes[-1] > size:
@@ -107,7 +107,8 @@ def _text(
     spans = zip(masks.span_starts[row], masks.span_lengths[row], masks.span_flags[row], strict=True)
     replacements = masks.replacements[row] if masks.replacements is not None else target[:0]
     pieces = []
-    position = at = said = marker = replaced = 0  # places in text, source and target; markers, replacements seen
+    # positions in text, source and target; numbers of markers and replacements so far
+    position = at = read = marker = replaced = 0
     for start, length, flags in spans:
         pieces.append(source[at : at + start - position])
         at += start - position
@@ -117,9 +118,9 @@ def _text(
                 raise FarspanError(f"marker {marker} is not in the source at token {start}")
             at += 1
             if mask is None and flags & IN_TARGET:
-                if said >= len(target) or target[said] != expected:
+                if read >= len(target) or target[read] != expected:
                     raise FarspanError(f"marker {marker} is not in the target before token {start}")
-                said += 1
+                read += 1
             marker += 1
         if flags & REPLACED:
             if not np.array_equal(source[at : at + length], replacements[replaced : replaced + length]):
@@ -129,10 +130,10 @@ def _text(
         visible = flags & VISIBLE or flags == 0
         if not visible and not flags & IN_TARGET:
             raise FarspanError(f"tokens {start}:{start + length} are in neither source nor target")
-        pieces.append(source[at : at + length] if visible else target[said : said + length])
+        pieces.append(source[at : at + length] if visible else target[read : read + length])
         at += length if visible else 0
-        said += length if flags & IN_TARGET else 0
+        read += length if flags & IN_TARGET else 0
         position = start + length
-    if at > len(source) or said != len(target):
+    if at > len(source) or read != len(target):
         raise FarspanError("source or target does not end where the spans do")
     return np.concatenate([*pieces, source[at:]])

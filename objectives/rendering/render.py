@@ -1,6 +1,6 @@
 """Rendering: (corpus rows, mask rows) -> encoder and decoder inputs, in one compiled pass.
 
-There are three renderings, each inside a ``Layout``:
+There are three renderings, each with the special tokens of a ``Layout``:
 
 - sentinels (T5: Raffel et al. 2020, section 3.1.4 and figure 2), numbered from 0 in every row:
   ``text <sentinel-0> text <sentinel-1> ...`` and ``<sentinel-0> hidden <sentinel-1> hidden ...``, without a final one;
@@ -65,15 +65,15 @@ def render_sentinels(
     *,
     segment_ids: bool = False,
 ) -> Examples:
-    """Render rows with one sentinel for every span that is marked in the source, in source and target.
+    """Render rows with a numbered sentinel for each span that is marked in the source, in source and target.
 
     Args:
         batch: B corpus rows.
         masks: B mask rows of the same sequences.
         special: ids of padding, of the tokens of ``layout``, and of sentinels.
-        layout: begin and end, of source and target, and the tokens at document boundaries, in the source.
-        segment_ids: also give the part of each source position. Tokens between two parts belong to the one before,
-            begin to the first part and end to the last.
+        layout: begin and end of source and target, and the tokens at document boundaries of the source.
+        segment_ids: True to return the part of each source position, too. Tokens between two parts belong to the first
+            of them, begin to the first part of the row and end to the last.
 
     Returns:
         ``Examples`` with ``source_ids (B, S)`` and ``target_ids (B, T)`` int32, as wide as the longest row.
@@ -145,22 +145,22 @@ def render_labels(
     rows = _rows(batch, masks)
     _measured(batch, rows, aligned=True)
     text, offsets = rows.tokens
-    shown, asked = text.astype(np.int32), np.full(len(text), IGNORED, np.int32)
-    hide_tokens(offsets, rows.spans, rows.replacements[0], _id(special, "mask", mask), shown, asked)
+    shown, targets = text.astype(np.int32), np.full(len(text), IGNORED, np.int32)
+    hide_tokens(offsets, rows.spans, rows.replacements[0], _id(special, "mask", mask), shown, targets)
     lengths = (_with_layout(batch, layout, batch.tokens.lengths), np.zeros(len(batch), np.int32))
     frame = _frame(special, layout)
-    unasked = tuple(NONE if token == NONE else IGNORED for token in frame)
+    ignored = tuple(NONE if token == NONE else IGNORED for token in frame)
     plain = rows._replace(tokens=read_only(shown, offsets), spans=_nothing(len(batch), np.int32, np.int32, np.uint8))
     source, target, segments = _filled(plain, frame, special.sentinels, False, lengths, segment_ids)
-    plain = plain._replace(tokens=read_only(asked, offsets))
-    labels, _, _ = _filled(plain, unasked, special.sentinels, False, lengths, False)
+    plain = plain._replace(tokens=read_only(targets, offsets))
+    labels, _, _ = _filled(plain, ignored, special.sentinels, False, lengths, False)
     return Examples(masks.sequence_ids, source, lengths[0], target, lengths[1], labels, segments)
 
 
 def rendered_lengths(
     batch: SequenceBatch, masks: MaskBatch, layout: Layout, *, sentinels: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target lengths, each ``(B,)`` int32, of ``render_sentinels``, or of ``render_masked``.
+    """Compute the source and target lengths, ``(B,)`` int32 each, of ``render_sentinels`` or ``render_masked``.
 
     Raises:
         FarspanError: rows of different sequences, or spans that cannot be shown.
@@ -169,9 +169,9 @@ def rendered_lengths(
 
 
 def columns(*lists: Ragged) -> _Arrays:
-    """Values of each list column and their common offsets, as kernels take them: a tuple of read-only views.
+    """Return the values of each list column and their common offsets, as kernels take them.
 
-    They are read-only so that arrays from memory maps and from numpy use the same compiled kernel.
+    The views are read-only, so that arrays from memory maps and from numpy use the same compiled kernel.
 
     Raises:
         FarspanError: the columns have rows of different lengths.
@@ -184,7 +184,7 @@ def columns(*lists: Ragged) -> _Arrays:
 
 
 def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
-    """The columns of corpus and mask rows, checked to be of the same sequences."""
+    """Return the columns of corpus and mask rows, after checking that they are of the same sequences."""
     ids, others = batch.sequence_ids, masks.sequence_ids
     if ids is not others and not np.array_equal(ids, others):
         if len(batch) != len(masks):
@@ -200,12 +200,12 @@ def _rows(batch: SequenceBatch, masks: MaskBatch) -> _Rows:
 
 
 def _nothing(rows: int, *kinds: type) -> _Arrays:
-    """Columns of empty rows."""
+    """Make columns of empty rows."""
     return read_only(*(np.empty(0, kind) for kind in kinds), np.zeros(rows + 1, np.int64))
 
 
 def _measured(batch: SequenceBatch, rows: _Rows, aligned: bool = False) -> np.ndarray:
-    """The ``(6, B)`` int32 counts of ``measure``; raises if a row has a fault."""
+    """Compute the counts of ``measure``, ``(6, B)`` int32; raise an error if a row has a fault."""
     counts = np.zeros((6, len(batch)), np.int32)
     measure(rows.tokens, rows.documents, rows.spans, aligned, counts)
     faults, replaced, given = counts[0], counts[5], np.diff(rows.replacements[1])
@@ -230,12 +230,12 @@ def _lengths(
 
 
 def _with_layout(batch: SequenceBatch, layout: Layout, source: np.ndarray) -> np.ndarray:
-    """``(B,)`` int32: ``source`` positions plus those of the layout."""
+    """Add the positions of the layout to ``source``, ``(B,)`` int32."""
     return (source + layout.around(batch.document_starts.lengths)).astype(np.int32)
 
 
 def _frame(special: SpecialTokens, layout: Layout) -> tuple[int, ...]:
-    """The ``frame`` argument of ``fill``: padding, begin, end, before, between, after."""
+    """Return the ``frame`` argument of ``fill``: padding, begin, end, before, between, after."""
     roles = ("begin", "end", "before", "between", "after")
     return (special[PAD], *(_id(special, role, getattr(layout, role)) for role in roles))
 
@@ -256,7 +256,7 @@ def _filled(
     lengths: tuple[np.ndarray, np.ndarray],
     segment_ids: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Source ``(B, S)``, target ``(B, T)`` and, if requested, segments ``(B, S)``, int32."""
+    """Fill source ``(B, S)``, target ``(B, T)`` and, if requested, segments ``(B, S)``, all int32."""
     count = len(rows.tokens[-1]) - 1
     source, target = (np.empty((count, side.max(initial=0)), np.int32) for side in lengths)
     segments = np.empty_like(source) if segment_ids else np.empty((0, 0), np.int32)

@@ -85,7 +85,7 @@ def moved(labels: np.ndarray) -> np.ndarray:
         (
             replace(LABELLED, labels=np.full_like(LABELLED.labels, IGNORED)),
             masks_of(BATCH, [[(3, 2, IN_SOURCE)]]),
-            "token 3 is neither shown nor asked for",
+            "token 3 is neither in the source nor a label",
         ),
     ],
 )
