@@ -1,4 +1,4 @@
-"""ROUGE for batches of texts, compiled: letters -> words -> n-grams -> scores, one module each."""
+"""Compiled ROUGE for batches of texts: letters -> words -> n-grams -> scores, one module each."""
 
 from objectives.rouge.pairs import MEASURES, pair_scores
 from objectives.rouge.scores import (

@@ -15,7 +15,7 @@ class Measure(NamedTuple):
     """Parameters that map n-gram counts to a score, for compiled code.
 
     Attributes:
-        worth: ``(largest count + 1,)`` int64, weight of a count, in units; integers, so that sums do not depend on
+        worth: ``(largest count + 1,)`` int64, weight of each count in units; integers, so that sums do not depend on
             their order and equal sentences have equal scores.
         unit: scale of the weights, a power of two.
         least: smallest denominator.
@@ -43,7 +43,7 @@ def _f1(shared: int, taken: int, left: int, measure: Measure) -> float:
 
 @compiled
 def _effect(taken: int, left: int, more: int, less: int, worth: np.ndarray) -> tuple[int, int, int]:
-    """Changes of the weights shared, taken and left when ``more`` of an n-gram are taken and ``less`` are left."""
+    """Compute how the weights shared, taken and left change if ``more`` of an n-gram are taken and ``less`` left."""
     old_taken, old_left = worth[taken], worth[left]
     new_taken, new_left = worth[taken + more], worth[left - less]
     return min(new_taken, new_left) - min(old_taken, old_left), new_taken - old_taken, new_left - old_left
@@ -78,7 +78,7 @@ def _count_all(grams: Ngrams, text: int, left: np.ndarray, worth: np.ndarray) ->
 
 @compiled
 def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
-    """Float64 scores of all runs of ``sizes[i]`` sentences of text i, in order; with joints, of one sentence."""
+    """Score all runs of ``sizes[i]`` sentences of text i, in order, float64; with joints, runs of one sentence."""
     ids, bounds, worth, reach = grams.ids, grams.bounds, measure.worth, grams.size - 1
     most = grams.distinct.max() if len(grams.distinct) else 0
     taken, left = np.empty(most, np.int64), np.empty(most, np.int64)
@@ -86,7 +86,7 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
     run = 0
     for text in range(len(grams.distinct)):
         taken[: grams.distinct[text]] = 0
-        begin, end = grams.edges[text], grams.edges[text + 1] - reach  # where the text's n-grams begin
+        begin, end = grams.edges[text], grams.edges[text + 1] - reach  # starts of the text's n-grams
         shared, by_taken, by_left = 0, 0, _count_all(grams, text, left, worth)
         for newest in range(grams.sentences[text], grams.sentences[text + 1]):
             a, b = bounds[newest], bounds[newest + 1] - reach
@@ -112,10 +112,11 @@ def slide(grams: Ngrams, sizes: np.ndarray, measure: Measure) -> np.ndarray:
 def _rejoin(
     grams: Ngrams, sentence: int, begin: int, end: int, way: int, taken: np.ndarray, left: np.ndarray, worth: np.ndarray
 ) -> tuple[int, int]:
-    """Changes of the weights shared and left when the neighbours of ``sentence`` are joined; ``way`` -1 undoes it.
+    """Compute the changes of the weights shared and left when the neighbours of ``sentence`` are joined.
 
     Args:
         begin, end: range of the n-grams of the text.
+        way: 1 to join, -1 to undo it.
     """
     reach = grams.size - 1
     a, b = grams.bounds[sentence], grams.bounds[sentence + 1]
@@ -130,7 +131,7 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
     """Take ``offsets[i + 1] - offsets[i]`` sentences of text i greedily, each the best after those before it.
 
     For each sentence, the effect of taking it on the weights shared, taken and left is kept up to date. Taking a
-    sentence changes few of these effects: an n-gram that is taken rarely and left often is shared in any case.
+    sentence changes few of these effects, because an n-gram with many occurrences left is shared anyway.
 
     Args:
         order: output, the numbers of the sentences.
@@ -161,8 +162,8 @@ def pick(grams: Ngrams, offsets: np.ndarray, measure: Measure, later: bool, orde
                     shared + effects[sentence, 0],
                     by_taken + by_left + effects[sentence, 1] + effects[sentence, 2],
                 )
-                # F1 is 2 shared / both sides or less; most sentences are seen to be worse without a division, which
-                # is left to those that are so up to rounding
+                # F1 is at most 2 shared / both sides; this bound rules out most sentences without a division, with a
+                # margin for rounding
                 if 2.0 * own < best * (1 - 1e-6) * both:
                     continue
                 score = _f1(own, by_taken + effects[sentence, 1], by_left + effects[sentence, 2], measure)
@@ -240,7 +241,7 @@ def _take(
         new_taken, new_left = old_taken + count, old_left - count
         taken[gram], left[gram] = new_taken, new_left
         most = min(index.most[gram], new_left)
-        # where neither one more nor the most that a sentence holds does anything else than before, nothing between does
+        # if the effects of 1 and of the largest count of a sentence have not changed, no effect in between has
         if _effect(old_taken, old_left, most, most, worth) == _effect(new_taken, new_left, most, most, worth) and (
             most <= 1 or _effect(old_taken, old_left, 1, 1, worth) == _effect(new_taken, new_left, 1, 1, worth)
         ):
@@ -260,7 +261,12 @@ def _take(
 def score_clusters(
     ones: Ngrams, twos: Ngrams, documents: np.ndarray, offsets: np.ndarray, measure: Measure
 ) -> np.ndarray:
-    """Cluster ROUGE, float64 ``(sentences,)``; ``documents[offsets[i]:offsets[i + 1]]`` start cluster i's documents."""
+    """Compute Cluster ROUGE of every sentence, ``(sentences,)`` float64.
+
+    Args:
+        ones, twos: words and bigrams of the clusters.
+        documents, offsets: cluster i's documents start at sentences ``documents[offsets[i]:offsets[i + 1]]``.
+    """
     bounds = ones.bounds
     scores = np.zeros(len(bounds) - 1, np.float64)
     most = max(ones.distinct.max(), twos.distinct.max()) if len(ones.distinct) else 0
@@ -278,7 +284,7 @@ def score_clusters(
                 other = sentence < begin or sentence >= end
                 words = ones.ids[bounds[sentence] : bounds[sentence + 1]]
                 shared[sentence - first] = count_shared(words, single, own) if other else 0
-            # a subsequence is no longer than what is shared, so of one word it is that word
+            # a common subsequence is no longer than the shared words, so with one shared word its length is 1
             lengths = lcs_lengths(ones.ids[a:b], ones.ids, bounds[first : last + 1], shared > 1, ones.distinct[cluster])
             for sentence in range(first, last):
                 common = shared[sentence - first]

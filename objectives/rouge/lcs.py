@@ -1,4 +1,4 @@
-"""Longest common subsequences of one sequence with many, 64 positions at a time: lengths, and the union of elements."""
+"""Longest common subsequences of one sequence with many, 64 positions at a time: lengths, and unions of elements."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _0F0F, _0101 = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(0x0101010101010101)
 
 
 @compiled
-def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked: np.ndarray, most: int) -> np.ndarray:
-    """Length of the longest common subsequence of ``sequence`` with each of many others.
+def lcs_lengths(
+    sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, compared: np.ndarray, most: int
+) -> np.ndarray:
+    """Compute the length of the longest common subsequence of ``sequence`` with each of many others.
 
     Each bit of ``row`` is a position of ``sequence``, and is 0 if the length grows from there to the next position. One
     element of the other sequence updates 64 positions with one addition, whose carry goes to the next 64. Each 64
@@ -27,15 +29,15 @@ def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked
     Args:
         sequence: ``(m,)`` integers from 0 to ``most - 1``.
         ids: the other sequences, concatenated; sequence i is ``ids[bounds[i]:bounds[i + 1]]``.
-        asked: ``(n,)`` bool, the sequences to compare.
+        compared: ``(n,)`` bool, the sequences to compare.
 
     Returns:
-        ``(n,)`` int64, 0 for the others.
+        ``(n,)`` int64, 0 for sequences that are not compared.
     """
-    lengths = np.zeros(len(asked), np.int64)
+    lengths = np.zeros(len(compared), np.int64)
     marks = np.zeros(most, np.uint64)  # by element, its places among the 64
     carries = np.zeros(bounds[-1] - bounds[0], np.uint64)
-    others = np.flatnonzero(asked)
+    others = np.flatnonzero(compared)
     for begin in range(0, len(sequence) if len(others) else 0, 64):
         block = sequence[begin : begin + 64]
         for place in range(len(block)):
@@ -57,12 +59,12 @@ def lcs_lengths(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, asked
 
 @compiled
 def union_lcs(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, marks: np.ndarray) -> np.ndarray:
-    """Elements of ``sequence`` in a longest common subsequence with any of many others.
+    """Mark the elements of ``sequence`` in a longest common subsequence with any of many others.
 
-    Of several longest subsequences with one of the others, the one that ``rouge_score`` finds: from the end of both, an
-    equal pair is taken; otherwise the other sequence is shortened if that is better than shortening ``sequence``. Bit i
-    of the row after element j, as in ``lcs_lengths``, says so without the table: it is 0 if the length grows from
-    position i - 1 to i.
+    Of several longest subsequences with one of the others, the one that ``rouge_score`` finds is used: from the end of
+    both, an equal pair is taken; otherwise the other sequence is shortened if that is better than shortening
+    ``sequence``. Bit i of the row after element j, as in ``lcs_lengths``, decides this without the full table: it is 0
+    if the length grows from position i - 1 to i.
 
     Args:
         sequence: ``(m,)`` integers.
@@ -99,7 +101,7 @@ def union_lcs(sequence: np.ndarray, ids: np.ndarray, bounds: np.ndarray, marks: 
 
 @compiled
 def _trace(sequence: np.ndarray, other: np.ndarray, rows: np.ndarray, taken: np.ndarray) -> None:
-    """Mark in ``taken`` a longest common subsequence of ``sequence`` and ``other``, from the ``rows`` of bits."""
+    """Mark in ``taken`` a longest common subsequence of ``sequence`` and ``other``, given the ``rows`` of bits."""
     i, j = len(sequence) - 1, len(other) - 1
     while i >= 0 and j >= 0:
         if sequence[i] == other[j]:
@@ -113,7 +115,7 @@ def _trace(sequence: np.ndarray, other: np.ndarray, rows: np.ndarray, taken: np.
 
 @compiled
 def _ones(value: np.uint64) -> int:
-    """Number of bits that are 1: sums of neighbours in 2, 4 and 8 bits, then of all bytes."""
+    """Count the bits that are 1: sums of neighbours in 2, 4 and 8 bits, then of all bytes."""
     value -= (value >> _1) & _5555
     value = (value & _3333) + ((value >> _2) & _3333)
     value = (value + (value >> _4)) & _0F0F

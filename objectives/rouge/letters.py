@@ -36,14 +36,14 @@ _KINDS = {"L": LETTER, "N": LETTER, "M": MARK, "Cf": JOINER}
 
 @functools.cache
 def ascii_letters() -> np.ndarray:
-    """``(256,)`` uint8, by byte of UTF-8: an ASCII letter in lower case, a digit, or 0 for separators."""
+    """Map each byte of UTF-8 to an ASCII letter in lower case, a digit, or 0 for separators: ``(256,)`` uint8."""
     lower = bytes(range(256)).lower()  # ASCII only
     return np.array([byte if byte < 128 and chr(byte).isalnum() else 0 for byte in lower], np.uint8)
 
 
 @functools.cache
 def unicode_kinds() -> np.ndarray:
-    """``(0x110000,)`` uint8, kind of each code point, from the general categories of Python's Unicode version.
+    """Map each code point to its kind, ``(0x110000,)`` uint8, by the general categories of Python's Unicode version.
 
     Letters and numbers of any script form words, and combining marks and format characters continue them. Each letter
     of a script without spaces is a word. All other characters separate words, including emoji.

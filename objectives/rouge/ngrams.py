@@ -12,21 +12,21 @@ from objectives.rouge.words import Words
 
 
 class Ngrams(NamedTuple):
-    """N-grams of the words of texts, by their start position; compiled code reads it.
+    """N-grams of the words of texts by their start position, for compiled code.
 
-    An n-gram belongs to a sentence if all its words do: those of a sentence of words a to b begin at a to b - n. The
-    others of a text begin in one sentence and end in another.
+    An n-gram belongs to a sentence if all its words do: those of a sentence of words a to b start at a to b - n. The
+    other n-grams of a text start in one sentence and end in another.
 
     Attributes:
         size: n.
-        ids: ``(positions,)`` int32, numbered within each text; undefined at positions where no n-gram begins.
+        ids: ``(positions,)`` int32, numbered within each text; undefined at positions where no n-gram starts.
         edges: ``(texts + 1,)`` int64: the words of text i are at ``edges[i]`` to ``edges[i + 1]``; positions after the
             last belong to ``joints``.
         bounds: ``(sentences + 1,)`` int64, the same for sentences.
         sentences: ``(texts + 1,)`` int64, the sentences of text i.
         distinct: ``(texts,)`` int64, number of distinct ids of each text.
         joints: ``(sentences + 1,)`` int64: the n-grams that arise when sentence i is removed and its neighbours are
-            joined begin at ``joints[i]`` to ``joints[i + 1] - n``; of length 0 if not requested.
+            joined start at ``joints[i]`` to ``joints[i + 1] - n``; empty if not requested.
     """
 
     size: int
@@ -42,7 +42,7 @@ def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
     """Number the n-grams of ``size`` words; they may cross the boundaries of sentences, but not of texts.
 
     Args:
-        joints: also number those that arise when a sentence is removed.
+        joints: True to number those that arise when a sentence is removed, too.
     """
     values, bounds, edges = words.ids.values, words.ids.offsets, words.edges
     pieces = np.empty(0, np.int64)
@@ -54,7 +54,7 @@ def number_ngrams(words: Words, size: int, joints: bool = False) -> Ngrams:
         ids, distinct = number(values, begins, ends, _keys(values, begins, ends), 0, edges)
         return Ngrams(size, ids, edges, bounds, words.sentences, distinct, pieces)
     read, pieces, owners = _join(values, bounds, words.sentences, size)
-    # number() wants a text's n-grams one after the other: its words', then its joints'
+    # number() takes a text's n-grams one after the other: those of its words, then those of its joints
     order = np.argsort(owners, kind="stable")
     counts = np.bincount(owners, minlength=len(words.distinct))
     ends = np.minimum(order + size, len(read))
@@ -112,7 +112,7 @@ def add_counts(ids: np.ndarray, counts: np.ndarray, by: int) -> None:
 
 @compiled
 def count_shared(ids: np.ndarray, counts: np.ndarray, own: np.ndarray) -> int:
-    """Number of n-grams that ``ids`` shares with ``counts``; ``own`` is scratch, all 0 before and after."""
+    """Count the n-grams that ``ids`` shares with ``counts``; ``own`` is scratch, all 0 before and after."""
     shared = 0
     for gram in ids:
         own[gram] += 1

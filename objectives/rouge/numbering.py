@@ -15,7 +15,7 @@ _PRIME, _SPREAD = np.uint64(0x100000001B3), np.uint64(0x9E3779B97F4A7C15)
 
 @compiled
 def mixed(key: np.uint64, letter: int) -> np.uint64:
-    """The key of a word after one more letter."""
+    """Update the key of a word by one more letter."""
     return (key ^ np.uint64(letter)) * _PRIME + _SPREAD
 
 
@@ -96,7 +96,7 @@ def _number_text(
         word = step if step < stop else edges[text] + step - stop
         key, begin, length = keys[word], begins[word], ends[word] - begins[word]
         if length > exact:
-            key |= _TOP  # so that it is no key of a shorter word
+            key |= _TOP  # so that it differs from the keys of shorter words
         place = np.int64(key * _SPREAD >> shift)
         while owners[place] == text:
             if table_keys[place] == key:
@@ -121,7 +121,7 @@ def _number_text(
 
 @compiled
 def renumber(numbers: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Renumber by first occurrence in each text ``edges[i]:edges[i + 1]``; -1 stays. Returns the same as ``number``."""
+    """Renumber by first occurrence in each text ``edges[i]:edges[i + 1]``, keeping -1; returns as ``number`` does."""
     most = 0
     for value in numbers:
         most = max(most, int(value) + 1)

@@ -1,8 +1,8 @@
 """Compiled loops of ``objectives.rouge.pairs``: counts that predictions share with references.
 
-A text holds a prediction and its references, its *pieces*, line after line, so that one numbering of words serves all.
-Pieces ``firsts[i]:firsts[i + 1]`` are those of text i, of which the first is the prediction; piece p has the lines
-``lines[p]:lines[p + 1]``. Each kernel returns an int64 for each reference, over all texts.
+A text consists of *pieces*, a prediction and its references, line after line, so that all share one numbering of words.
+The pieces of text i are ``firsts[i]:firsts[i + 1]``, the prediction first; piece p has the lines
+``lines[p]:lines[p + 1]``. Each kernel returns one int64 for each reference, over all texts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from objectives.rouge.ngrams import Ngrams, add_counts, count_shared
 
 @compiled
 def shared_ngrams(grams: Ngrams, lines: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    """Number of n-grams shared with each reference; they may cross lines."""
+    """Count the n-grams shared with each reference; they may cross lines."""
     found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     most = grams.distinct.max() if len(grams.distinct) else 0
     counts, own = np.zeros(most, np.int64), np.zeros(most, np.int64)
@@ -39,7 +39,7 @@ def _ngrams_of(grams: Ngrams, lines: np.ndarray, piece: int) -> np.ndarray:
 def subsequences(
     ids: np.ndarray, bounds: np.ndarray, distinct: np.ndarray, lines: np.ndarray, firsts: np.ndarray
 ) -> np.ndarray:
-    """Length of the longest common subsequence with each reference; line ends do not matter.
+    """Compute the length of the longest common subsequence with each reference; line ends are ignored.
 
     Args:
         ids: the words of all lines; line i is ``ids[bounds[i]:bounds[i + 1]]``.
@@ -51,8 +51,8 @@ def subsequences(
         edges = np.empty(len(pieces), np.int64)
         for i in range(len(pieces)):
             edges[i] = bounds[pieces[i]]
-        asked = np.ones(len(pieces) - 2, np.bool_)
-        lengths = lcs_lengths(ids[edges[0] : edges[1]], ids, edges[1:], asked, distinct[text])
+        compared = np.ones(len(pieces) - 2, np.bool_)
+        lengths = lcs_lengths(ids[edges[0] : edges[1]], ids, edges[1:], compared, distinct[text])
         found[firsts[text] - text : firsts[text + 1] - text - 1] = lengths
     return found
 
@@ -61,10 +61,10 @@ def subsequences(
 def union_subsequences(
     ids: np.ndarray, bounds: np.ndarray, distinct: np.ndarray, lines: np.ndarray, firsts: np.ndarray
 ) -> np.ndarray:
-    """Words in the union of each reference line's longest common subsequences with all lines of the prediction.
+    """Count the words in the unions of each reference line's longest common subsequences with the prediction's lines.
 
-    A word counts at most as often as it occurs in the prediction, as in ROUGE-1.5.5 and ``rouge_score``. Arguments are
-    those of ``subsequences``.
+    A word counts at most as often as it occurs in the prediction, as in ROUGE-1.5.5 and ``rouge_score``. The arguments
+    are those of ``subsequences``.
     """
     found = np.zeros(firsts[-1] - len(firsts) + 1, np.int64)
     most = distinct.max() if len(distinct) else 0

@@ -14,7 +14,7 @@ from objectives.rouge.pair_kernels import shared_ngrams, subsequences, union_sub
 from objectives.rouge.words import Words, split_words
 
 MEASURES = ("rouge1", "rouge2", "rougeL", "rougeLsum")
-_BLOCK = 1 << 22  # characters scored at a time, which bounds the memory
+_BLOCK = 1 << 22  # characters scored at a time, to bound the memory
 
 
 def pair_scores(
@@ -33,12 +33,12 @@ def pair_scores(
     Args:
         predictions: n texts.
         references: the references of each.
-        measures: of ``rouge1`` to ``rouge9``; ``rougeL``, which reads a text as one sequence; and ``rougeLsum``, the
-            union of the subsequences of sentences, which are lines.
+        measures: any of ``rouge1`` to ``rouge9``; ``rougeL``, which takes a text as one sequence; and ``rougeLsum``,
+            the union of the subsequences of sentences, which are lines.
         stem: replace words of more than three letters by their Porter stems.
 
     Returns:
-        For each measure float64 ``(references of all, 3)``: precision, recall and F1 from 0 to 1, in order.
+        For each measure ``(references of all predictions, 3)`` float64: precision, recall and F1, from 0 to 1.
 
     Raises:
         FarspanError: an unknown measure.
@@ -93,10 +93,10 @@ def _score_block(
 def _split(
     predictions: Sequence[str], references: Sequence[Sequence[str]], firsts: np.ndarray, by_line: bool, stem: bool
 ) -> tuple[Words, np.ndarray]:
-    """The words of each prediction and its references as one text, and the first line of each piece, with the end."""
+    """Split each prediction with its references, as one text, into words; return also the first line of each piece."""
     texts, starts, sizes = [], [], []
     for prediction, own in zip(predictions, references, strict=True):
-        # a lone surrogate is no letter, but cannot be encoded either
+        # a lone surrogate is not a letter, and cannot be encoded
         pieces = [piece.encode("utf-8", "replace").decode() + "\n" for piece in (prediction, *own)]
         text = "".join(pieces)
         ends = np.cumsum([0, *map(len, pieces)])
@@ -110,7 +110,7 @@ def _split(
 
 
 def _fractions(shared: np.ndarray, predicted: np.ndarray, given: np.ndarray) -> np.ndarray:
-    """``(pairs, 3)`` precision, recall and F1, in the order of operations of ``rouge_score``."""
+    """Compute precision, recall and F1, ``(pairs, 3)``, in the order of operations of ``rouge_score``."""
     precision, recall = shared / np.maximum(predicted, 1), shared / np.maximum(given, 1)
     total = precision + recall
     f1 = np.divide(2 * precision * recall, total, out=np.zeros(len(shared)), where=total > 0)

@@ -1,13 +1,13 @@
 """Exact ROUGE F1 of sentences against the rest of their text, from incrementally updated counts.
 
-For each n-gram two counts are kept: in the sentences taken and in the rest. Moving a sentence between them changes the
-shared and total counts only for its own n-grams, so a score costs no more than its sentences.
+Each n-gram has two counts: in the sentences taken and in the rest. Moving a sentence from one to the other changes the
+shared and total counts for its own n-grams only, so the cost of a score is linear in the moved sentences.
 
 For n > 1, two definitions differ in the n-grams of the rest that cross a sentence boundary:
 
-- ``document``: counts of the document minus those within the sentence, so n-grams that begin or end in it stay. As in
-  PEGASUS's code (Zhang et al. 2020, section 3.1; ``RougeSentenceData``).
-- ``rest``: counts of the document without the sentence, with its neighbours joined, as ``rouge_score`` gives for the
+- ``document``: counts of the document minus those within the sentence, so n-grams that only start or end in it are
+  kept, as in PEGASUS's code (Zhang et al. 2020, section 3.1; ``RougeSentenceData``).
+- ``rest``: counts of the document without the sentence, with its neighbours joined, as ``rouge_score`` counts in the
   strings.
 """
 
@@ -34,22 +34,22 @@ _LOG_BITS = 40
 def sentence_scores(
     words: Words, *, n: int = 1, counts: str = "orig", borders: str = "document", precision: str = "float64"
 ) -> Ragged:
-    """ROUGE-n F1 of every sentence against the rest of its text (Ind): n rows, one number per sentence.
+    """Compute ROUGE-n F1 of every sentence against the rest of its text (Ind): n rows, one number per sentence.
 
     Source: Zhang et al. 2020 (PEGASUS), section 3.1, Ind-Orig and Ind-Uniq. Time and memory are linear in the words.
 
     Args:
-        n: words in an n-gram, at least 1.
-        counts: weight of an n-gram: ``orig``: its number of occurrences, of which the smaller of both sides is shared;
+        n: words per n-gram, at least 1.
+        counts: weight of an n-gram: ``orig``: its number of occurrences, the smaller of both sides being shared;
             ``uniq``: 1; ``log``: log(1 + occurrences), rounded to 2**-40. Precision and recall are the shared weight
-            over the side's sum, which is taken as at least 1 (``log``: 0.1). So a sentence without words, or whose
-            words occur nowhere else, scores 0.
-        borders: ``document`` or ``rest``, see above; no effect for n = 1.
+            divided by the sum of the side, or by 1 if that is smaller (``log``: 0.1). So a sentence without words, or
+            whose words occur nowhere else, scores 0.
+        borders: ``document`` or ``rest``, as above; no effect for n = 1.
         precision: ``float64`` as in ``rouge_score``; ``float32`` in the order of operations of PEGASUS's C++, which
             gives more ties.
 
     Returns:
-        float64 or float32.
+        n rows of float64 or float32.
 
     Raises:
         FarspanError: an argument has an unknown value.
@@ -63,15 +63,16 @@ def sentence_scores(
 def window_scores(
     words: Words, sizes: np.ndarray, *, n: int = 1, counts: str = "orig", precision: str = "float64"
 ) -> Ragged:
-    """Score of every run of ``sizes[i]`` sentences of text i against the rest of it (PEGASUS's ``continuous``).
+    """Score every run of ``sizes[i]`` sentences of text i against the rest of the text (PEGASUS's ``continuous``).
 
-    The run's n-grams are those within its sentences; borders are as in ``document``. Otherwise as ``sentence_scores``.
+    The run's n-grams are those within its sentences, with ``borders="document"``. All else is as in
+    ``sentence_scores``.
 
     Args:
         sizes: ``(texts,)`` integers, at least 1; at most all sentences of a text are used.
 
     Returns:
-        n rows, one number for each sentence at which a run can begin.
+        n rows, one number for each sentence at which a run can start.
     """
     measure = _measure(words, n, counts, precision)
     held = np.diff(words.sentences)
@@ -91,18 +92,18 @@ def select_greedily(
 ) -> tuple[Ragged, Ragged]:
     """Select sentences greedily: each one, together with those before it, scores best against the rest (Seq).
 
-    Source: Zhang et al. 2020 (PEGASUS), section 3.1, Seq-Orig and Seq-Uniq. N-grams of a selection are those within its
-    sentences; borders are as in ``document``. An inverted index gives the sentences that a step affects, so a step
-    costs the occurrences whose contribution changes, plus one comparison per remaining sentence.
+    Source: Zhang et al. 2020 (PEGASUS), section 3.1, Seq-Orig and Seq-Uniq. The n-grams of a selection are those within
+    its sentences, with ``borders="document"``. An inverted index gives the sentences that a step affects, so the cost
+    of a step is the number of occurrences whose contribution changes, plus one comparison per remaining sentence.
 
     Args:
         picks: ``(texts,)`` integers, number of sentences to take; at most all sentences of a text are taken.
         n, counts, precision: as for ``sentence_scores``.
-        ties: whether the ``earlier`` or ``later`` of equal sentences is taken; PEGASUS's code takes the ``later``.
+        ties: ``earlier`` or ``later``, the one of equal sentences that is taken; PEGASUS's code takes the later.
 
     Returns:
-        The sentences' numbers in their text, int32, in the order in which they were taken, and for each the score of
-        it and all before it.
+        The numbers of the sentences in their text, int32, in the order in which they were taken, and the score of each
+        together with all before it.
 
     Raises:
         FarspanError: an argument has an unknown value.
@@ -116,14 +117,14 @@ def select_greedily(
 
 
 def cluster_scores(words: Words, documents: Ragged) -> Ragged:
-    """Cluster ROUGE of every sentence: the sum of (R1 + R2 + RL) / 3, in F1, over the other documents of its cluster.
+    """Compute Cluster ROUGE of every sentence: the sum over the other documents of the mean F1 of ROUGE-1, 2 and L.
 
     Source: Xiao et al. 2022 (PRIMERA), section 3.1. Each F1 equals that of ``rouge_score`` for the document as one
     string and the sentence, with its stemmer if the words were stemmed.
 
     Args:
         words: one text per cluster.
-        documents: one row per cluster: first sentence of each document, counted in the cluster, ascending from 0.
+        documents: one row per cluster: first sentence of each document in the cluster, ascending from 0.
 
     Returns:
         float64, one row per cluster, one number per sentence.
@@ -154,10 +155,10 @@ def _measure(words: Words, n: int, counts: str, precision: str) -> Measure:
 
 @lru_cache(maxsize=1)
 def _logarithms(bits: int) -> np.ndarray:
-    """log(1 + count) in units of 2**-40 for every count below ``2**bits``, int64.
+    """Compute log(1 + count) in units of 2**-40 for every count below ``2**bits``, int64.
 
-    float64 logarithms differ between processors by a hundredth of a unit. Values that close to a half are computed with
-    more digits.
+    float64 logarithms differ between processors by a hundredth of a unit, so values near a half are computed with more
+    digits before they are rounded.
     """
     scaled = np.log1p(np.arange(1 << bits)) * 2.0**_LOG_BITS
     worth = np.rint(scaled).astype(np.int64)

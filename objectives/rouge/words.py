@@ -1,7 +1,7 @@
 """Splitting of texts into numbered words, without a Python object per word.
 
-Words are defined as in Google's ``rouge_score``, or by Unicode for scripts in which that finds none. Numbers identify a
-word within its text only, because ``objectives.rouge.scores`` compares sentences of one text.
+Words are defined as in Google's ``rouge_score``, or by Unicode for scripts in which ``rouge_score`` finds no words. A
+number identifies a word within its text only, because ``objectives.rouge.scores`` compares sentences of one text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Words:
 
     @property
     def edges(self) -> np.ndarray:
-        """``(n + 1,)`` int64: the words of text i are ``ids.values[edges[i]:edges[i + 1]]``."""
+        """Limits of the texts, ``(n + 1,)`` int64: the words of text i are ``ids.values[edges[i]:edges[i + 1]]``."""
         return self.ids.offsets[self.sentences]
 
 
@@ -56,7 +56,7 @@ def split_words(
 
     Args:
         texts: texts in any script, without lone surrogates.
-        sentence_starts: n rows, first character of each sentence, ascending; a sentence ends where the next begins, the
+        sentence_starts: n rows, first character of each sentence, ascending; a sentence ends where the next starts, the
             last with its text.
         stopwords: words to leave out, before any stemming; split like the texts.
         words: ``rouge``: runs of ASCII letters and digits after lowercasing, as in ``rouge_score``'s tokenizer.
@@ -77,7 +77,7 @@ def split_words(
     else:
         begins, stops, keys, sizes = _split_unicode(letters, unicode_kinds(), first, last)
     exact = 8 if by_bytes else 0
-    edges = np.cumsum(sizes)[sentences]  # (texts + 1,) words at which the texts begin and end
+    edges = np.cumsum(sizes)[sentences]  # (texts + 1,) limits of the texts, in words
     if stem:
         ids, _ = number(letters, begins, stops, keys, exact, edges[[0, -1]])
         ids, distinct = renumber(_stemmed(letters, begins[edges[0] :], stops[edges[0] :], ids), edges - edges[0])
@@ -93,11 +93,11 @@ def split_words(
 def _letters(
     texts: Sequence[str], sentence_starts: Ragged, stopwords: Collection[str], by_bytes: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The letters of the stopwords and of all texts, one after the other, and the limits of the sentences in them.
+    """Concatenate the letters of the stopwords and of all texts, and find the limits of their sentences.
 
     Returns:
-        ``(letters,)`` uint8 (bytes) or uint32 (code points); the first letter of each sentence and the letter behind
-        its last, ``(1 + sentences,)`` int64 each, where the stopwords are the first sentence.
+        ``(letters,)`` uint8 (bytes) or uint32 (code points); the first letter of each sentence and the letter after its
+        last, ``(1 + sentences,)`` int64 each, with the stopwords as the first sentence.
     """
     encoded, starts = [_encode(" ".join(sorted(stopwords)), np.zeros(1, np.int64), by_bytes)[0]], []
     for row, text in enumerate(texts):
@@ -118,7 +118,7 @@ def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
 
     Args:
         tokens: n rows of ids, at least 0.
-        sentence_starts: n rows, first token of each sentence, ascending; a sentence ends where the next begins, the
+        sentence_starts: n rows, first token of each sentence, ascending; a sentence ends where the next starts, the
             last with its row.
     """
     starts = sentence_starts.compact()
@@ -133,12 +133,12 @@ def token_words(tokens: Ragged, sentence_starts: Ragged) -> Words:
 
 
 def _encode(text: str, starts: np.ndarray, by_bytes: bool) -> tuple[bytes, np.ndarray]:
-    """``text`` as UTF-8, or in lower case as UTF-32; and the positions of the characters ``starts`` in it."""
-    if "\u0130" in text:  # alone among all characters it becomes two in lower case: i and a combining dot
+    """Encode a text as UTF-8, or in lower case as UTF-32; return also the positions of the characters ``starts``."""
+    if "\u0130" in text:  # the only character that becomes two in lower case: i and a combining dot
         starts = starts + np.searchsorted([match.start() for match in re.finditer("\u0130", text)], starts)
         text = text.replace("\u0130", "i\u0307")
     if by_bytes:
-        data = text.replace("\u212a", "k").encode()  # the Kelvin sign, the other one whose lower case is ASCII
+        data = text.replace("\u212a", "k").encode()  # the Kelvin sign, whose lower case is ASCII, too
         return data, byte_offsets(data, starts)
     return text.lower().encode("utf-32-le"), starts
 
@@ -149,7 +149,7 @@ def _split_ascii(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Split the sentences ``data[first[i]:last[i]]`` into words: runs of bytes for which ``folded`` gives letters.
 
-    At every byte, it writes the word that would end there. This avoids branches, because word ends are unpredictable.
+    At every byte, the word that would end there is written. This avoids branches, which are unpredictable at word ends.
 
     Returns:
         All letters in lower case; for each word its first letter, the end of its last, and a key, which is equal for
@@ -179,7 +179,7 @@ def _split_ascii(
 def _split_unicode(
     letters: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Split the sentences ``letters[first[i]:last[i]]`` into words; returns as ``_split_ascii``, with hashed keys."""
+    """Split the sentences ``letters[first[i]:last[i]]`` into words; return as ``_split_ascii``, with hashed keys."""
     begins, ends = np.empty(len(letters), np.int64), np.empty(len(letters), np.int64)
     keys, sizes = np.empty(len(letters), np.uint64), np.zeros(len(first), np.int64)
     word = 0
@@ -202,12 +202,12 @@ def _split_unicode(
 
 
 def _stemmed(letters: np.ndarray, begins: np.ndarray, ends: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Replace ids, numbered over the whole batch, by numbers of the words' stems; -1 stays."""
-    # ids are in the order of first occurrence, so a word occurs first where no id before was as high
+    """Replace ids, numbered over the whole batch, by numbers of the words' stems, keeping -1."""
+    # ids are numbered by first occurrence, so a word occurs for the first time where the id exceeds all before it
     firsts = np.flatnonzero(ids > np.maximum.accumulate(np.append(np.int32(-1), ids[:-1])))
     coding = "ascii" if letters.itemsize == 1 else "utf-32-le"
     numbers: dict[str, int] = {}
-    stems = np.full(len(firsts) + 1, -1, np.int32)  # an id of -1 looks at the last
+    stems = np.full(len(firsts) + 1, -1, np.int32)  # ids of -1 index the last entry
     for i, (begin, end) in enumerate(zip(begins[firsts].tolist(), ends[firsts].tolist(), strict=True)):
         stem = _stem(letters[begin:end].tobytes().decode(coding))
         stems[i] = numbers.setdefault(stem, len(numbers))
@@ -221,6 +221,6 @@ def _stem(word: str) -> str:
 
 @functools.cache
 def _porter():  # type: ignore[no-untyped-def]
-    from nltk.stem.porter import PorterStemmer  # takes a second to load, and few need it
+    from nltk.stem.porter import PorterStemmer  # takes a second to import, and is rarely needed
 
     return PorterStemmer()
