@@ -1,1 +1,1 @@
-"""Sentence-level selection: scores, entities, pyramids and target budgets."""
+"""Selection of sentences: strategies, entities, pyramids, treatments and target budgets."""

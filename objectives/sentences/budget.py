@@ -1,4 +1,4 @@
-"""Target budgets: selection of the ranked spans that fit a target, and bounds on targets without a limit."""
+"""Target budgets: selection of the ranked spans that fit a target, and upper bounds on lengths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
         room: maximum number of tokens in the spans of a row, at least 1.
 
     Returns:
-        n rows; ``source_lengths`` and ``target_lengths`` are still those of ``masks``.
+        n rows, with the ``source_lengths`` and ``target_lengths`` of ``masks``.
     """
     starts, lengths, flags = (c.compact() for c in (masks.span_starts, masks.span_lengths, masks.span_flags))
     assert masks.span_ranks is not None
@@ -65,15 +65,15 @@ def within_target(masks: MaskBatch, room: int, when_full: str) -> MaskBatch:
 def longest_texts(
     batch: SequenceBatch, layout: Layout, target_length: int | None, most: Callable[[], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target length, ``(n,)`` int64 each, that no choice of sentences exceeds.
+    """Compute upper bounds on source and target lengths over all choices of sentences, ``(n,)`` int64 each.
 
     A hidden sentence leaves at most one token in the source, so no source is longer than its text.
 
     Args:
         layout: tokens around the text.
         target_length: limit of the targets, or None.
-        most: gives ``selection.most_tokens`` of the chosen sentences; it is slower, and called only if
-            ``target_length`` is None.
+        most: returns ``selection.most_tokens`` of the chosen sentences, which is slow; called only if ``target_length``
+            is None.
     """
     tokens = batch.tokens.lengths.astype(np.int64)
     sources = tokens + layout.around(batch.document_starts.lengths)
@@ -84,7 +84,7 @@ def longest_texts(
 
 @compiled
 def _fit(lengths: np.ndarray, spans: np.ndarray, room: int, stop: bool) -> np.ndarray:
-    """Tokens taken of each span, 0 if it is left out; rows of spans in the order of their ranks."""
+    """Compute the tokens taken from each span, 0 if it is left out; the spans of a row are in the order of ranks."""
     taken = np.zeros(len(lengths), np.int64)
     for row in range(len(spans) - 1):
         left = room

@@ -1,4 +1,4 @@
-"""Named entity recognition by spaCy, over a list of texts."""
+"""Named entity recognition with spaCy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_RUN = 1_000
 PIECES_AT_ONCE = 16  # more is no faster and takes more memory
 
 _unbroken = re.compile(rf"\S{{{LONGEST_RUN}}}")
-_one_thread = threading.Lock()  # a pipeline's vocabulary serves one at a time
+_one_thread = threading.Lock()  # a pipeline's vocabulary is not thread-safe
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class SpacyRecognizer:
 
     Attributes:
         model: name of an installed model, or its folder.
-        labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None: all, including dates and numbers.
+        labels: kinds of entities to find, e.g. ``("PERSON", "ORG", "GPE")``; None for all, including dates and numbers.
 
     Raises:
-        FarspanError: the model is not installed, or does not find entities, or not those of a kind in ``labels``.
+        FarspanError: the model is not installed, finds no entities, or none of a kind in ``labels``.
     """
 
     model: str = "en_core_web_sm"
@@ -61,7 +61,7 @@ class SpacyRecognizer:
         return f"{meta['lang']}_{meta['name']} {meta['version']}, spaCy {spacy.__version__}"
 
     def find(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Find the entities of each text: ``(k, 2)`` int64, first character and end, ascending and disjoint."""
+        """Find the entities of each text: first character and end, ``(k, 2)`` int64, ascending and disjoint."""
         pieces = ((piece, (number, start)) for number, text in enumerate(texts) for start, piece in _pieces(text))
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
         pipeline = _pipeline(self.model)
@@ -77,9 +77,9 @@ class SpacyRecognizer:
 
 @lru_cache(maxsize=4)
 def _pipeline(model: str) -> Any:
-    """The model with only the components that write ``doc.ents`` and the layers they depend on."""
+    """Load a model with only the components that write ``doc.ents`` and the layers they depend on."""
     with from_extra("spacy", "finding the names in a text"):
-        import spacy  # takes seconds, and only objectives that read names need it
+        import spacy  # takes seconds to import, and few objectives need it
 
     try:
         pipeline = spacy.load(model)
@@ -108,7 +108,7 @@ def _pipeline(model: str) -> Any:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """(first character, piece) of a text; it is cut at a line's end or a space, or inside a long run."""
+    """Yield (first character, piece) of a text, which is cut at a line end or a space, or inside a long run."""
     start = 0
     for end in [*(run.end() for run in _unbroken.finditer(text)), len(text)]:
         while start < end:

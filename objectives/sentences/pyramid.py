@@ -34,10 +34,10 @@ class Mentions:
 
 
 def entity_form(mention: str) -> str:
-    """Normal form of an entity's mentions: its words without case, leading ``the`` and trailing ``'s``.
+    """Normalise a mention of an entity: its words without case, leading ``the`` and trailing ``'s``.
 
     ``"the  White House's"`` and ``"White House"`` are the same entity; ``"US"`` and ``"because"`` are not. The form may
-    be empty, for instance that of ``"The"``.
+    be empty, for example that of ``"The"``.
     """
     words = mention.casefold().split()
     if words and words[0] == "the":
@@ -48,9 +48,9 @@ def entity_form(mention: str) -> str:
 
 
 def find_mentions(texts: Sequence[str], starts: Ragged, sentences: Sentences, recognizer: EntityRecognizer) -> Mentions:
-    """Find the mentions in all documents of rows that have several, with one call of the recognizer.
+    """Find the mentions in all documents of rows with several documents, with one call of the recognizer.
 
-    A mention belongs to the sentence in which it begins.
+    A mention belongs to the sentence in which it starts.
 
     Args:
         texts: texts of n rows.
@@ -90,18 +90,18 @@ def choose_pyramid(
     """Choose the best sentence of each entity that several documents mention, by decreasing number of documents.
 
     The best sentence is the one with the highest score above 0 among those that mention the entity, the earliest of
-    equals; it may already be chosen. After all entities, the sentences with the highest scores follow, the earliest of
-    equals first.
+    equal ones; it may already be chosen. After all entities, the sentences with the highest scores follow, the earliest
+    of equal ones first.
 
     Args:
         scores: ``(s,)`` float64.
         sentences: sentences whose texts are rows.
         picks: ``(n,)`` int64, number of sentences to choose in each row.
-        ties: of entities in equally many documents, the one with the ``earlier`` or ``later`` first mention is first.
+        ties: order of entities in equally many documents: the ``earlier`` or the ``later`` first mention comes first.
 
     Returns:
-        The sentences of each row in the order of choice, and ``(s,)`` int64, the entity that each sentence was chosen
-        for, or E.
+        The sentences of each row in the order of choice, and the entity for which each sentence was chosen, or E if for
+        none, ``(s,)`` int64.
     """
     row_of_sentence = sentences.text_of_sentence
     numbers = np.arange(len(scores))
@@ -112,12 +112,13 @@ def choose_pyramid(
     # best: (E,), the first mention of each entity in the order of scores
     order = np.lexsort((mentions.sentences, -scores[mentions.sentences], mentions.entities))
     best = mentions.sentences[order[np.searchsorted(mentions.entities[order], entities)]]
-    asked = entities[(frequency > 1) & (scores[best] > 0)]
-    walk = asked[np.lexsort((-asked if ties == "later" else asked, -frequency[asked], row_of_sentence[best[asked]]))]
-    brought, turns = np.unique(best[walk], return_index=True)
-    turn, entity = np.full(len(scores), len(walk)), np.full(len(scores), len(entities))
-    turn[brought], entity[brought] = turns, walk[turns]
+    shared = entities[(frequency > 1) & (scores[best] > 0)]
+    tie = -shared if ties == "later" else shared
+    ordered = shared[np.lexsort((tie, -frequency[shared], row_of_sentence[best[shared]]))]
+    added, turns = np.unique(best[ordered], return_index=True)
+    turn, entity = np.full(len(scores), len(ordered)), np.full(len(scores), len(entities))
+    turn[added], entity[added] = turns, ordered[turns]
     order = np.lexsort((numbers, -scores, turn, row_of_sentence))
-    # A row's sentences are still in its own places, now in the order of choice.
+    # Sorting leaves each row its own range of places, now in the order of choice.
     chosen = order[numbers < np.repeat(sentences.texts[:-1] + picks, sentences.sizes)]
     return Choice(Ragged.from_lengths(chosen, picks), Ragged.from_lengths(scores[chosen], picks)), entity

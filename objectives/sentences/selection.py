@@ -1,8 +1,8 @@
 """Sentence selection: gap-sentence strategies over batches of texts.
 
-Sentences are scored against their *text*: a part of a row, or the whole row. Sources: Zhang et al. 2020 (PEGASUS),
-section 3.1, and the published code. Four of its six strategies are functions of individual scores; the other two choose
-sentences together (greedily, and windows), and ``objectives.rouge.scores`` scores these.
+Sentences are scored against their *text*: a part of a row, or the whole row. Source: Zhang et al. 2020 (PEGASUS),
+section 3.1, and the published code. Four of its six strategies use individual scores; the other two choose sentences
+jointly (greedily, and as windows), with the scores of ``objectives.rouge.scores``.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from objectives.draws.normal import normal
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """The sentences of the texts of n rows; each has at least one token and lies inside one part.
+    """The sentences of the texts of n rows; each has at least one token and is inside one part.
 
     Attributes:
-        starts, lengths: ``(s,)`` int64, in tokens from the beginning of the row.
+        starts, lengths: ``(s,)`` int64, in tokens from the start of the row.
         texts: ``(t + 1,)`` int64: text i has sentences ``texts[i]:texts[i + 1]``.
         rows: ``(n + 1,)`` int64: row i has texts ``rows[i]:rows[i + 1]``.
     """
@@ -36,27 +36,27 @@ class Sentences:
 
     @property
     def sizes(self) -> np.ndarray:
-        """``(t,)`` int64, sentences in each text."""
+        """Number of sentences of each text, ``(t,)`` int64."""
         return np.diff(self.texts)
 
     @property
     def row_of_text(self) -> np.ndarray:
-        """``(t,)`` int64."""
+        """Row of each text, ``(t,)`` int64."""
         return np.repeat(np.arange(len(self.rows) - 1), np.diff(self.rows))
 
     @property
     def text_of_sentence(self) -> np.ndarray:
-        """``(s,)`` int64."""
+        """Text of each sentence, ``(s,)`` int64."""
         return np.repeat(np.arange(len(self.texts) - 1), self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Chosen sentences, best first: rows are texts, or corpus rows once ``order_in_rows`` has merged them.
+    """Chosen sentences, best first: one row per text, or per corpus row after ``order_in_rows``.
 
     Attributes:
         numbers: rows of int64, indices into the arrays of ``Sentences``.
-        scores: rows of float, the score that each was chosen by.
+        scores: rows of float, the score by which each was chosen.
     """
 
     numbers: Ragged
@@ -77,7 +77,7 @@ class Draws:
 
 
 def find_sentences(batch: SequenceBatch, scope: str) -> Sentences:
-    """The sentences of each part (scope ``document``) or row (``sequence``); none crosses a part boundary."""
+    """Find the sentences of each part (scope ``document``) or row (``sequence``); none crosses a part boundary."""
     documents, sentences = batch.document_starts.compact(), batch.sentence_starts.compact()
     most = len(documents.values) + len(sentences.values)
     starts, lengths = np.empty((2, most), np.int64)
@@ -102,7 +102,7 @@ def _find(
             parts[part] = count
             begin = documents[0][part]
             end = documents[0][part + 1] if part + 1 < documents[1][row + 1] else sizes[row]
-            # Start at the beginning of the part; sentences without tokens are dropped.
+            # The first sentence starts with the part; sentences without tokens are dropped.
             while begin < end:
                 while at < stop and sentences[0][at] <= begin:
                     at += 1
@@ -139,17 +139,18 @@ def _draw(keys: np.ndarray, texts: np.ndarray, blocks: np.ndarray) -> None:
 
 
 def uniform(bits: np.ndarray) -> np.ndarray:
-    """Float64 numbers in [0, 1) from the upper 53 bits of uint64 ``bits``."""
+    """Convert the upper 53 bits of uint64 ``bits`` to float64 numbers in [0, 1)."""
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
 def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, precision: str) -> np.ndarray:
-    """Number of sentences to choose from each text: ``min(int(max(size * ratio, 1)), size)``, ``(t,)`` int64.
+    """Compute the number of sentences to choose from each text, ``(t,)`` int64: a share of them, but at least one.
 
     Args:
+        sizes: ``(t,)`` int64, sentences of each text.
         ratios: a scalar or ``(t,)``.
         rounding: ``down`` as in PEGASUS, or ``up`` as in BART-LS.
-        precision: of the product, ``float64``, or ``float32`` as in PEGASUS.
+        precision: precision of the product, ``float64``, or ``float32`` as in PEGASUS.
     """
     product = sizes.astype(precision) * np.asarray(ratios).astype(precision)
     whole = np.ceil(product) if rounding == "up" else np.floor(product)
@@ -157,19 +158,19 @@ def pick_counts(sizes: np.ndarray, ratios: np.ndarray | float, rounding: str, pr
 
 
 def most_tokens(sentences: Sentences, picks: np.ndarray) -> np.ndarray:
-    """Total tokens of the longest ``picks`` ``(t,)`` sentences of each text, per row, ``(n,)`` int64."""
+    """Count the tokens of the longest ``picks[i]`` sentences of each text i, summed per row, ``(n,)`` int64."""
     texts = sentences.text_of_sentence
     longest_first = np.lexsort((-sentences.lengths, texts))
-    place = np.arange(len(texts)) - sentences.texts[texts]  # of each sentence in its sorted text
+    place = np.arange(len(texts)) - sentences.texts[texts]  # rank of each sentence in its text
     lengths = np.where(place < picks[texts], sentences.lengths[longest_first], 0)
     rows = sentences.row_of_text[texts]
     return np.bincount(rows, lengths, len(sentences.rows) - 1).astype(np.int64)
 
 
 def with_noise(scores: np.ndarray, bits: np.ndarray, noise: float, precision: str) -> np.ndarray:
-    """``score * (1 + noise * x)``, x normal with mean 0 and standard deviation ``noise``.
+    """Multiply scores by ``1 + noise * x``, x normal with mean 0 and standard deviation ``noise``.
 
-    This is PEGASUS's formula; its setting of .2 therefore has the effect of .04.
+    This is PEGASUS's formula, so its setting 0.2 gives factors with a standard deviation of 0.04.
 
     Args:
         scores: ``(s,)`` of type ``precision``.
@@ -183,7 +184,7 @@ def choose_best(scores: np.ndarray, sentences: Sentences, picks: np.ndarray, tie
     """Choose the ``picks[i]`` sentences of text i with the highest ``scores``, ``(s,)``."""
     numbers = np.arange(len(scores))
     order = np.lexsort((-numbers if ties == "later" else numbers, -scores, sentences.text_of_sentence))
-    # A text's sentences are still in its own places, now best first.
+    # Sorting leaves each text its own range of places, now best first.
     chosen = order[numbers < np.repeat(sentences.texts[:-1] + picks, sentences.sizes)]
     return Choice(Ragged.from_lengths(chosen, picks), Ragged.from_lengths(scores[chosen], picks))
 
@@ -192,7 +193,7 @@ def choose_windows(windows: Ragged, sentences: Sentences, picks: np.ndarray, tie
     """Choose the stretch of ``picks[i]`` sentences of text i with the highest score, first to last sentence.
 
     Args:
-        windows: rows of float, one per text: the scores of the stretches that begin at sentence 0, 1, ...
+        windows: rows of float, one per text: the scores of the stretches that start at sentence 0, 1, ...
     """
     texts = np.repeat(np.arange(len(windows)), windows.lengths)
     places = np.arange(len(texts)) - np.repeat(windows.compact().offsets[:-1], windows.lengths)
@@ -212,8 +213,8 @@ def choose_windows(windows: Ragged, sentences: Sentences, picks: np.ndarray, tie
 def order_in_rows(choice: Choice, sentences: Sentences, ties: str) -> Choice:
     """Merge the choices of a row's texts: of their next sentences, the one with the highest score comes first.
 
-    Every text keeps its own order, even if its scores rise (greedy choice). Among texts with equal scores, the later or
-    the earlier comes first, according to ``ties``.
+    Every text keeps its own order, even if its scores rise (greedy choice). ``ties`` decides between texts with equal
+    scores.
     """
     numbers, scores = choice.numbers, choice.scores
     texts = np.repeat(np.arange(len(numbers)), numbers.lengths)
@@ -237,7 +238,7 @@ def chosen_spans(batch: SequenceBatch, sentences: Sentences, choice: Choice) -> 
     """
     chosen = choice.numbers
     ranks = np.arange(len(chosen.values)) - np.repeat(chosen.offsets[:-1], chosen.lengths)
-    # Sentences are numbered as they stand, row after row, so sorting all of them leaves every row its own.
+    # Sentences are numbered row after row, so sorting the numbers leaves every row its own range.
     order = np.argsort(chosen.values)
     numbers = chosen.values[order]
 

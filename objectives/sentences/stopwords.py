@@ -11,13 +11,13 @@ from corpora.errors import from_extra
 
 @lru_cache(maxsize=1)
 def english_stopwords() -> frozenset[str]:
-    """spaCy's 326 English words.
+    """Return spaCy's list of 326 English stopwords.
 
-    PEGASUS uses another list: the 127 words of NLTK's in 2015. After splitting both like text, spaCy's lacks don,
-    having and theirs, and has 188 more, such as also, however, one. 84 to 97 % of the sentences that presets choose in
-    Wikipedia are the same with either (docs/objectives.md). PEGASUS's list can be given as option ``stopwords``.
+    PEGASUS uses NLTK's list of 2015, with 127 words. After splitting both like text, spaCy's lacks don, having and
+    theirs, and has 188 more, such as also, however, one. In Wikipedia, 84 to 97 % of the sentences that presets choose
+    are the same with both (docs/objectives.md). PEGASUS's list can be given as option ``stopwords``.
     """
-    # The file alone: its package would bring torch.
+    # Only this file is loaded, because importing its package imports torch.
     path = _spacy().locate_file("spacy/lang/en/stop_words.py")
     return frozenset(runpy.run_path(str(path))["STOP_WORDS"])
 

@@ -15,14 +15,14 @@ _SPACES = np.array([chr(code).isspace() for code in range(0x3002)])  # the last 
 
 
 def token_texts(batch: SequenceBatch, sentences: Sentences) -> tuple[Ragged, Ragged]:
-    """The ids of each text, and the first token of each of its sentences, int64."""
+    """Return the ids of each text, and the first token of each of its sentences, int64."""
     first, last = _bounds(sentences)
     tokens = batch.tokens.cut(sentences.row_of_text, first, last - first)
     return tokens, Ragged(sentences.starts - np.repeat(first, sentences.sizes), sentences.texts)
 
 
 def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokenizer) -> tuple[list[str], Ragged]:
-    """Each text as a string, and the first character of each of its sentences, int64.
+    """Decode each text to a string; return also the first character of each of its sentences, int64.
 
     A row is decoded as a whole, so a text in the middle of a row keeps its leading space.
     """
@@ -41,7 +41,7 @@ def decoded_texts(batch: SequenceBatch, sentences: Sentences, tokenizer: Tokeniz
 
 
 def sentence_ends(texts: Sequence[str], starts: Ragged) -> np.ndarray:
-    """``(s,)`` int64: end of each sentence, in characters from the beginning of its text."""
+    """Return the end of each sentence, ``(s,)`` int64, in characters from the start of its text."""
     ends = np.empty(len(starts.values), np.int64)
     ends[:-1] = starts.values[1:]
     filled = starts.lengths > 0
@@ -50,19 +50,19 @@ def sentence_ends(texts: Sequence[str], starts: Ragged) -> np.ndarray:
 
 
 def spaced_words(texts: Sequence[str], starts: Ragged) -> np.ndarray:
-    """``(s,)`` int64: words between white space, ``len(sentence.split())``, of each sentence of n texts."""
+    """Count the words between white space, ``len(sentence.split())``, of each sentence of n texts, ``(s,)`` int64."""
     counts = [np.empty(0, np.int64)]
     for row, text in enumerate(texts):
         space = _SPACES[np.minimum(np.frombuffer(text.encode("utf-32-le"), np.uint32), len(_SPACES) - 1)]
         before = np.append(True, space[:-1]) if len(text) else space
         before[starts[row][starts[row] < len(text)]] = True
-        words = np.append(0, np.cumsum(before & ~space))  # that begin before each character
+        words = np.append(0, np.cumsum(before & ~space))  # words that start before each character
         counts.append(np.diff(words[np.append(starts[row], len(text))]))
     return np.concatenate(counts)
 
 
 def _bounds(sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
-    """First token of each text in its row, and its end, ``(t,)`` int64 each; 0 and 0 for an empty text."""
+    """Return the first token of each text in its row, and its end, ``(t,)`` int64 each; 0 and 0 for an empty text."""
     first, last = np.zeros((2, len(sentences.sizes)), np.int64)
     filled = sentences.sizes > 0
     first[filled] = sentences.starts[sentences.texts[:-1][filled]]

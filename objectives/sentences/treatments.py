@@ -24,24 +24,24 @@ def choose_treatments(bits: np.ndarray, chances: Sequence[float]) -> np.ndarray:
     """Draw a treatment for each sentence: indices into ``TREATMENTS``, ``(k,)`` int64.
 
     Args:
-        bits: ``(k, 4)`` uint64, the draws of each sentence; the third is used.
+        bits: ``(k, 4)`` uint64, the draws of each sentence; the third column is used.
         chances: four probabilities in the order of ``TREATMENTS``, which add up to 1.
     """
     bounds = np.cumsum(chances)
-    # The float sum may be slightly below 1; numbers above it get the last treatment with a probability above 0.
+    # The float sum may be slightly below 1; a number above it gets the last treatment with a probability above 0.
     bounds[np.flatnonzero(chances)[-1] :] = 1.0
     return np.searchsorted(bounds, uniform(bits[:, 2]), side="right")
 
 
 def stand_ins(batch: SequenceBatch, sentences: Sentences, numbers: np.ndarray, bits: np.ndarray) -> Ragged:
-    """Ids that replace sentences: those of a sentence of the same text, repeated or cut to as many tokens.
+    """Draw replacements for sentences: the ids of a sentence of the same text, repeated or cut to as many tokens.
 
-    It is a random sentence of the text, possibly the replaced one, as published. (There, it keeps its own length and
-    may already be masked.)
+    As in the published code, it is a random sentence of the text, possibly the replaced one. (There, it keeps its own
+    length and may already be masked.)
 
     Args:
         numbers: ``(k,)`` int64, the replaced sentences, ascending indices into ``sentences``.
-        bits: ``(k, 4)`` uint64, their draws; the fourth is used.
+        bits: ``(k, 4)`` uint64, draws of the replaced sentences; the fourth column is used.
 
     Returns:
         One int32 row for each row of ``batch``, the ids of its sentences concatenated.
