@@ -1,1 +1,1 @@
-"""Metrics of predictions against references, each in the flavour of a published number."""
+"""Metrics of predictions against references, each computed as for published numbers (its flavour)."""

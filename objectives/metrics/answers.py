@@ -1,4 +1,4 @@
-"""Token F1 and exact match of answers, as in SQuAD and SCROLLS; and exact match of the nearest option."""
+"""Metrics of short answers: token F1 and exact match as in SQuAD and SCROLLS, and exact match of the nearest option."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FLAVOURS = {
 
 
 def normalized(text: str) -> str:
-    """SQuAD's normalisation: lower case, without punctuation and articles, single spaces."""
+    """Normalise as SQuAD: lower case, without punctuation and articles, single spaces."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def token_f1(prediction: str, reference: str) -> float:
-    """F1 of the bags of normalised tokens, from 0 to 1; 0 if none is common, even if both are empty."""
+    """Compute F1 of the bags of normalised tokens, from 0 to 1; 0 if they share none, even if both are empty."""
     predicted, given = normalized(prediction).split(), normalized(reference).split()
     shared = (Counter(predicted) & Counter(given)).total()
     if not shared:
@@ -42,12 +42,12 @@ def token_f1(prediction: str, reference: str) -> float:
 
 
 def exact_match(prediction: str, reference: str) -> float:
-    """1 if both are equal after normalisation, else 0."""
+    """Return 1 if both are equal after normalisation, else 0."""
     return float(normalized(prediction) == normalized(reference))
 
 
 def nearest_option(prediction: str, options: Sequence[str]) -> str | None:
-    """The option with the highest token F1, the first of equal ones; None if no option shares a token."""
+    """Return the option with the highest token F1, the first of equal ones; None if no option shares a token."""
     scores = [token_f1(prediction, option) for option in options]
     return options[int(np.argmax(scores))] if any(scores) else None
 
@@ -58,14 +58,14 @@ def option_texts(
     references: Sequence[str],
     decode: Callable[[np.ndarray], str],
 ) -> list[str]:
-    """The texts of a question's options: of one with the tokens of a target, its reference.
+    """Return the texts of a question's options; an option with the tokens of a target has the text of its reference.
 
-    So the right option is equal to the reference even if the tokenizer does not give back every text.
+    So the right option equals the reference even if the tokenizer does not decode every text exactly.
 
     Args:
-        options, targets: tokens; no options, or None, for a free answer.
+        options, targets: tokens of each; no options, or None, for a free answer.
         references: text of each target.
-        decode: the tokenizer's.
+        decode: the tokenizer's ``decode``.
     """
     known = {tuple(target): text for target, text in zip(targets, references, strict=False)}
     return [known.get(tuple(tokens)) or decode(np.asarray(tokens, np.int64)) for tokens in options or ()]
@@ -104,19 +104,19 @@ class AnswerMetric:
         options: Sequence[Sequence[str]] | None = None,
     ) -> dict[str, np.ndarray]:
         check_references(self.name, references)
-        said: Sequence[str | None] = predictions
+        answers: Sequence[str | None] = predictions
         if self.needs_options:
-            said = [nearest_option(*pair) for pair in zip(predictions, self._checked(options), strict=True)]
+            answers = [nearest_option(*pair) for pair in zip(predictions, self._checked(options), strict=True)]
         score = token_f1 if self.measure == "f1" else exact_match
         best = [
             0.0 if text is None else max(score(text, reference) for reference in own)
-            for text, own in zip(said, references, strict=True)
+            for text, own in zip(answers, references, strict=True)
         ]
         return {self.measure: 100 * np.array(best, np.float64)}
 
     def _checked(self, options: Sequence[Sequence[str]] | None) -> Sequence[Sequence[str]]:
         if options is None or not all(map(len, options)):
-            raise FarspanError(f"metric {self.name} needs questions with options; take exact_match for others")
+            raise FarspanError(f"metric {self.name} needs questions with options; use exact_match for others")
         return options
 
     def combine(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

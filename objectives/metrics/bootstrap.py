@@ -1,4 +1,4 @@
-"""Seeded paired bootstrap: means of resampled examples, the same examples for every system."""
+"""Seeded paired bootstrap: means of resampled examples, with the same examples for every system."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _32 = np.uint64(32)
 
 
 def resampled_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -> np.ndarray:
-    """Means of ``samples`` resamples of examples, drawn with replacement.
+    """Compute the means of ``samples`` resamples of examples, drawn with replacement.
 
-    Equal n, ``samples`` and ``seed`` draw equal examples, so that the resampled means of two systems can be subtracted
-    from one another.
+    Equal n, ``samples`` and ``seed`` draw the same examples, so that the resampled means of two systems can be
+    subtracted from each other.
 
     Args:
         scores: ``(n, ...)`` float64, at least one example.
@@ -39,6 +39,6 @@ def resampled_means(scores: np.ndarray, samples: int = SAMPLES, seed: int = 0) -
 
 
 def resampled(scores: Mapping[str, np.ndarray], samples: int = SAMPLES, seed: int = 0) -> dict[str, np.ndarray]:
-    """``resampled_means`` of ``(n,)`` scores by key: ``(samples,)`` each."""
+    """Apply ``resampled_means`` to the scores of each key: ``(n,)`` -> ``(samples,)`` float64."""
     means = resampled_means(np.stack(list(scores.values()), axis=1), samples, seed)
     return dict(zip(scores, means.T, strict=True))

@@ -1,4 +1,4 @@
-"""Share of a prediction that is copied from its source."""
+"""Measurement of how much of a prediction is copied from its source."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ COPIED_NGRAM = 4
 
 
 def copied_shares(predictions: Sequence[str], source: str, n: int = COPIED_NGRAM) -> np.ndarray:
-    """Share of the word n-grams of each prediction that occur in the source.
+    """Compute the share of the word n-grams of each prediction that occur in the source.
 
     Words and hashes are those of ``corpora.text.word_ngrams``. A prediction of fewer than n words has one n-gram, all
-    of its words, which is looked for as it is.
+    of its words.
 
     Args:
         predictions: k texts about one source.

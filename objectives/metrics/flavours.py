@@ -1,4 +1,4 @@
-"""Flavours of ROUGE: one entry for each way in which published numbers were computed."""
+"""Flavours of ROUGE, one for each way of computing published numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _files2rouge_lines(text: str) -> str:
 
 def _punkt_lines(text: str) -> str:
     splitter = punkt()
-    assert splitter is not None  # else rougeLsum is left out
+    assert splitter is not None  # without it, rougeLsum is left out
     starts = [*splitter.boundaries(text).tolist(), len(text)]
     return "\n".join(text[begin:end].strip() for begin, end in pairwise(starts))
 
@@ -40,15 +40,15 @@ class Flavour:
     Attributes:
         numbers: published numbers that are comparable.
         tool: the published tool.
-        stem: whether words are stemmed.
+        stem: True if words are stemmed.
         longest: ``rougeL`` or ``rougeLsum``, the measure published as ROUGE-L.
-        sentences: sentences of ``rougeLsum``, in words.
+        sentences: description of the sentences of ``rougeLsum``.
         lines: puts each sentence of a text on a line.
-        needs_punkt: ``lines`` needs NLTK's trained Punkt; without it, ``rougeLsum`` is left out.
-        median: aggregate by the median of 1,000 bootstrap means, not by the mean.
+        needs_punkt: True if ``lines`` needs NLTK's trained Punkt; without it, ``rougeLsum`` is left out.
+        median: True to aggregate by the median of 1,000 bootstrap means, not by the mean.
         averages: further keys, each the arithmetic mean of some measures, by which systems chose checkpoints.
         primary: the key by which systems and checkpoints are compared.
-        approximate: why numbers are near the published tool's, but not equal; empty if they are equal.
+        approximate: reason why numbers only approximate those of the published tool; empty if they are equal.
     """
 
     numbers: str
@@ -65,14 +65,14 @@ class Flavour:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures of ``objectives.rouge`` that are computed here."""
+        """The measures of ``objectives.rouge`` to compute."""
         if self.longest == "rougeLsum":
             return ("rouge1", "rouge2", "rougeLsum")
         splits = not self.needs_punkt or punkt() is not None
         return ("rouge1", "rouge2", "rougeL", *(["rougeLsum"] if splits else []))
 
     def described(self, name: str) -> str:
-        """The whole flavour in one line."""
+        """Describe the whole flavour in one line."""
         return "; ".join(
             [
                 f"ROUGE, flavour {name} ({self.numbers})",
@@ -134,8 +134,8 @@ FLAVOURS = {
 
 @cache
 def punkt() -> SentenceSplitter | None:
-    """NLTK's trained Punkt for English, or None if its data is not installed."""
-    from corpora.text.sentences import load_splitter  # compiled code, which names of flavours do not need
+    """Load NLTK's trained Punkt for English; None if its data is not installed."""
+    from corpora.text.sentences import load_splitter  # slow to import, and names of flavours do not need it
 
     try:
         return load_splitter("nltk:english")

@@ -19,7 +19,7 @@ def load_metric(name: str) -> Metric:
     - ``quality_nearest``: exact match of the option that is nearest to the prediction.
 
     Raises:
-        FarspanError: an unknown name, with the nearest.
+        FarspanError: an unknown name; suggests the nearest.
     """
     head, _, tail = name.partition(":")
     if head == "scrolls" and tail in SCROLLS:

@@ -1,4 +1,4 @@
-"""Names of all metrics; imports none of them, so that help is printed at once."""
+"""Names of all metrics; imports no metric, so that help is printed at once."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ ANSWERS = {"f1": "f1", "exact_match": "exact_match", "quality_nearest": "nearest
 
 
 def known_metrics() -> list[str]:
-    """The names that ``load_metric`` takes."""
+    """Return the names that ``load_metric`` takes."""
     return [*(f"scrolls:{task}" for task in SCROLLS), *(f"rouge:{kind}" for kind in FLAVOURS), *ANSWERS]

@@ -1,4 +1,4 @@
-"""The interface of a metric."""
+"""``Metric``, the protocol of all metrics."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Metric(Protocol):
 
     Attributes:
         name: name for ``load_metric``.
-        family: metrics of different families must not stand in one table: they give other numbers for the same text.
-        flavour: tool, normalisation, sentence splitting and aggregation, in one line for every output.
+        family: name of the metric's family; tables must not mix families, because their numbers are not comparable.
+        flavour: tool, normalisation, sentence splitting and aggregation, in one line that every output shows.
         primary: key of ``aggregate`` by which systems and checkpoints are compared.
         needs_options: True if ``scores`` needs the options of multiple-choice questions.
     """
@@ -42,7 +42,7 @@ class Metric(Protocol):
         references: Sequence[Sequence[str]],
         options: Sequence[Sequence[str]] | None = None,
     ) -> dict[str, np.ndarray]:
-        """Score every prediction: for each key ``(n,)`` float64 in percent, the best over the references of each.
+        """Score every prediction: for each key, the best score over its references in percent, ``(n,)`` float64.
 
         Args:
             predictions: n texts.
@@ -50,21 +50,21 @@ class Metric(Protocol):
             options: the options of each question, for metrics that need them.
 
         Raises:
-            FarspanError: a prediction without references or, where needed, options.
+            FarspanError: a prediction without references, or without options if the metric needs them.
         """
 
     def combine(self, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Add what is computed from means, e.g. their geometric mean; arrays of any one shape, elementwise."""
+        """Add values computed elementwise from means, e.g. their geometric mean; all arrays have one shape."""
 
     def aggregate(self, scores: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """One number for each key, as published: of ``scores``, and of what ``combine`` adds; with 4 decimals."""
+        """Aggregate ``scores``, and add the values of ``combine``: one number for each key, with 4 decimals."""
 
 
 def check_references(name: str, references: Sequence[Sequence[str]]) -> None:
-    """Refuse a prediction without references.
+    """Check that every prediction has references.
 
     Raises:
-        FarspanError: naming the first.
+        FarspanError: a prediction has none; names the first.
     """
     for number, own in enumerate(references):
         if not len(own):
@@ -72,5 +72,5 @@ def check_references(name: str, references: Sequence[Sequence[str]]) -> None:
 
 
 def rounded(values: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Values with 4 decimals, as SCROLLS prints them."""
+    """Round values to 4 decimals, as SCROLLS prints them."""
     return {key: round(float(value), 4) for key, value in values.items()}

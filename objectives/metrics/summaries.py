@@ -1,4 +1,4 @@
-"""ROUGE of summaries in a published flavour."""
+"""``RougeMetric``: ROUGE of summaries in a published flavour."""
 
 from __future__ import annotations
 
