@@ -1,1 +1,1 @@
-"""Tasks: the rendering of pairs, questions or summaries about documents, as inputs of encoder and decoder."""
+"""Tasks: rendering of pairs (questions or summaries about documents) as inputs of encoder and decoder."""

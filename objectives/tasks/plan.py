@@ -14,17 +14,19 @@ from objectives.tasks.protocol import NO_TARGET, Cut, Lengths
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The numbers of positions that do not depend on a pair.
+    """The settings and numbers of positions that do not depend on a pair.
 
     Attributes:
         source_length, target_length, block: maximum positions; without blocks, ``block`` is ``source_length``.
         before_source: positions before the query in a block, or before the documents if it has none.
         before_target: positions before the query in the target, or before the answer.
-        middle, separator, end: positions behind a query, of a separator, and of the end of a source.
+        middle, separator, end: positions after a query, of a separator, and of the end of a source.
         query: place of the query: ``source``, ``target`` or None.
         query_tokens: maximum tokens of a query; None for no limit.
-        separator_last: a separator also follows the last document.
-        shares, handed_on, tails: documents have shares, shares are handed on, cut texts keep both ends.
+        separator_last: True if a separator also follows the last document.
+        shares: True if each document has a share of the source.
+        handed_on: True if unused parts of shares go to longer documents.
+        tails: True if cut texts keep both ends.
     """
 
     source_length: int
@@ -48,8 +50,8 @@ class Plan(NamedTuple):
 
     Attributes:
         lengths: rendered lengths and cuts.
-        room: positions that begin, prefix, query and middle leave in a block, or in the target; below 1, the pair
-            cannot be rendered, and the other members do not count.
+        room: positions that begin, prefix, query and middle leave in a block, or in the target; if below 1, the pair
+            cannot be rendered, and the other attributes are undefined.
         queries, targets: shown tokens of query and target; ``NO_TARGET`` for no target.
         pieces: positions of the documents in a block.
         kept, streams: results of ``divide``.
@@ -76,9 +78,9 @@ def plan(frame: Frame, queries: np.ndarray, documents: Ragged, targets: np.ndarr
     if frame.query is None:
         queries = np.zeros_like(queries)
     shown = queries if frame.query_tokens is None else np.minimum(queries, frame.query_tokens)
-    asked = np.where(shown > 0, shown + frame.middle, 0)
-    head = frame.before_source + asked * (frame.query == "source")
-    lead = frame.before_target + asked * (frame.query == "target")
+    question = np.where(shown > 0, shown + frame.middle, 0)
+    head = frame.before_source + question * (frame.query == "source")
+    lead = frame.before_target + question * (frame.query == "target")
     pieces = frame.block - head - frame.end
     answer_room = frame.target_length - lead - 1
     limit = frame.source_length - frame.end
@@ -88,7 +90,7 @@ def plan(frame: Frame, queries: np.ndarray, documents: Ragged, targets: np.ndarr
     room = whole * pieces + np.clip(rest - head, 0, np.maximum(pieces, 0))
     choice = (frame.separator, frame.separator_last, frame.shares, frame.handed_on, frame.tails)
     divide(documents.values, documents.offsets, room, *choice, kept, streams)
-    # fairseq builds all blocks and then cuts: the last may end inside of its query
+    # like fairseq, which builds all blocks and then cuts, so the last block may end inside its query
     stream = streams[1] + streams[2] if frame.tails or frame.shares else streams[0]
     blocks = np.maximum(-(-stream // np.maximum(pieces, 1)), 1)
     source = np.minimum(blocks * (head + frame.end) + stream - frame.end, limit) + frame.end

@@ -12,7 +12,7 @@ from typing import Any
 from objectives.api.special_tokens import DOCUMENT_SEPARATOR, END
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # Xiong et al. 2022, section 3.1, and fairseq/tasks/summarization.py: MixedSentencesDataset. The question stands in
+    # Xiong et al. 2022, section 3.1, and fairseq/tasks/summarization.py: MixedSentencesDataset. The question is in
     # every block. query_length is that of NarrativeQA and Qasper; QMSum has 45, ContractNLI 35, QuALITY 200.
     "bart_ls": {
         "query": "every_block",
@@ -23,7 +23,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "source_length": 16384,
         "target_length": 1024,
     },
-    # The same code without queries. Sources do not begin with <s>, though those of pretraining do.
+    # The same code without queries. Sources do not start with <s>, though those of pretraining do.
     "bart_ls_summary": {
         "query": "none",
         "separator": None,
@@ -31,8 +31,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "source_length": 16384,
         "target_length": 1024,
     },
-    # Phang et al. 2022, table 15: text and </s>. SCROLLS is read as it stands, with the question, an empty line and the
-    # text. Lengths are those of arXiv; table 15 has others for other tasks, and appendix E contradicts it on GovReport.
+    # Phang et al. 2022, table 15: text and </s>. SCROLLS inputs are used unchanged: question, empty line and text.
+    # Lengths are those of arXiv; table 15 has others for other tasks, and appendix E contradicts it on GovReport.
     "pegasus_x": {
         "query": "first",
         "middle": "\n\n",
@@ -83,8 +83,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "source_length": 4096,
         "target_length": 1023,
     },
-    # Shaham et al. 2022, appendix D, and scrolls/baselines/src/run.py: LED over question, empty line and text as they
-    # stand. Targets begin with <s>, as the tokenizer writes them.
+    # Shaham et al. 2022, appendix D, and scrolls/baselines/src/run.py: LED over the unchanged inputs: question, empty
+    # line and text. Targets start with <s>, as the tokenizer writes them.
     "scrolls": {
         "query": "first",
         "middle": "\n\n",

@@ -1,4 +1,4 @@
-"""The task protocol: the interface of renderings of pairs, here and in other packages.
+"""``Task``, the protocol of renderings of pairs, here and in other packages.
 
 A task is registered under the entry-point group ``farspan.tasks``. The entry point loads a class (or any callable) that
 takes the options as keyword arguments and may have ``presets``: name -> options.
@@ -36,7 +36,7 @@ TASKS = Plugins(
 )
 
 SAMPLES = ("each", "first", "sampled")
-NO_TARGET = -1  # of a pair without targets, or of a source to generate from
+NO_TARGET = -1  # in place of a target: a pair without targets, or a source to generate from
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class PairFacts:
 
     Attributes:
         vocab_size: vocabulary size of the tokenizer.
-        owned_tokens: roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) and other special tokens, by their
-            text, that the tokenizer has itself -> id.
-        max_query_tokens, max_target_tokens: length of the longest query and of the longest target.
+        owned_tokens: ids of the roles (``<pad>``, ``<bos>``, ``<eos>``, ``<unk>``, ``<mask>``) that the tokenizer has,
+            and of its other special tokens by their text.
+        max_query_tokens, max_target_tokens: tokens of the longest query and of the longest target.
     """
 
     vocab_size: int
@@ -57,7 +57,7 @@ class PairFacts:
 
     @classmethod
     def of(cls, manifest: Manifest) -> PairFacts:
-        """The facts in the manifest of pairs."""
+        """Read the facts from the manifest of pairs."""
         return cls(
             vocab_size=manifest.tokenizer["vocab_size"],
             owned_tokens=manifest.tokenizer["owned_tokens"],
@@ -68,10 +68,10 @@ class PairFacts:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Number of tokens that did not fit, ``(n,)`` int64 each.
+    """Numbers of tokens that did not fit.
 
     Attributes:
-        query, documents, target: tokens cut from the query, from the documents and from the chosen target.
+        query, documents, target: ``(n,)`` int64 each, tokens cut from the query, the documents and the chosen target.
     """
 
     query: np.ndarray
@@ -80,7 +80,7 @@ class Cut:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Cut]) -> Cut:
-        """The rows of all ``parts``, in order; at least one."""
+        """Concatenate the rows of all ``parts``, at least one, in order."""
         parts = list(parts)
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
@@ -98,8 +98,8 @@ class Lengths:
     """Rendered lengths of ``n`` pairs, ``(n,)`` int64 each.
 
     Attributes:
-        source, target: positions of encoder and decoder, special tokens included.
-        prompt: first positions of the target that the decoder is given.
+        source, target: positions of encoder and decoder, including special tokens.
+        prompt: positions of the prompt at the start of the target.
         cut: tokens that do not fit.
     """
 
@@ -115,20 +115,20 @@ class Task(Protocol):
 
     Optional members, used if they exist:
 
-    - ``with_tools(tools: Tools) -> Task``: a copy that can encode text; called before ``validate`` and ``render``, and
-      raises ``FarspanError`` for a tool that is missing or does not fit.
-    - ``lengths(queries, documents, targets) -> Lengths``: rendered lengths and cuts from lengths alone, with which the
-      start of a run tells what will be cut: ``queries`` ``(n,)`` int64 tokens, ``documents``
-      n rows of int64 tokens, ``targets`` ``(n,)`` int64 tokens, ``NO_TARGET`` for none.
+    - ``with_tools(tools: Tools) -> Task``: returns a copy that can encode text; called before ``validate`` and
+      ``render``; raises ``FarspanError`` for a tool that is missing or does not fit.
+    - ``lengths(queries, documents, targets) -> Lengths``: rendered lengths and cuts, from lengths alone, which a run
+      reports at its start. ``queries`` are ``(n,)`` int64 tokens, ``documents`` n rows of int64 tokens, ``targets``
+      ``(n,)`` int64 tokens, ``NO_TARGET`` for none.
 
     Attributes:
         name: name of the entry point.
         options: every option as JSON values; with the pair and its target they determine an example.
         global_attention: ``none`` if no source position has global attention, else the name of a rule.
-        samples: training examples of a pair: one for ``each`` target, one with the ``first``, or one with a target that
-            is ``sampled`` anew in every epoch.
-        shares_sources: True if a source depends on the documents alone, so that all pairs about the same documents
-            have the same; a generator then encodes it once.
+        samples: training examples of a pair: one for ``each`` target, one with the ``first`` target, or one with a
+            target ``sampled`` again in every epoch.
+        shares_sources: True if a source depends only on the documents, so that all pairs about the same documents have
+            the same source; generation then encodes it once.
     """
 
     @property
@@ -150,25 +150,25 @@ class Task(Protocol):
         """Check options against the pairs before any work starts; return the special tokens for rendering.
 
         Raises:
-            FarspanError: the options cannot work on these pairs; says what to change.
+            FarspanError: the options do not fit these pairs; names the cure.
         """
 
     def render(self, batch: PairBatch, chosen: np.ndarray, special: SpecialTokens) -> Rendered:
-        """Render the encoder's and decoder's view of pairs: a pure function of pair, chosen target and options.
+        """Render the inputs of encoder and decoder: a pure function of pair, chosen target and options.
 
         Args:
             batch: n pairs.
-            chosen: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET``: only what the decoder is given.
+            chosen: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
             special: ids of special tokens, at least those that ``validate`` returned.
         """
 
 
 def task_of(name: str, preset: str | None = None) -> tuple[str, str | None]:
-    """The task and preset that ``name`` means: a task's own name, or that of a preset, which decides it.
+    """Resolve a name, of a task or of a preset, to task and preset.
 
     Raises:
-        FarspanError: no task or preset of that name, with the nearest; a preset of several tasks, with their names; or
-            a second preset beside that of ``name``.
+        FarspanError: no task or preset has that name (suggests the nearest), several tasks have such a preset, or
+            ``name`` is a preset and ``preset`` is given too.
     """
     return TASKS.resolve(name, preset)
 
@@ -184,12 +184,15 @@ def load_task(name: str, preset: str | None = None, options: Mapping[str, Any] |
 
 
 def sampled_targets(seed: int, pair_ids: Iterable[str], epochs: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """``(n,)`` int64: a uniformly drawn target of each pair, keyed by (seed, pair id, epoch).
+    """Draw a target of each pair uniformly, keyed by (seed, pair id, epoch).
 
     Args:
         pair_ids: n ids.
         epochs: ``(n,)`` int64.
-        counts: ``(n,)`` int64, targets of each pair; ``NO_TARGET`` is drawn from none.
+        counts: ``(n,)`` int64, number of targets of each pair.
+
+    Returns:
+        ``(n,)`` int64, index of the target; ``NO_TARGET`` for a pair without targets.
     """
     names = (f"{epoch}:{name}" for epoch, name in zip(epochs.tolist(), pair_ids, strict=True))
     draws = id_keys(make_key(seed, "target"), names)[:, 0] >> np.uint64(1)
@@ -197,5 +200,5 @@ def sampled_targets(seed: int, pair_ids: Iterable[str], epochs: np.ndarray, coun
 
 
 def document_lengths(batch: PairBatch) -> Ragged:
-    """``n`` rows of int64: tokens of each document of each pair."""
+    """Return the number of tokens of each document of each pair, n rows of int64."""
     return Ragged(batch.document_tokens.lengths[batch.pair_documents.values], batch.pair_documents.offsets)

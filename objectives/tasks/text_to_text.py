@@ -46,7 +46,7 @@ _RULES = {"none": NONE, "bos": BOS, "query": QUERY, "separators": SEPARATORS}
 class _Texts(NamedTuple):
     """Ids of the inserted texts, int32; ``NO_TOKEN`` for special tokens whose ids are not known."""
 
-    before_source: np.ndarray  # begin, and the prefix unless it is the decoder's
+    before_source: np.ndarray  # begin, and the prefix unless it is in the target
     before_target: np.ndarray
     middle: np.ndarray
     separator: np.ndarray
@@ -61,24 +61,24 @@ class TextToText:
 
     Attributes:
         query: place of the query: ``none``, ``first`` (before the documents), ``every_block`` (before each piece of the
-            documents), or ``decoder`` (the decoder is given it, and the source does not depend on it).
-        query_length: maximum positions of a query, with the ``<bos>`` before it and a special token in ``middle``;
+            documents), or ``decoder`` (at the start of the target; the source does not depend on it).
+        query_length: maximum positions of a query, including the ``<bos>`` before it and a special token in ``middle``;
             None: a query is never cut, and one that leaves no room is an error.
-        block: positions of a block with ``query=every_block``, the encoder's attention block.
-        prefix: text before the query, or before the documents where no query is shown.
-        middle: text behind the query; a pair without query has none.
+        block: positions of a block with ``query=every_block``, equal to the encoder's attention block.
+        prefix: text before the query, or before the documents if there is no query.
+        middle: text after the query; a pair without query has none.
         documents: ``joined`` to one text, or ``shares``: each has an equal share of the source.
-        leftover: share of the source that a short document does not need: ``lost``, or ``handed_on`` to longer ones.
+        leftover: part of its share that a short document does not need: ``lost``, or ``handed_on`` to longer ones.
         separator: text between two documents.
-        separator_last: whether it also follows the last document.
-        begin, end: whether ``<bos>`` begins and ``<eos>`` ends the source, and each block with ``query=every_block``.
-        target_begin: whether targets begin with ``<bos>``; all end with ``<eos>``.
+        separator_last: True if a separator also follows the last document.
+        begin, end: True if ``<bos>`` starts and ``<eos>`` ends the source, and each block with ``query=every_block``.
+        target_begin: True if targets start with ``<bos>``; all end with ``<eos>``.
         global_attention: source positions with global attention: ``none``; ``bos``, the first; ``query``, all up to the
             end of the query, in each block; or ``separators``, the first and those of all separators.
         source_length, target_length: maximum positions of encoder and decoder.
-        keep: what a cut text of documents keeps: its ``head``, or ``head_and_tail`` in equal parts.
+        keep: part that a cut text of documents keeps: its ``head``, or ``head_and_tail`` in equal parts.
         targets: training examples of a pair with several targets: one for ``each``, one with the ``first``, or one with
-            a target ``sampled`` anew in every epoch.
+            a target ``sampled`` again in every epoch.
 
     Raises:
         FarspanError: an option of the wrong type or out of range.
@@ -146,7 +146,7 @@ class TextToText:
         return self.query in ("none", "decoder")
 
     def with_tools(self, tools: Tools) -> TextToText:
-        """A copy with the ids of its texts."""
+        """Return a copy with the ids of its texts."""
         held = copy(self)
         texts = {option: getattr(self, option) for option in _TEXTS if getattr(self, option) not in (None, *_SPECIAL)}
         encoded = {name: encode_inserted(tools.tokenizer, text, name == "prefix") for name, text in texts.items()}
@@ -162,7 +162,7 @@ class TextToText:
         return table
 
     def lengths(self, queries: np.ndarray, documents: Ragged, targets: np.ndarray) -> Lengths:
-        """Rendered lengths and cuts from lengths alone.
+        """Compute rendered lengths and cuts from lengths alone.
 
         Args:
             queries: ``(n,)`` int64, tokens of each query, 0 for none.
@@ -170,7 +170,7 @@ class TextToText:
             targets: ``(n,)`` int64, tokens of each target; ``NO_TARGET`` for none.
 
         Raises:
-            FarspanError: a query leaves no room, or a text needs the tokenizer and there is none.
+            FarspanError: a query leaves no room, or a text needs the tokenizer, but there is none.
         """
         return self._plan(self._texts(None), queries, documents, targets).lengths
 
@@ -179,16 +179,16 @@ class TextToText:
 
         Args:
             batch: n pairs.
-            chosen: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET``: only what the decoder is given.
+            chosen: ``(n,)`` int64, index of the target within its pair; ``NO_TARGET`` to render the prompt only.
             special: ids of special tokens.
 
         Raises:
             FarspanError: a query leaves no room (names the pair), ``special`` lacks a token, or a text needs the
-                tokenizer and there is none.
+                tokenizer, but there is none.
             IndexError: a chosen target that its pair does not have.
         """
         if (chosen >= np.diff(batch.target_offsets)).any():
-            raise IndexError("a chosen target lies outside of its pair")
+            raise IndexError("the index of a chosen target is outside its pair")
         texts, documents = self._texts(special), document_lengths(batch)
         target_rows = batch.target_offsets[:-1] + np.maximum(chosen, 0)
         targets = np.full(len(batch), NO_TARGET, np.int64)
@@ -218,7 +218,7 @@ class TextToText:
     def _sources(
         self, batch: PairBatch, shown: Plan, queries: tuple[np.ndarray, ...], texts: _Texts, special: SpecialTokens
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Source ids ``(n, S)`` int32 and, unless the rule is none, global positions ``(n, S)`` bool."""
+        """Fill source ids ``(n, S)`` int32 and, unless the rule is none, global positions ``(n, S)`` bool."""
         tokens = batch.document_tokens
         about = batch.pair_documents.compact()
         rule = _RULES[self.global_attention]
@@ -247,7 +247,7 @@ class TextToText:
 
     @property
     def _limit(self) -> tuple[str, int]:
-        """Option that limits a query, and its positions."""
+        """Name and value of the option that limits a query, in positions."""
         option = {"every_block": "block", "decoder": "target_length"}.get(self.query, "source_length")
         return option, getattr(self, option)
 
@@ -282,7 +282,7 @@ class TextToText:
         return found
 
     def _refuse(self, row: int, found: Plan, pair_ids: Sequence[str] | None) -> None:
-        """Raise for a query, or texts around it, that leave no room."""
+        """Raise an error for a query, or texts around it, that leave no room."""
         option, positions = self._limit
         size, most = int(found.queries[row]), int(found.queries[row] + found.room[row]) - 1
         if size == 0 or most < 1:
@@ -298,7 +298,7 @@ class TextToText:
 
     @property
     def _around(self) -> int:
-        """Positions that count as those of a query besides its tokens."""
+        """Positions that ``query_length`` counts in addition to the tokens of a query."""
         return int(self.begin and self._in_source) + int(self.middle in _SPECIAL)
 
     def _texts(self, special: SpecialTokens | None) -> _Texts:
@@ -330,5 +330,5 @@ class TextToText:
 
 
 def _ids(rows: Ragged) -> np.ndarray:
-    """Tokens of short texts, int32."""
+    """Convert the tokens of short texts to int32."""
     return rows.values.astype(np.int32)

@@ -1,4 +1,4 @@
-"""Ids of texts that a task inserts among texts that are encoded already."""
+"""Encoding of texts that a task inserts between texts that are already encoded."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _WORD = "a"
 
 
 def encode_inserted(tokenizer: Tokenizer, text: str, first: bool = False) -> tuple[int, ...]:
-    """Encode ``text`` such that, between the ids of two words, it gives the ids of the whole where that is possible.
+    """Encode ``text`` so that its ids between those of two words are the ids of the whole text, if that is possible.
 
-    Byte-level BPE may have one token for two line ends, but encodes two before a word; SentencePiece puts a space of
-    its own before each text that it encodes. So the ids between those of two words are taken, if they are there. They
-    are not where byte-level BPE joins the text's last space with the word behind it; then only the left word counts.
+    Byte-level BPE may have one token for two line ends, but encodes two before a word; SentencePiece puts a space
+    before each text that it encodes. So the text is encoded between two words, and the ids between theirs are taken. If
+    byte-level BPE joins the text's last space with the next word, it is encoded after a word only.
 
     Args:
-        first: nothing precedes the text.
+        first: True if nothing precedes the text.
     """
 
     def ids(whole: str) -> list[int]:
@@ -27,5 +27,5 @@ def encode_inserted(tokenizer: Tokenizer, text: str, first: bool = False) -> tup
     stop = len(between) - len(word)
     if stop >= len(before) and between[: len(before)] == before and between[stop:] == word:
         return tuple(between[len(before) : stop])
-    behind = ids(left + text)
-    return tuple(behind[len(before) :] if behind[: len(before)] == before else ids(text))
+    after = ids(left + text)
+    return tuple(after[len(before) :] if after[: len(before)] == before else ids(text))

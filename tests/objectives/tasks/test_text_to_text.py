@@ -213,7 +213,7 @@ def test_texts_that_fill_the_source_and_targets_of_other_pairs_are_refused():
         task.validate(FACTS)
     batch = pair_batch([[[5]], [[6]]], None, [[[7]], [[8], [9]]])
     task = load_task("text_to_text")
-    with pytest.raises(IndexError, match="a chosen target lies outside of its pair"):
+    with pytest.raises(IndexError, match="the index of a chosen target is outside its pair"):
         task.render(batch, np.array([1, 0]), task.validate(FACTS))
 
 
