@@ -1,26 +1,26 @@
 """Cross-document language modelling (CDLM): masked language modelling over related documents, for an encoder alone.
 
-Caciularu et al. 2021 (arXiv 2101.00406), section 2: a row has several documents on one topic, each between ``<doc-s>``
-and ``</doc-s>``. Every text token is chosen with the same probability; of the chosen, 80 % are shown as ``<mask>``,
-10 % as a random token and 10 % unchanged (BERT: Devlin et al. 2019, section 3.1). Chosen positions have global
-attention, so that they can use every document.
+Source: Caciularu et al. 2021 (arXiv 2101.00406), section 2. A row has several documents on one topic, each between
+``<doc-s>`` and ``</doc-s>``. Every text token is chosen with the same probability; 80 % of the chosen tokens are shown
+as ``<mask>``, 10 % as a random token and 10 % unchanged (BERT: Devlin et al. 2019, section 3.1). Chosen positions have
+global attention, so that they can use every document.
 
 The corpus puts related documents into one row, in random order: ``farspan corpus related --order shuffle
 --min-documents 3 --room-per-document 2``. A row of one document is masked like any other, which is plain masked
 language modelling.
 
-Where paper and published code differ, presets ``paper`` and ``code`` follow them:
+Paper and published code differ in two points; presets ``paper`` and ``code`` follow one each:
 
 - global attention: on the chosen positions (paper), or also on as many positions from the first on (code);
 - begin and end: ``<bos>`` and ``<eos>`` around a row in preset ``paper``, neither in ``code``.
 
-These parts of the code are not repeated (docs/objectives.md quantifies them):
+These parts of the code are not reproduced (docs/objectives.md quantifies them):
 
 - ``<s>`` and ``</s>`` around sentences (split at ``.``, ``?`` and ``!``), and a second ``</doc-s>`` at a row's end;
 - random tokens drawn from all ids, including special ones;
 - listed pronouns, which are masked but excluded from global attention (in a row that fills its block, a bug excludes
   every chosen position);
-- leaving out all documents after the first that does not fit the block (here the corpus gives each its share).
+- dropping all documents after the first that does not fit the block (here the corpus gives each document its share).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CrossDocument:
         mlm_probability: probability that a text token is chosen, above 0.
         treatments: probabilities that a chosen token is shown as ``<mask>``, as a random text token of the vocabulary
             (possibly the same), or unchanged.
-        begin, end: whether a row begins with ``<bos>`` and ends with ``<eos>``.
+        begin, end: True if a row starts with ``<bos>``, and ends with ``<eos>``.
         global_attention: ``none``, ``bos``, ``separators``, ``masked`` or ``masked_and_prefix``.
 
     Raises:
@@ -98,7 +98,7 @@ class CrossDocument:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value."""
+        """All options as JSON values."""
         return options_of(self)
 
     @property
@@ -107,7 +107,7 @@ class CrossDocument:
         return Layout(begin, end, before=DOCUMENT_BEGIN, after=DOCUMENT_END)
 
     def with_tools(self, tools: Tools) -> CrossDocument:
-        """A copy with the tokenizer from which random tokens are drawn."""
+        """Return a copy with the tokenizer, from whose vocabulary random tokens are drawn."""
         return equipped(self, tools)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
@@ -125,7 +125,7 @@ class CrossDocument:
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, MASK])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target length, ``(n,)`` int64 each, of every draw; labels are in place, so targets are empty."""
+        """Return the source and target lengths of every draw, ``(n,)`` int64 each; targets are empty (labels only)."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths
         return tokens + self._layout.around(parts), np.zeros_like(tokens)
 
@@ -141,7 +141,9 @@ class CrossDocument:
         room, counts = int(tokens.sum()) + 1, np.empty(len(batch), np.int64)
         places, kinds = np.empty(room, np.int32), np.empty(room, np.uint8)
         choose_tokens(id_keys(key, ids), tokens, bounds, places, kinds, counts)
-        spans = Ragged.from_lengths(places[: counts.sum()].copy(), counts)  # the rest of the room is given back
+        spans = Ragged.from_lengths(
+            places[: counts.sum()].copy(), counts
+        )  # a copy, so that the rest of the scratch is freed
         flags = _FLAGS[kinds[: len(spans.values)]]
         return MaskBatch(
             batch.sequence_ids,
@@ -159,8 +161,8 @@ class CrossDocument:
             return None
         if self._tools is None:
             raise FarspanError(
-                "cross_document: random tokens are drawn from the tokenizer's; give it, "
-                "objective.with_tools(Tools(tokenizer)), or treatments without them, as [0.9, 0, 0.1]"
+                "cross_document: random tokens are drawn from the tokenizer's vocabulary; give the tokenizer, "
+                "objective.with_tools(Tools(tokenizer)), or treatments without random tokens, as [0.9, 0, 0.1]"
             )
         tokenizer = self._tools.tokenizer
         before = np.append(0, np.cumsum(replaced))  # (spans + 1,)
@@ -177,11 +179,11 @@ class CrossDocument:
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from the output of ``render``."""
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
         return reconstruct_labels(examples, masks, special, self._layout)
 
 
 @lru_cache(maxsize=4)
 def _text_ids(vocab_size: int, special: frozenset[int]) -> np.ndarray:
-    """``(v,)`` int32: the ids of a vocabulary that are not special tokens."""
+    """Return the ids of a vocabulary that are not special tokens, ``(v,)`` int32."""
     return np.setdiff1d(np.arange(vocab_size, dtype=np.int32), np.array(sorted(special), np.int32))

@@ -1,19 +1,20 @@
 """Entity pyramid: hides the sentences about entities that the documents of a cluster share.
 
 Source: Xiao et al. 2022 (PRIMERA), section 2.2, and the published code (utils/pretrain_preprocess.py and
-utils/compute_scores.py). The preset ``primera`` chooses the same sentences by the same scores, with these exceptions;
-95 % of the sentences agree (docs/objectives.md):
+utils/compute_scores.py). The preset ``primera`` chooses the same sentences by the same scores, except for the
+differences below; 95 % of the sentences agree (docs/objectives.md):
 
-- Entities are found in whole documents, and mentioned where they were found. The published code finds them sentence by
-  sentence and then searches for their letters, so "US" matches in "because".
-- Mentions of one entity may differ in case, a leading "the" and a trailing "'s"; there, every spelling is an entity.
-- An entity whose sentences all score 0 brings none; there, it takes the place of one.
-- Sentences of equal score are filled in from the first on; there, from the last. There, the order of equally frequent
-  entities in one document is random.
-- A single document gives its principal sentences; there, its last ones.
+- Entities are found in whole documents, and are mentioned where they were found. The published code finds them sentence
+  by sentence and then searches for their letters, so "US" matches in "because".
+- Mentions of one entity may differ in case, a leading "the" and a trailing "'s". In the code, each spelling is an
+  entity.
+- An entity whose sentences all score 0 adds no sentence. In the code, it uses up the place of one.
+- Of sentences with equal scores, the first is taken. In the code, the last; and the order of equally frequent entities
+  in one document is random.
+- In a single document, its principal sentences are chosen. In the code, its last ones.
 - Clusters of more than 600 sentences are scored like others, no " ." is added to sentences, and separators are special
-  tokens; there, the digits of their id are in the text.
-- Targets are filled best first up to ``target_length``; there, their end is cut off.
+  tokens. In the code, the digits of their id are in the text.
+- Targets are filled best first up to ``target_length``. In the code, their end is cut off.
 
 Documents are shortened when the corpus is built (``farspan corpus related --budget equal``), not here.
 """
@@ -72,19 +73,20 @@ class EntityPyramid:
         ratio: share of a row's sentences to choose, at least one.
         visible: share of the chosen sentences that stay visible in the source, chosen at random; each of the others is
             replaced by one mask token. The target has all of them.
-        min_words: sentences of fewer words score 0: words between white space, or with ``words=unicode`` those.
+        min_words: sentences with fewer words score 0; words are separated by white space, or with ``words=unicode``
+            as defined there.
         words: ``rouge`` (runs of ASCII letters and digits) or ``unicode`` (words of any script).
         stem: compare words by their Porter stems; for English.
-        entity_ties: of entities in equally many documents, the one whose first mention in the row is ``earlier`` or
-            ``later`` comes first.
+        entity_ties: order of entities in equally many documents: the ``earlier`` or the ``later`` first mention in the
+            row comes first.
         model: name of an installed spaCy model, or its folder; not used if ``Tools`` has a recognizer.
-        entity_labels: kinds of entities to find; None: all, including dates and numbers.
+        entity_labels: kinds of entities to find; None for all, including dates and numbers.
         mask_token: ``<mask>`` or ``<sent-mask>``.
-        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``. In the source,
+        begin: True if source and target start with ``<bos>``; both always end with ``<eos>``. In the source,
             ``<doc-sep>`` follows every document.
-        target_length: decoder positions, including begin and end; None: as many as needed. Chosen sentences enter the
-            target in their order of choice if they still fit; if none fits, the first is cut. The others stay in the
-            source.
+        target_length: decoder positions, including begin and end; None for as many as needed. Chosen sentences enter
+            the target in their order of choice if they still fit; if none fits, the first is cut. The others stay in
+            the source.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
 
     Raises:
@@ -130,7 +132,7 @@ class EntityPyramid:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value."""
+        """All options as JSON values."""
         return options_of(self)
 
     @property
@@ -140,7 +142,7 @@ class EntityPyramid:
         return {"recognizer": recognizer.name} if recognizer else {}
 
     def with_tools(self, tools: Tools) -> EntityPyramid:
-        """A copy that can decode rows and find entities, by ``tools.recognizer`` or its own ``model``.
+        """Return a copy that can decode rows and find entities, by ``tools.recognizer`` or its own ``model``.
 
         Raises:
             FarspanError: the model is not installed or cannot find the kinds in ``entity_labels``.
@@ -162,7 +164,7 @@ class EntityPyramid:
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target length, ``(n,)`` int64 each, that no draw exceeds."""
+        """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
 
         def most() -> np.ndarray:
             sentences = find_sentences(batch, "sequence")
@@ -207,19 +209,19 @@ class EntityPyramid:
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from the output of ``render``."""
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
     def _needed_tools(self) -> tuple[Tokenizer, EntityRecognizer]:
         if self._tools is None or self._tools.recognizer is None:
             raise FarspanError(
-                f"{self.name}: names are read in text, and there is no tokenizer and no recognizer; hand them in by "
+                f"{self.name}: entities are found in text, which needs a tokenizer and a recognizer; pass them by "
                 "equip(objective, Tools(tokenizer))"
             )
         return self._tools.tokenizer, self._tools.recognizer
 
     def _scores(self, texts: Sequence[str], starts: Ragged, documents: Sentences) -> np.ndarray:
-        """``(s,)`` float64."""
+        """Score all sentences, ``(s,)`` float64."""
         words = split_words(texts, starts, words=self.words, stem=self.stem)
         counts = np.diff(documents.rows)
         firsts = documents.texts[:-1] - np.repeat(documents.texts[documents.rows[:-1]], counts)
@@ -230,18 +232,18 @@ class EntityPyramid:
 
 
 def _numbers_of(masks: MaskBatch, sentences: Sentences) -> np.ndarray:
-    """The sentences that begin where spans do, as indices into ``sentences``."""
+    """Find the sentences at the starts of spans, as indices into ``sentences``."""
     starts, texts = masks.span_starts, sentences.text_of_sentence
     rows = np.repeat(np.arange(len(masks)), starts.lengths)
     return np.searchsorted((texts << 32) + sentences.starts, (rows << 32) + starts.values)
 
 
 def _lowest(bits: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
-    """``(k,)`` bool: the lowest ``share`` of each row of random bits, rounded down."""
+    """Return ``(k,)`` bool: True for the lowest ``share`` of each row of random bits, rounded down."""
     sizes = np.diff(offsets)
     rows, places = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(bits))
     lowest = np.zeros(len(bits), bool)
-    # Each row's places are still its own, now lowest first.
+    # Sorting leaves each row its own range of places, now lowest first.
     lowest[np.lexsort((bits, rows))] = places < np.repeat(
         offsets[:-1] + np.floor(sizes * share).astype(np.int64), sizes
     )

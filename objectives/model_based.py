@@ -1,8 +1,8 @@
 """Model-based denoising (BART-LS): hides the spans that a masked language model finds hardest.
 
-More spans than needed are drawn as in span corruption, and every token of them is hidden from an encoder-only model.
-The spans that it predicts worst stay hidden (Xiong et al. 2022, arXiv:2209.10052, section 2.3, and the published code);
-the others are visible again. All candidates are stored with their losses, so that stored masks can be read with other
+More spans than needed are drawn as in span corruption, and all their tokens are hidden from an encoder-only model. The
+spans with the largest losses stay hidden (Xiong et al. 2022, arXiv:2209.10052, section 2.3, and the published code);
+the others become visible. All candidates are stored with their losses, so that stored masks can be read with other
 budgets.
 """
 
@@ -63,18 +63,18 @@ class ModelBased:
     within a span, its first tokens are hidden. Spans of equal loss are taken from left to right.
 
     Attributes:
-        density: fraction of a row's text tokens to hide, exactly, as in ``span``; None: limited by the other budgets
-            only.
-        span_share: fraction of a row's candidates to hide (BART-LS: a fifth), rounded down, at least one; None: limited
-            by the other budgets only.
-        candidate_density: fraction of the tokens that are shown to the model as hidden, at least ``density``.
-        mean_span_lengths: mean tokens of a candidate; with several, every row draws one with equal probabilities.
+        density: fraction of a row's text tokens to hide, exactly, as in ``span``; None for no such budget.
+        span_share: fraction of a row's candidates to hide (BART-LS: a fifth), rounded down, at least one; None for no
+            such budget.
+        candidate_density: fraction of the tokens in candidates, at least ``density``.
+        mean_span_lengths: mean tokens of a candidate; from several values, every row draws one with equal
+            probabilities.
         aggregation: a span's loss is the ``mean``, ``sum`` or ``max`` of its tokens' cross-entropies.
         sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
-        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
+        begin: True if source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
-        target_length: decoder positions, including sentinels, begin and end; None: as many as needed.
-        sentinels: number of sentinels to reserve; None: as many as the worst row may need.
+        target_length: decoder positions, including sentinels, begin and end; None for as many as needed.
+        sentinels: number of sentinels to reserve; None for as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
 
     Raises:
@@ -132,12 +132,12 @@ class ModelBased:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value."""
+        """All options as JSON values."""
         return options_of(self)
 
     @property
     def tools(self) -> dict[str, str]:
-        """The fingerprint of the scorer, if there is one."""
+        """Fingerprint of the scorer, if there is one."""
         return {} if self._tools is None else {"scorer": self._scorer.fingerprint}
 
     @property
@@ -154,10 +154,10 @@ class ModelBased:
         return Layout(begin=BEGIN if self.begin else None, end=END, between=self.separator)
 
     def with_tools(self, tools: Tools) -> ModelBased:
-        """A copy with the scorer.
+        """Return a copy with the scorer.
 
         Raises:
-            FarspanError: there is none, or it has another vocabulary than the corpus.
+            FarspanError: there is no scorer, or its vocabulary is not the corpus's.
         """
         equipped_self = equipped(self, tools)
         scorer = equipped_self._scorer
@@ -167,7 +167,7 @@ class ModelBased:
                 f"{tools.tokenizer.fingerprint}; tokenise with the scorer's tokenizer, or give a scorer for these ids"
             )
         if MASK not in scorer.special.ids:
-            raise FarspanError(f"{self.name}: the scorer knows no {MASK}; give a masked language model")
+            raise FarspanError(f"{self.name}: the scorer has no {MASK} token; give a masked language model")
         return equipped_self
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
@@ -177,13 +177,13 @@ class ModelBased:
             FarspanError: the corpus reserves too little room for begin, end and separators.
         """
         self._layout.check(self.name, facts)
-        # One row for every mean; all counts grow with tokens and parts.
+        # One row for each mean; all counts grow with tokens and parts.
         means = np.asarray(self.mean_span_lengths)
         tokens = np.full(len(means), facts.max_tokens)
         drawn = noise_counts(tokens, self.candidate_density)
         candidates = np.minimum(drawn, span_counts(tokens, drawn, means) + max(facts.max_documents - 1, 0))
         hidden, spans, positions = self._budgets(tokens, candidates)
-        # Spans of one token each are the most that a budget holds.
+        # A budget holds the most spans if each has one token.
         most = np.minimum.reduce([candidates, hidden, spans, positions // 2])
         return SpecialTokens.append(
             facts.vocab_size,
@@ -194,7 +194,7 @@ class ModelBased:
         )
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target length, ``(n,)`` int64 each, that no draw and no scorer's losses exceed."""
+        """Return upper bounds on source and target lengths over all draws and losses, ``(n,)`` int64 each."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
         drawn, targets = noise_counts(tokens, self.candidate_density), []
         for mean in np.asarray(self.mean_span_lengths):
@@ -202,13 +202,13 @@ class ModelBased:
             hidden, spans, positions = self._budgets(tokens, candidates)
             used = np.minimum(hidden + np.minimum(hidden, spans), positions)
             targets.append(np.where(hidden > 0, used + self._layout.ends, 0))
-        # A sentinel stands for at least one hidden token, so that no source is longer than its text.
+        # A sentinel replaces at least one token, so no source is longer than its text.
         return tokens + self._layout.around(parts), np.max(targets, axis=0)
 
     def mask(self, batch: SequenceBatch, key: bytes) -> MaskBatch:
         """Draw the candidates of n rows, score them, and hide the hardest.
 
-        The scorer sees the text with those special tokens that it knows (begin, end, around and between documents).
+        The scorer's input has those special tokens around and between documents that its vocabulary has.
 
         Raises:
             FarspanError: there is no scorer, or its losses are not finite.
@@ -227,14 +227,14 @@ class ModelBased:
     def show(
         self, batch: SequenceBatch, candidates: MaskBatch, special: SpecialTokens, *, segment_ids: bool = False
     ) -> Examples:
-        """Render the input and labels of a masked language model that knows ``special``; labels are all candidates."""
+        """Render input and labels for a masked language model with tokens ``special``; all candidates have labels."""
         return render_labels(batch, candidates, special, _known(special), mask=MASK, segment_ids=segment_ids)
 
     def choose(self, batch: SequenceBatch, candidates: MaskBatch, losses: np.ndarray) -> MaskBatch:
         """Hide the hardest candidates.
 
         Args:
-            losses: ``(tokens,)`` float, of the tokens of all candidates in text order, row by row.
+            losses: ``(tokens,)`` float, losses of the tokens of all candidates in text order, row by row.
 
         Raises:
             FarspanError: losses are not finite.
@@ -251,7 +251,7 @@ class ModelBased:
         return self._hidden(batch, scored)
 
     def select(self, batch: SequenceBatch, masks: MaskBatch) -> MaskBatch:
-        """Select among stored candidates with these budgets; gives the same as ``mask`` with the same losses.
+        """Select among stored candidates with these budgets; equals ``mask`` with the same losses.
 
         Raises:
             FarspanError: the masks have no losses or ranks.
@@ -268,13 +268,14 @@ class ModelBased:
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from the output of ``render``."""
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout)
 
     def _budgets(self, tokens: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Budgets of rows with so many tokens and candidates: tokens, spans, and positions without begin and end.
+        """Return the budgets of rows with the given numbers of tokens and candidates, ``(n,)`` int64 each.
 
-        All ``(n,)`` int64.
+        Returns:
+            Budgets of tokens, of spans, and of positions without begin and end, ``(n,)`` int64 each.
         """
         hidden = noise_counts(tokens, self.candidate_density if self.density is None else self.density)
         spans = candidates
@@ -295,7 +296,7 @@ class ModelBased:
 
 
 def _known(special: SpecialTokens) -> Layout:
-    """The parts of a layout for which a model has special tokens."""
+    """Return the layout of those tokens that a model has."""
     begin, end, before, between, after = (
         name if name in special.ids else None for name in (BEGIN, END, DOCUMENT_BEGIN, DOCUMENT_SEPARATOR, DOCUMENT_END)
     )

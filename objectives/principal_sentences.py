@@ -1,13 +1,14 @@
 """Principal sentences: hides the sentences most similar to the rest of their text (gap sentences).
 
 Source: Zhang et al. 2020 (PEGASUS), section 3.1 (gap sentences); also LongT5 (Guo et al. 2022, section 3.2), PEGASUS-X
-(Phang et al. 2022) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). If code was published, the presets
-choose the same sentences by the same scores, with these exceptions:
+(Phang et al. 2022) and a baseline of BART-LS (Xiong et al. 2022, section 2.3). Presets of systems with published code
+choose the same sentences by the same scores, except for these differences:
 
-- Draws are keyed. The published ones are seeded alike in every call, or not at all.
-- Sentences are those of the corpus. The published codes split at every ``.``, ``!`` or ``?`` before a space, or at
+- Draws are keyed. The published draws have the same seed in every call, or none.
+- Sentences are those of the corpus. The published code splits at every ``.``, ``!`` or ``?`` before a space, or at
   every token ``.``. BART-LS then drops the text after the last chosen sentence and never chooses the first token; here
-  all text that is not chosen stays. If it finds a single sentence, it hides a random stretch; here that sentence.
+  all text that is not chosen is kept. If a text is a single sentence, BART-LS hides a random stretch; here, the
+  sentence.
 - Targets are never truncated silently: sentences enter best first, up to ``target_length``. PEGASUS hides all chosen
   sentences and truncates the target; it also shortens the document before greedy selection.
 - PEGASUS lower-cases ASCII only, so it does not map U+0130 and U+212A to i and k; its stopwords differ
@@ -87,30 +88,30 @@ class PrincipalSentences:
     """Objective ``principal_sentences``.
 
     Attributes:
-        strategy: which sentences of a text are chosen:
-            ``random`` any; ``lead`` the first; ``ind`` those with the best individual ROUGE F1 against the rest of the
-            text; ``seq`` greedily, each so that the chosen ones together score best against the rest; ``continuous``
-            the stretch that scores best against the rest; ``dynamic`` as ``ind`` with noise in the scores; ``hybrid``
-            one of random, lead and ind for each text, with equal probabilities.
-        ratio: share of a text's sentences to choose, at least one; with [low, high] every text draws its own between.
-        rounding: of that number, ``down`` or ``up``.
-        noise: of ``dynamic``: a score is multiplied by 1 + noise * x, x normal with standard deviation ``noise``.
-        counts: n-grams count as often as they occur (``orig``), once (``uniq``), or log(1 + occurrences) (``log``).
-        ngram: words in an n-gram.
+        strategy: selection of a text's sentences: ``random``; ``lead``, the first; ``ind``, those with the best
+            individual ROUGE F1 against the rest of the text; ``seq``, greedily, each so that the chosen ones together
+            score best against the rest; ``continuous``, the stretch that scores best against the rest; ``dynamic``,
+            as ``ind`` with noise in the scores; ``hybrid``, one of random, lead and ind for each text, with equal
+            probabilities.
+        ratio: share of a text's sentences to choose, at least one sentence; with [low, high], each text draws its own.
+        rounding: rounding of that number of sentences, ``down`` or ``up``.
+        noise: noise of ``dynamic``: a score is multiplied by 1 + noise * x, x normal with standard deviation ``noise``.
+        counts: weight of an n-gram: its occurrences (``orig``), 1 (``uniq``), or log(1 + occurrences) (``log``).
+        ngram: words per n-gram.
         words: ``rouge`` (runs of ASCII letters and digits), ``unicode`` (words of any script), or ``tokens``.
-        stopwords: words that do not count: ``none``, ``english`` (spaCy's list), or a list.
-        precision: of scores and numbers of sentences, ``float64`` or ``float32``.
-        ties: among equal scores the ``earlier`` or the ``later`` sentence is chosen first.
+        stopwords: words to ignore: ``none``, ``english`` (spaCy's list), or a list.
+        precision: precision of scores and numbers of sentences, ``float64`` or ``float32``.
+        ties: order of equal scores: the ``earlier`` or the ``later`` sentence is chosen first.
         treatments: probabilities that a chosen sentence is hidden behind the mask token, replaced, left unchanged, or
             removed without a marker; the target always has it. The replacement is a random sentence of the same text,
             possibly itself, as published, repeated or cut to the same number of tokens.
         scope: a text is a ``document``'s part in the row, or the whole row (``sequence``).
         mask_token: ``<sent-mask>``, ``<mask>`` or ``<unk>`` (LongT5), one for every hidden sentence.
-        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
+        begin: True if source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
-        target_length: decoder positions, including begin and end; None: as many as needed. Sentences enter the target
-            in their order of choice; among the texts of a row, the one with the highest score is next. If not even the
-            first fits, it is cut. Sentences that do not enter stay in the source.
+        target_length: decoder positions, including begin and end; None for as many as needed. Sentences enter the
+            target in their order of choice; among the texts of a row, the highest score is next. If not even the first
+            sentence fits, it is cut. Sentences that do not enter stay in the source.
         when_full: a sentence that does not fit is skipped (``skip``), or ends the selection (``stop``).
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
 
@@ -178,16 +179,16 @@ class PrincipalSentences:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value."""
+        """All options as JSON values."""
         return options_of(self)
 
     @property
     def tools(self) -> dict[str, str]:
-        """The origin of the stopwords; the tokenizer is the corpus's."""
+        """Origin of the stopwords; the tokenizer is the corpus's."""
         return {"stopwords": english_stopwords_version()} if self.stopwords == "english" else {}
 
     def with_tools(self, tools: Tools) -> PrincipalSentences:
-        """A copy that can decode rows with ``tools.tokenizer``."""
+        """Return a copy that can decode rows with ``tools.tokenizer``."""
         return equipped(self, tools)
 
     @property
@@ -204,7 +205,7 @@ class PrincipalSentences:
         return SpecialTokens.append(facts.vocab_size, facts.owned_tokens, [*self._layout.names, self.mask_token])
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target length, ``(n,)`` int64 each, that no draw exceeds."""
+        """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
 
         def most() -> np.ndarray:
             sentences = find_sentences(batch, self.scope)
@@ -217,7 +218,7 @@ class PrincipalSentences:
         """Choose the sentences of n rows, by (key, options, sequence id, text) of the row.
 
         Raises:
-            FarspanError: the options need words, and there is no tokenizer.
+            FarspanError: the options need words, but there is no tokenizer.
         """
         sentences = find_sentences(batch, self.scope)
         draws = draw(key, batch, sentences)
@@ -235,7 +236,7 @@ class PrincipalSentences:
 
         The result equals ``mask`` with the same key if the stored masks were made without a target length, or with a
         longer one and ``when_full=stop``. With ``skip``, a sentence that did not fit is not stored, although it might
-        fit the shorter target once a longer sentence is left out. A longer target than the stored one gains nothing.
+        fit the shorter target after a longer sentence was skipped. A longer target than the stored one adds nothing.
         """
         if self.target_length is not None:
             masks = within_target(masks, self.target_length - self._layout.ends, self.when_full)
@@ -250,11 +251,11 @@ class PrincipalSentences:
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from the output of ``render``."""
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout, mask=self.mask_token)
 
     def _choose(self, batch: SequenceBatch, sentences: Sentences, draws: Draws) -> Choice:
-        """The chosen sentences of every text, best first."""
+        """Choose the sentences of every text, best first."""
         ratios: Any = self.ratio
         if not isinstance(self.ratio, float):
             low, high = self.ratio
@@ -273,7 +274,7 @@ class PrincipalSentences:
     def _scores(
         self, batch: SequenceBatch, sentences: Sentences, draws: Draws, ngrams: Mapping[str, Any]
     ) -> np.ndarray:
-        """Scores of the strategies that score each sentence individually, ``(s,)`` float."""
+        """Score the sentences for the strategies that score each one individually, ``(s,)`` float."""
         if self.strategy in ("ind", "dynamic"):
             scores = sentence_scores(self._words(batch, sentences), **ngrams).values
             return with_noise(scores, draws.sentences, self.noise, self.precision) if self.noise else scores
@@ -287,7 +288,7 @@ class PrincipalSentences:
         return np.choose(which[texts], [chance, place, scores])
 
     def _words(self, batch: SequenceBatch, sentences: Sentences) -> Words:
-        """The words of every text, by sentence.
+        """Split every text into words, sentence by sentence.
 
         Raises:
             FarspanError: no tokenizer.
@@ -296,7 +297,7 @@ class PrincipalSentences:
             return token_words(*token_texts(batch, sentences))
         if self._tools is None:
             raise FarspanError(
-                f"{self.name}: words={self.words} are read in text, and there is no tokenizer; hand one in by "
+                f"{self.name}: words={self.words} needs text, and so a tokenizer; pass one by "
                 "equip(objective, Tools(tokenizer)), or give words=tokens"
             )
         texts, starts = decoded_texts(batch, sentences, self._tools.tokenizer)

@@ -1,11 +1,11 @@
 """Span corruption (T5, BART-LS): a sentinel replaces each random span in the source, and the target has the spans.
 
-A row's length determines the number of hidden tokens and of spans. The lengths of hidden and of visible stretches are
-two independent uniform random compositions (Raffel et al. 2020, section 3.1.4, and the published code). So a row's
-first token is never hidden, its last always is, and spans are not adjacent, unless a document boundary cuts a span in
-two. The option ``placement`` changes this.
+The length of a row determines its numbers of hidden tokens and of spans. The lengths of hidden and of visible stretches
+are two independent uniform random compositions (Raffel et al. 2020, section 3.1.4, and the published code). So the
+first token of a row is never hidden, the last always is, and spans are not adjacent unless a document boundary cuts a
+span in two. The option ``placement`` changes this.
 
-Products and quotients are Python floats (float64), rounded half to even. TensorFlow multiplies in float32, so T5's own
+Products and quotients are computed in float64 and rounded half to even. TensorFlow multiplies in float32, so T5's own
 pipeline hides one token more or less at some lengths (166 lengths below 20,000 at density 0.15). docs/objectives.md
 lists all differences from published systems.
 """
@@ -45,7 +45,7 @@ from objectives.rendering.layout import Layout
 from objectives.rendering.reconstruct import reconstruct
 from objectives.rendering.render import columns, render_sentinels
 
-# Documents are concatenated with nothing between them. Targets have 1,024 positions; more than they hold is not hidden.
+# Documents are concatenated without a separator. Targets have 1,024 positions, which limits the hidden tokens.
 _BART_LS = {
     "density": 1 / 16,
     "mean_span_lengths": [5],
@@ -64,18 +64,18 @@ class Span:
     Attributes:
         density: fraction of a row's text tokens to hide, between 0 and 1; or a schedule by length: ascending pairs of
             tokens and density. Each pair applies to rows of up to that many tokens, the last also to longer ones.
-        mean_span_lengths: mean tokens of a span; with several, every row draws one with equal probabilities.
+        mean_span_lengths: mean tokens of a span; from several values, every row draws one with equal probabilities.
         sentinel_order: ``descending`` (T5) or ``ascending`` (BART-LS) ids.
-        begin: whether source and target start with ``<bos>``; both always end with ``<eos>``.
+        begin: True if source and target start with ``<bos>``; both always end with ``<eos>``.
         separator: token between two documents, ``<doc-sep>`` or ``<eos>``, or None.
-        target_length: decoder positions, including sentinels, begin and end; None: as many as needed.
-        fit: if a row may need more than ``target_length``: ``error`` before work starts, or ``reduce`` to the largest
-            number of hidden tokens that always fits.
-        sentinels: number of sentinels to reserve; None: as many as the worst row may need.
+        target_length: decoder positions, including sentinels, begin and end; None for as many as needed.
+        fit: if a row may need more than ``target_length``: ``error`` before work starts, or ``reduce`` the hidden
+            tokens to the largest number that always fits.
+        sentinels: number of sentinels to reserve; None for as many as the worst row may need.
         global_attention: ``none``, ``bos``, ``separators`` or ``masked``.
-        placement: ``t5``; ``rolled``, the same rotated by a random offset, so that a span that wraps around becomes two
-            (``random_roll`` of T5's code); or ``free``: uniform over all placements with a visible token between any
-            two spans, so that a row may start or end with a hidden one.
+        placement: ``t5``; ``rolled``, which rotates the row by a random offset, so that a span that wraps around
+            becomes two (``random_roll`` of T5's code); or ``free``: uniform over all placements with a visible token
+            between any two spans, so that a row may start or end with a hidden token.
 
     Raises:
         FarspanError: an option of the wrong type or out of range.
@@ -128,7 +128,7 @@ class Span:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option as a JSON value; ``placement`` only if it is not T5's, so that older masks keep their keys."""
+        """All options as JSON values; ``placement`` only if it is not ``t5``, so that older masks keep their keys."""
         return {name: value for name, value in options_of(self).items() if (name, value) != ("placement", "t5")}
 
     @property
@@ -140,14 +140,14 @@ class Span:
         return Layout(begin=BEGIN if self.begin else None, between=self.separator)
 
     def validate(self, facts: CorpusFacts) -> SpecialTokens:
-        """Check budgets against the longest rows in the most parts, and number the special tokens.
+        """Check budgets against the longest row with the most parts, and number the special tokens.
 
         Raises:
             FarspanError: a target may not fit ``target_length``, ``sentinels`` may not suffice, or the corpus reserves
                 too little room for separators, begin and end.
         """
         self._layout.check(self.name, facts)
-        # All counts grow with parts, and with tokens up to a bound of the schedule: one row for each bound and mean.
+        # Counts grow with parts, and with tokens between bounds of the schedule: one row for each bound and mean.
         bounds = [] if isinstance(self.density, float) else [int(tokens) for tokens, _ in self.density]
         sizes = sorted({facts.max_tokens, *(bound for bound in bounds if bound < facts.max_tokens)})
         tokens = np.repeat(sizes, len(self._means))
@@ -177,7 +177,7 @@ class Span:
         )
 
     def longest(self, batch: SequenceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """Source and target length, ``(n,)`` int64 each, that no draw exceeds."""
+        """Return upper bounds on source and target lengths over all draws, ``(n,)`` int64 each."""
         tokens, parts = batch.tokens.lengths.astype(np.int64), batch.document_starts.lengths.astype(np.int64)
         sources, targets = [], []
         for mean in self._means:
@@ -192,7 +192,7 @@ class Span:
         tokens, parts = batch.tokens.lengths, batch.document_starts.lengths
         means = self._means
         if len(means) > 1:
-            # A digest is uniform in 64 bits, so the remainder is, to one part in 2**62.
+            # A digest is uniform in 64 bits, so the remainder is uniform to one part in 2**62.
             means = means[id_keys(key + b"mean", ids)[:, 0] % np.uint64(len(means))]
         noise, spans, most_pieces = self._counts(tokens, parts, means)
         starts, lengths = np.empty((2, int(most_pieces.sum())), np.int32)
@@ -229,19 +229,19 @@ class Span:
         return with_global_positions(examples, special, self.global_attention, self._layout)
 
     def reconstruct(self, examples: Examples, masks: MaskBatch, special: SpecialTokens) -> Ragged:
-        """The text of every row, rows of int32, from the output of ``render``."""
+        """Recover the text of every row, rows of int32, from the output of ``render``."""
         return reconstruct(examples, masks, special, self._layout)
 
     def _counts(
         self, tokens: np.ndarray, parts: np.ndarray, means: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hidden tokens, spans, and maximum number of spans after cutting; int64 like ``tokens`` and ``parts``."""
+        """Count hidden tokens, spans, and the maximum spans after cutting at documents; ``(n,)`` int64 each."""
 
         def spans(noise: np.ndarray) -> np.ndarray:
             return span_counts(tokens, noise, means, self.placement == "free")
 
         def pieces(noise: np.ndarray) -> np.ndarray:
-            # Every document boundary may cut one, and so may the end of a rotated row.
+            # Every document boundary may cut a span, and so may the end of a rotated row.
             return np.minimum(noise, spans(noise) + np.maximum(parts - 1, 0) + (self.placement == "rolled"))
 
         noise = noise_counts(tokens, self._densities(tokens))

@@ -234,7 +234,7 @@ def test_options_have_one_spelling():
 
 
 def test_a_missing_tokenizer_says_how_to_give_it():
-    with pytest.raises(FarspanError, match=r"objective.with_tools\(Tools\(tokenizer\)\), or treatments without them"):
+    with pytest.raises(FarspanError, match=r"objective.with_tools\(Tools\(tokenizer\)\), or treatments without random"):
         CrossDocument().mask(make_sequences([50]), KEY)
 
 
