@@ -6,7 +6,7 @@
     farspan.mask("span", preset="bart_ls", corpus="corpus", output="masks")
     dataset = farspan.Dataset("corpus", "masks")
 
-``docs/python.md`` shows more. Every name is imported at its first use, from the module listed in ``__init__.pyi``.
+``docs/python.md`` shows more. Every name is imported on first use, from the module listed in ``__init__.pyi``.
 """
 
 import ast
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 
-def _homes() -> dict[str, tuple[str, str]]:
-    """Map each public name to the module and the name that the stub imports it from."""
+def _origins() -> dict[str, tuple[str, str]]:
+    """Map each public name to the module and the name from which the stub imports it."""
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {str(one.asname): (str(node.module), one.name) for node in imports for one in node.names}
 
 
-_HOMES = _homes()
-__all__ = sorted([*_HOMES, "__version__"])
+_ORIGINS = _origins()
+__all__ = sorted([*_ORIGINS, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
@@ -31,8 +31,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value: Any = version("farspan")
-    elif name in _HOMES:
-        module, attribute = _HOMES[name]
+    elif name in _ORIGINS:
+        module, attribute = _ORIGINS[name]
         value = getattr(import_module(module), attribute)
     else:
         raise AttributeError(f"module 'farspan' has no attribute {name!r}")
