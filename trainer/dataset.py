@@ -1,4 +1,4 @@
-"""A corpus and its masks as a map-style dataset of PyTorch, in the form that transformers' models take."""
+"""A corpus and its masks as a map-style dataset of PyTorch, with the inputs of transformers' models."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from trainer.data.masked_corpus import MaskedCorpus
 
 
 class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
-    """Sequence i of a corpus with its masks, rendered when it is asked for.
+    """A map-style dataset whose item i is sequence i of a corpus, rendered with its masks.
 
     An item is a dictionary of int64 tensors without padding: ``input_ids`` ``(S,)`` and ``attention_mask`` ``(S,)``,
-    what the encoder reads; ``labels`` ``(T,)`` and ``decoder_input_ids`` ``(T,)``, the target and the target shifted
+    the encoder's input; ``labels`` ``(T,)`` and ``decoder_input_ids`` ``(T,)``, the target and the target shifted
     right, or ``labels`` ``(S,)`` alone for an encoder-only objective, -100 where no token is predicted;
-    ``global_attention_mask`` ``(S,)`` where the objective has global positions. ``collate`` pads items to a batch.
+    ``global_attention_mask`` ``(S,)`` if the objective has global positions. ``collate`` pads items to a batch.
 
     Attributes:
         special_tokens: ids of the special tokens that rendering adds to the tokenizer's.
@@ -54,28 +54,31 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         Args:
             corpus: folder made by ``farspan corpus``.
             masks: folder made by ``farspan mask``; None draws masks with ``objective``.
-            objective: draws masks when an item is asked for: the name of an installed objective, or an object.
-            preset: preset of the objective named.
-            options: options of the objective named, over the preset's; with ``masks``, those that can be adjusted.
+            objective: draws the masks of an item: the name of an installed objective, or an object.
+            preset: preset of the named objective.
+            options: options of the named objective, which override the preset's; with ``masks``, only adjustable
+                options.
             seed: seed of drawn masks; epoch e draws what draw e of ``farspan mask --seed`` would store.
             decoder_start: special token that ``decoder_input_ids`` begins with: ``<eos>`` (BART, LED) or ``<pad>`` (T5,
                 PEGASUS).
 
         Raises:
-            FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, or not just one of
+            FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, or not exactly one of
                 ``masks`` and ``objective``.
         """
         self._arguments: dict[str, Any] = {
             **{"corpus": corpus, "masks": masks, "objective": objective, "preset": preset, "options": options},
             **{"seed": seed, "decoder_start": decoder_start},
         }
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # loader's workers that stay see a change
+        self._epoch = torch.zeros(
+            (), dtype=torch.int64
+        ).share_memory_()  # shared, so that persistent workers see a change
         self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed)
         self.special_tokens = self._source.special
         self.vocab_size = self._source.special.vocab_size
         if decoder_start not in self.special_tokens.ids:
             known = ", ".join(self.special_tokens.ids)
-            raise FarspanError(f"decoder_start {decoder_start!r}: no special token; there are {known}")
+            raise FarspanError(f"decoder_start {decoder_start!r}: not a special token; choose one of {known}")
         self._start = self.special_tokens[decoder_start]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,7 +89,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         self._epoch = state["epoch"]
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the masks of another epoch from now on; of a mask set with n draws, epoch e has draw e modulo n."""
+        """Draw the masks of another epoch from now on; a mask set with n draws gives draw e modulo n in epoch e."""
         self._epoch.fill_(epoch)
 
     def __len__(self) -> int:
@@ -96,7 +99,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
-        """The items at ``indices``, rendered in one call; ``DataLoader`` uses it."""
+        """Render the items at ``indices`` in one call; used by ``DataLoader``."""
         rows = np.asarray(indices, np.int64)
         examples = self._source.examples(rows, np.full(len(rows), int(self._epoch), np.int64))
         return [self._item(examples, row) for row in range(len(examples))]
@@ -114,7 +117,7 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         return {name: torch.from_numpy(values.astype(np.int64)) for name, values in item.items()}
 
     def collate(self, items: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Pad items to a batch, each tensor to its longest: ``DataLoader``'s ``collate_fn``, ``Trainer``'s collator."""
+        """Pad items to a batch: a ``collate_fn`` for ``DataLoader``, or a collator for ``Trainer``."""
         pad = self.special_tokens[PAD]
         filler = {"input_ids": pad, "decoder_input_ids": pad, "labels": IGNORED}
         return {
@@ -131,7 +134,7 @@ def _source(
     options: Mapping[str, Any] | None,
     seed: int,
 ) -> MaskedCorpus:
-    """The arguments of ``Dataset``, opened."""
+    """Open the source that the arguments of ``Dataset`` describe."""
     rows = Corpus(mirrored(corpus))
     if objective is None and masks is not None:
         return MaskedCorpus.stored(rows, MaskSet(mirrored(os.fspath(masks)), options))

@@ -1,4 +1,4 @@
-"""The metrics of an update: what is counted, and what is derived from the counts."""
+"""The metrics of an update: counts, and numbers derived from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainer.model.config import ModelConfig
 from trainer.model.flops import batch_flops
 
 METRICS = "metrics.jsonl"
-"""File in a run's directory with one JSON object a step."""
+"""File in a run's directory with one JSON object per update or evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class MetricsConfig:
     Attributes:
         log_every: steps between plain progress lines; the metrics file has every step.
         tensorboard: also write event files into the run's directory; needs the extra ``tracking``.
-        peak_tflops: peak of one device, which the utilisation refers to: a number, ``measure`` to time a large matrix
+        peak_tflops: peak of one device, to which the utilisation refers: a number, ``measure`` to time a large matrix
             product when the run starts, or ``none``.
 
     Raises:
@@ -50,7 +50,7 @@ class Counts:
         source_positions, target_positions: the same with padding. A masked language model has no padding in its
             targets, because its head runs only on positions with a label.
         flops: operations of matrix products and attention by formula, 3 times those of a forward pass. Padding counts
-            like text. In attention, only pairs inside the mask count, whatever else a kernel computes; recomputation by
+            like text. In attention, only pairs inside the mask count, even if a kernel computes more; recomputation by
             activation checkpointing and the loss does not count (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
     """
 
@@ -62,21 +62,21 @@ class Counts:
 
     @classmethod
     def of(cls, batches: Iterable[Batch], model: ModelConfig, vocab_size: int) -> Counts:
-        """Count ``batches``; the attention of ``model`` is that of their stage."""
+        """Count ``batches``, for a model with the attention of their stage."""
         return sum((cls._of_one(batch, model, vocab_size) for batch in batches), cls())
 
     @classmethod
     def _of_one(cls, batch: Batch, model: ModelConfig, vocab_size: int) -> Counts:
         rows, source = batch.source_ids.shape
         # Rows with fewer global positions than others are padded.
-        shown = 0 if batch.global_positions is None else int(batch.global_positions.sum(1).max())
-        asked = batch.labels.numel() if model.decoder else batch.target_tokens
+        global_positions = 0 if batch.global_positions is None else int(batch.global_positions.sum(1).max())
+        targets = batch.labels.numel() if model.decoder else batch.target_tokens
         return cls(
             source_tokens=batch.source_tokens,
             source_positions=rows * source,
             target_tokens=batch.target_tokens,
-            target_positions=asked,
-            flops=3 * batch_flops(model, vocab_size, rows, source, asked, shown),
+            target_positions=targets,
+            flops=3 * batch_flops(model, vocab_size, rows, source, targets, global_positions),
         )
 
     def __add__(self, other: Counts) -> Counts:
@@ -98,7 +98,7 @@ def derive(
         counts: counts of all ranks.
         loss: cross-entropy summed over the target tokens of all ranks; None if the update was skipped.
         seconds: duration of the update.
-        waited: part of it, in seconds, in which the model waited for batches.
+        waited: seconds of it that the model waited for batches.
         devices: number of devices that shared the work.
         peak_tflops: peak of one device; None if unknown.
 
@@ -125,5 +125,5 @@ def derive(
 
 
 def perplexity(loss: float | None) -> float | None:
-    """``exp(loss)``; None if it overflows float64 or there is no loss."""
+    """Return ``exp(loss)``; None without a loss, or if it overflows float64."""
     return math.exp(loss) if loss is not None and loss < 700 else None

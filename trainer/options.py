@@ -13,8 +13,8 @@ class Training:
     """Options of ``farspan train`` and ``python -m trainer``.
 
     A run is the folder run.directory, with metrics.jsonl and checkpoints. The same command starts the run, resumes it
-    after Ctrl-C, SIGTERM or a crash, and does nothing once all steps are done. Settings that affect the results cannot
-    be changed when a run resumes; its location, micro-batches, checkpoints, metrics and evaluation can.
+    after Ctrl-C, SIGTERM or a crash, and does nothing once all steps are done. Settings that affect the results must
+    stay the same when a run resumes; its location, micro-batches, checkpoints, metrics and evaluation may change.
 
     Your own recipe may begin with `extends = "bart_ls_base"` and hold only the differences. docs/training.md describes
     the sections; an unknown key is reported with the known ones.
@@ -22,7 +22,7 @@ class Training:
     Attributes:
         recipe: a packaged recipe by name (tiny, bart_ls_base, ...), or a TOML file.
         assignments: override a key; repeatable.
-        estimate: print the memory that a step needs with so many rows in the token table, and stop; reads no data.
+        estimate: print the memory of a step with this number of rows in the token table, and stop; reads no data.
 
     Examples:
         farspan train tiny --set data.corpus=corpus --set data.masks=masks --set run.directory=run

@@ -17,7 +17,7 @@ def summary(manifest: Manifest) -> str:
     totals += "".join(f"; {name.replace('_', ' ')} {value:.3f}" for name, value in shares(manifest).items())
     totals += _filtered(manifest)
     if manifest.format == "farspan.masks" and 0 < manifest.totals["sequences"] == manifest.totals["unmasked"]:
-        totals += "; warning: NO row asks for a token, and training refuses such masks; choose options that hide some"
+        totals += "; warning: NO row has a target token, and training refuses such masks; choose options that hide some"
     if draws := _equal_draws(manifest):
         totals += f"; all {draws} draws are equal, as the objective draws nothing: one would do"
     if reason := manifest.config.get("mixture", {}).get("reason"):

@@ -103,7 +103,7 @@ def test_the_decoder_begins_with_the_token_that_is_named(folders):
         ({}, r"give either masks, a folder, or objective"),
         ({"masks": True, "objective": "span"}, r"give either masks, a folder, or objective"),
         ({"objective": "spam"}, r"no objective is called 'spam' \(did you mean 'span'"),
-        ({"masks": True, "decoder_start": "<s>"}, r"^decoder_start '<s>': no special token; there are <pad>"),
+        ({"masks": True, "decoder_start": "<s>"}, r"^decoder_start '<s>': not a special token; choose one of <pad>"),
     ],
 )
 def test_what_cannot_be_opened_is_said(folders, arguments, message):

@@ -80,7 +80,7 @@ def test_values_are_overridden():
         ),
         (
             "evaluation.mixture=[{name='a', corpus='c'}, {name='a', corpus='d'}]",
-            r"evaluation.mixture: the names of the sources are 'a', 'a'; give each one of its own",
+            r"evaluation.mixture: the names of the sources are 'a', 'a'; give each its own",
         ),
         ("data.mixture=[{name='', corpus='c'}]", r"data.mixture: the names of the sources are ''; give each"),
         ("run.steps.more=1", r"'steps' is 60, not a section"),

@@ -47,7 +47,7 @@ class Vocabulary:
     ) -> Vocabulary:
         """Make a vocabulary in which only special tokens follow the tokenizer's ids.
 
-        Special tokens at the end of the tokenizer's own ids (T5's sentinels) count as following them.
+        Special tokens at the end of the tokenizer's ids (T5's sentinels) do not count as the tokenizer's.
         """
         size, ids = special.vocab_size, set(special.ids.values())
         while size - 1 in ids:
@@ -72,14 +72,14 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Vocabulary:
-        """The inverse of ``to_json``.
+        """Read a manifest's entry, as ``to_json`` makes it.
 
         Raises:
-            KeyError, TypeError, ValueError: other values.
+            KeyError, TypeError, ValueError: values that ``to_json`` does not make.
         """
         ids = {str(name): int(number) for name, number in values["special_tokens"].items()}
         special = SpecialTokens(ids, int(values["size"]))
-        size, frame = int(values["tokenizer_size"]), values.get("frame")  # which version 1 does not have
+        size, frame = int(values["tokenizer_size"]), values.get("frame")  # missing in version 1
         frame = None if frame is None else tuple(map(str, frame))
         return cls(special, size, values["tokenizer_fingerprint"], values["decoder_start"], frame)
 
@@ -99,11 +99,11 @@ def change_vocabulary(state: Mapping[str, Tensor], old: Vocabulary, new: Vocabul
     """
     if None not in (known := (old.tokenizer_fingerprint, new.tokenizer_fingerprint)) and known[0] != known[1]:
         raise FarspanError(
-            f"the model knows the ids of tokenizer {_short(known[0])}, the data has those of {_short(known[1])}; make "
+            f"the model knows the ids of tokenizer {_short(known[0])}, the data those of {_short(known[1])}; make "
             "the corpus with the model's tokenizer"
         )
     names = {number: name for name, number in new.special.ids.items()}
-    rows, fresh = [], {}  # of the old tables, one for each new id; new id -> what its noise depends on
+    rows, fresh = [], {}  # old row of each new id; key of the noise of each id without one
     for number in range(new.size):
         name = names.get(number)
         if name is not None and name in old.special.ids:
@@ -130,16 +130,16 @@ def _with_fresh_rows(
         fresh: new ids without a row, and the keys of their noise.
         mask, sentinels: rows of the mask token and of the sentinels that the model has learned.
     """
-    anything = table.mean(0) if mask is None else table[mask]
-    marker = table[sentinels].mean(0) if sentinels else anything
+    default = table.mean(0) if mask is None else table[mask]
+    sentinel = table[sentinels].mean(0) if sentinels else default
     taken = table[rows]
     for number, name in fresh.items():
-        begin = marker if is_sentinel(name) else anything
-        taken[number] = begin
+        start = sentinel if is_sentinel(name) else default
+        taken[number] = start
         if table.dim() > 1:
             key = make_key(0, "token row", {"name": name})
             generator = torch.Generator().manual_seed(int.from_bytes(key[:8], "little", signed=True))
-            taken[number] += NOISE * begin.std() * torch.randn(begin.shape, generator=generator)
+            taken[number] += NOISE * start.std() * torch.randn(start.shape, generator=generator)
     return taken
 
 

@@ -1,4 +1,4 @@
-"""Batches as the model takes them, and the batches of a run."""
+"""A micro-batch, the model's input, and the batches of a run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from trainer.model.host import sent
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch of ``B`` samples as the model takes it.
+    """One micro-batch of ``B`` samples, the model's input.
 
     Attributes:
         samples: ``(B,)`` int64, numbers of the samples in the run.
         sequence_ids: ``(B, 16)`` uint8.
         source_ids: ``(B, S)`` int32.
-        source_padding_mask: ``(B, S)`` bool, False at padding; None where there is none.
+        source_padding_mask: ``(B, S)`` bool, False at padding; None without padding.
         decoder_ids: ``(B, T)`` int32, the target shifted right; None for a masked language model.
-        labels: ``(B, T)`` int32, or ``(B, S)`` for a masked language model; ``IGNORED`` where nothing is asked.
-        source_tokens, target_tokens: real positions, and asked ones.
-        segment_ids: ``(B, S)`` int32, the document of each position, -1 at padding; None where positions see across
+        labels: ``(B, T)`` int32, or ``(B, S)`` for a masked language model; ``IGNORED`` at
+            positions without loss.
+        source_tokens, target_tokens: number of positions that are not padding, and of those with loss.
+        segment_ids: ``(B, S)`` int32, the document of each position, -1 at padding; None if positions attend across
             documents, or no row has more than one.
-        global_positions: ``(B, S)`` bool, what the task makes global; patterns without such positions take no notice.
-            None where it makes none.
+        global_positions: ``(B, S)`` bool, True at positions with global attention, which some patterns ignore; None if
+            there are none.
     """
 
     samples: np.ndarray
@@ -45,7 +46,7 @@ class Batch:
 
     @classmethod
     def full(cls, source_ids: Tensor, labels: Tensor, decoder_ids: Tensor | None, global_first: bool = True) -> Batch:
-        """A batch without padding, of sequences that come from no source.
+        """Make a batch without padding from ids, for the dry run and for tests.
 
         Args:
             source_ids, labels, decoder_ids: as in ``Batch``.
@@ -86,7 +87,7 @@ class Batch:
         return replace(self, **changed)
 
     def without_targets(self) -> Batch:
-        """The same shapes without labels: passed by a rank that has no micro-batch left while others have."""
+        """The same shapes without labels, for a rank that has no micro-batch left while others have."""
         return replace(self, labels=torch.full_like(self.labels, IGNORED), source_tokens=0, target_tokens=0)
 
 

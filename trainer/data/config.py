@@ -19,7 +19,7 @@ class Source(Protocol):
     """Anything that renders examples.
 
     Attributes:
-        fingerprint: equal for two sources exactly if they render the same examples; checked on resume.
+        fingerprint: hash of everything that determines the examples; compared when a run is resumed.
         special: special tokens and vocabulary size that the model needs.
         tokenizer_fingerprint, tokenizer_size: fingerprint of the tokenizer of the examples, and its largest id plus 1.
 
@@ -96,7 +96,7 @@ class SourceConfig:
         weight: proportion of the samples, relative to the weights of the other sources.
 
     Raises:
-        FarspanError: a weight that is not above 0, no examples, keys of a corpus beside those of pairs.
+        FarspanError: a weight that is not above 0, fewer than one example, keys of a corpus beside those of pairs.
     """
 
     name: str
@@ -125,7 +125,7 @@ class SourceConfig:
 
     @property
     def folder(self) -> str:
-        """The artefact that the rows come from; empty if none is named."""
+        """Folder of the corpus or the pairs; empty if none is named."""
         return self.pairs or self.corpus
 
 
@@ -138,7 +138,7 @@ def require_names(mixture: Sequence[SourceConfig], section: str) -> None:
     names = [source.name for source in mixture]
     if len(set(names)) < len(names) or "" in names:
         raise FarspanError(
-            f"{section}.mixture: the names of the sources are {', '.join(map(repr, names))}; give each one of its own"
+            f"{section}.mixture: the names of the sources are {', '.join(map(repr, names))}; give each its own"
         )
 
 
@@ -152,28 +152,27 @@ class DataConfig:
         objective: objective that draws masks on the fly.
         masks_options: options that override those of the mask set, if stored masks can be adjusted by them.
         pairs: folder of pairs to fine-tune on, instead of a corpus.
-        documents: folder of their documents; None for the place that is recorded with the pairs.
-        split: split of the pairs that is trained on.
+        documents: folder of their documents; None for the folder that the pairs record.
+        split: split of the pairs to train on.
         task: task that renders the pairs.
         examples: number of pairs to train on, drawn from those of the split that have targets; None for all of them.
-            With one seed, a smaller number is a part of a larger one.
+            With the same seed, a smaller draw is a part of a larger one.
         examples_seed: seed of this draw.
-        mixture: several sources by weight, instead of all of the above.
-        source_length, target_length: greatest width of a batch; a longer example is an error, never truncated.
+        mixture: several sources with weights, instead of all of the above.
+        source_length, target_length: maximum width of a batch; a longer example is an error and never truncated.
         source_multiple, target_multiple: widths are rounded up to a multiple of these. With the length itself, all
             batches have the same width; with the attention block size, no block is partly padding.
         decoder_start: special token at the start of the decoder's input.
-        global_positions: reaction if the objective makes no position global though the encoder's attention can use
-            such positions: ``expected`` warns, ``required`` (as in the published recipes) is an error, ``none`` accepts
-            it.
-        shuffle_shards: number of shards whose sequences are shuffled together, so that a run reads one shard after the
-            other; 0 shuffles all sequences of a corpus. It decides the order of the samples.
+        global_positions: action if the encoder's attention can use global positions, but the objective makes none:
+            ``expected`` warns, ``required`` (as in the published recipes) is an error, ``none`` accepts it.
+        shuffle_shards: number of shards whose sequences are shuffled together, so that a run reads a few shards at a
+            time; 0 shuffles all sequences of a corpus. Part of the order of samples.
         across_documents: let encoder positions attend to other documents of their row; if false, each document is
             encoded independently.
 
     Raises:
-        FarspanError: lengths that are no multiples of their multiple, a mixture beside a corpus, two sources of one
-            name, no examples.
+        FarspanError: a length that is not a multiple of its ``multiple``, a mixture beside a corpus, two sources with
+            one name, fewer than one example.
     """
 
     corpus: str = ""
@@ -245,9 +244,9 @@ class DataConfig:
 
 @contextmanager
 def naming_source(data: DataConfig, name: str, section: str) -> Iterator[None]:
-    """Prefix errors with the recipe section, or the source of its mixture, that they are about."""
+    """Prefix errors inside the context with the recipe's section, or the source of its mixture."""
     try:
         yield
     except FarspanError as error:
-        where = f"source {name!r} of {section}.mixture" if data.mixture else section
-        raise FarspanError(f"{where}: {error}") from error
+        place = f"source {name!r} of {section}.mixture" if data.mixture else section
+        raise FarspanError(f"{place}: {error}") from error

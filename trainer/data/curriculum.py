@@ -1,8 +1,9 @@
 """The curriculum: consecutive stages of training with the same weights, short rows first, long ones later.
 
-PEGASUS-X goes from 512 to 4,096 tokens and tries several shares of the two (Phang et al. 2022, arXiv:2208.04347,
-section 3.6); Longformer has five phases, each with twice the length and window and half the learning rate of the one
-before (Beltagy et al. 2020, arXiv:2004.05150). No weight depends on the length of rows or the size of a window.
+PEGASUS-X goes from 512 to 4,096 tokens and compares several divisions of the steps (Phang et al. 2022,
+arXiv:2208.04347, section 3.6). Longformer has five phases, each with twice the length and window and half the learning
+rate of the one before (Beltagy et al. 2020, arXiv:2004.05150). No weight's shape depends on the length of rows or the
+size of a window.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class StageConfig:
 
     Attributes:
         steps: updates of the stage; the steps of all stages add up to ``run.steps``.
-        data: data section; in a file, keys that it leaves out are the recipe's.
+        data: data section; keys that a file leaves out have the values of the recipe's own section.
         attention: the encoder's pattern.
         batch_size, micro_batch_size: as in the run section.
         learning_rate: as in the optimizer section.
@@ -62,8 +63,8 @@ class Stage:
 
     Attributes:
         first_step, last_step: its updates are ``first_step .. last_step - 1``, counted from 0 over the run.
-        first_sample: number of its first sample in the order of its sources; a stage continues the order of the stage
-            before it if both have the same data, else it starts at 0.
+        first_sample: number of its first sample in the order of its sources; a stage continues the order of the
+            previous stage if both have the same data, else it starts at 0.
         data, attention, batch_size, micro_batch_size, learning_rate: values in this stage.
         schedule, schedule_start, schedule_steps: the schedule, the update at which it starts, and its length.
         section: section of the recipe that holds ``data``.

@@ -20,14 +20,14 @@ TRIED = 256  # rows that are rendered if the first few are inconclusive
 def check_examples(
     mixture: Mixture, data: DataConfig, pattern: Pattern, section: str, rows: int | None = None
 ) -> list[str]:
-    """Check every part of a mixture: it has targets, fits the widths, and makes positions global if it should.
+    """Check that every part of a mixture has targets, fits the widths, and makes positions global if it should.
 
     Args:
         mixture: the examples.
         data: widths of batches.
         pattern: attention of the encoder.
         section: section of the recipe, for messages.
-        rows: number of rows of each part that are used, from the first on; None for all.
+        rows: check only the first so many rows of each part; None for all.
 
     Returns:
         Warnings.
@@ -40,36 +40,38 @@ def check_examples(
     for part in mixture.parts:
         source = part.source
         with naming_source(data, part.name, section):
-            _check_asks(source)
+            _check_targets(source)
             found = [*check_lengths(source, data, section, rows), *_check_globals(source, data, pattern)]
             if isinstance(source, PairedSource):
                 found += _cuts(source, data, section, rows)
-        where = f"source {part.name!r} of {section}.mixture" if data.mixture else section
-        warnings += [f"{where}: {warning}" for warning in found]
+        place = f"source {part.name!r} of {section}.mixture" if data.mixture else section
+        warnings += [f"{place}: {warning}" for warning in found]
     return warnings
 
 
-def _check_asks(source: Source) -> None:
-    """Check that the examples ask for at least one token; the loss would be 0 at every step otherwise."""
-    stored = source.asks if isinstance(source, MaskedCorpus) else None
-    if stored or (stored is None and any(_asks(examples) for examples in _tried(source))):
+def _check_targets(source: Source) -> None:
+    """Check that the examples have at least one target token; without any, the loss would be 0 at every step."""
+    stored = source.has_targets if isinstance(source, MaskedCorpus) else None
+    if stored or (stored is None and any(_has_targets(examples) for examples in _tried(source))):
         return
     rows = "none of its rows" if stored is False else f"none of the {min(TRIED, len(source))} rows tried"
     if not isinstance(source, MaskedCorpus):
-        raise FarspanError(f"{rows} asks for a token; give a source with targets")
+        raise FarspanError(f"{rows} has a target token; give a source with targets")
     cure = (
         "make a mask set that hides something"
         if source.is_stored
         else "choose options that hide something, or a corpus of longer rows"
     )
-    raise FarspanError(f"{source.described}: {rows} asks for a token, so nothing can be learnt; {cure}")
+    raise FarspanError(f"{source.described}: {rows} has a target token, so nothing can be learnt; {cure}")
 
 
 def check_lengths(source: Source, data: DataConfig, section: str, rows: int | None = None) -> Iterator[str]:
-    """Check that every draw of every row fits, and yield warnings. Those of stored masks were compared on opening.
+    """Check that every draw of every row fits, and yield warnings.
+
+    Stored masks are not checked: their recorded lengths were compared when the mask set was opened.
 
     Raises:
-        FarspanError: one that does not fit; names it and what to set.
+        FarspanError: a row that does not fit, with the setting to change.
     """
     if isinstance(source, MaskedCorpus) and source.is_stored and not source.adjusted:
         return
@@ -78,7 +80,7 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
     if isinstance(source, MaskedCorpus) and source.cached:
         yield (
             f"{source.described} is read from a remote store step by step; a row whose example is longer than "
-            "source_length or target_length ends the run when its turn comes"
+            "source_length or target_length ends the run at its step"
         )
         return
     longest = source.longest(rows)
@@ -86,7 +88,7 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
         yield (
             f"{source.described} does not say how long its examples may become (method "
             f"`{'longest' if isinstance(source, MaskedCorpus) else 'lengths'}`); one that is longer than source_length "
-            "or target_length ends the run when its turn comes"
+            "or target_length ends the run at its step"
         )
         return
     for side in ("source", "target"):
@@ -96,23 +98,23 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
 
 
 def _cuts(source: PairedSource, data: DataConfig, section: str, rows: int | None) -> Iterator[str]:
-    """Say how many samples a task cuts."""
+    """Warn of samples that a task cuts."""
     cuts = source.cuts(rows)
     if cuts.query or cuts.documents or cuts.target:
         place = _task_options(data, section)
         yield (
             f"{source.described}: {cuts}; {place}.source_length, target_length and query_length limit them, "
-            "`farspan stats` tells what each length would cut"
+            "`farspan stats` shows what each length would cut"
         )
 
 
 def _task_options(data: DataConfig, section: str) -> str:
-    """The key of a task's options."""
+    """Key of a task's options in the recipe."""
     return "task.options" if data.mixture else f"{_configured(section)}.task.options"
 
 
 def _configured(section: str) -> str:
-    """The section with the task and the widths: that of evaluation has none, and takes those of the training data."""
+    """Section with the task and the widths; evaluation uses those of the training data."""
     return "data" if section == "evaluation" else section
 
 
@@ -142,7 +144,7 @@ def _too_long(source: MaskedCorpus | PairedSource, data: DataConfig, section: st
 
 
 def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterator[str]:
-    """Check that a pattern with global attention is given positions for it: without, it sees its window only."""
+    """Check that a pattern with global attention gets global positions; without any, it is a sliding window only."""
     if not pattern.takes_global_positions or data.global_positions == "none":
         return
     if any(examples.global_positions is not None and examples.global_positions.any() for examples in _tried(source)):
@@ -153,8 +155,8 @@ def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterat
     if isinstance(source, PairedSource):
         again, rules = "give the task", "bos (LED), query or separators (PRIMERA)"
     said = (
-        f"{described} no position global, so that encoder attention {pattern.pattern!r} never looks beyond its window; "
-        f"{again} global_attention={rules}, or set data.global_positions to none if that is what you want"
+        f"{described} no position global, so that encoder attention {pattern.pattern!r} is limited to its window; "
+        f"{again} global_attention={rules}, or set data.global_positions to none if this is intended"
     )
     if data.global_positions == "required":
         raise FarspanError(said)
@@ -162,7 +164,7 @@ def _check_globals(source: Source, data: DataConfig, pattern: Pattern) -> Iterat
 
 
 def _tried(source: Source) -> Iterator[Examples]:
-    """A few rows from all over the source, then more."""
+    """Yield the examples of a few rows spread over the source, then of more."""
     for count in (4, TRIED):
         rows = spread_rows(source, count)
         yield source.examples(rows)
@@ -171,12 +173,12 @@ def _tried(source: Source) -> Iterator[Examples]:
 
 
 def spread_rows(source: Source, count: int) -> np.ndarray:
-    """At most ``count`` rows from all over a source; of one that is fetched shard by shard, from the first shard."""
+    """At most ``count`` rows spread over a source; rows of the first shard only, if shards are fetched on demand."""
     size = len(source)
     if isinstance(source, MaskedCorpus) and source.cached:
         size = next(rows for rows in source.shard_rows if rows)
     return np.unique(np.linspace(0, size - 1, count).astype(np.int64))
 
 
-def _asks(examples: Examples) -> bool:
+def _has_targets(examples: Examples) -> bool:
     return bool((examples.target_lengths > 0).any() if examples.labels is None else (examples.labels != IGNORED).any())

@@ -1,4 +1,4 @@
-"""A corpus whose masks a generator chooses while it is trained.
+"""A corpus whose masks are chosen by a generator that is trained together with the model.
 
 Every row has two views. The candidates view hides all candidates of objective ``model_based`` and is scored by the
 generator. The rows view keeps the hardest candidates hidden and is what the encoder-decoder learns from. Given the
@@ -39,9 +39,9 @@ class GeneratorMaskedCorpus(MaskedCorpus):
         Args:
             corpus, objective: the rows and the objective that proposes candidates.
             special: special tokens of the encoder-decoder.
-            drawing: how candidates are drawn.
+            drawing: draws of the candidates.
             generator_special: special tokens of the generator.
-            segment_ids: number the document of each position.
+            segment_ids: render the document number of each position.
         """
         super().__init__(corpus, objective, special, drawing, segment_ids)
         self._model_based, self._drawing, self._generator_special = objective, drawing, generator_special
@@ -112,14 +112,14 @@ def open_generator_masked(
     """Open the corpus that a data section names for joint training.
 
     Args:
-        data: the section.
+        data: data section of the recipe.
         special: special tokens of the generator.
         positions: maximum length of the generator's input; None if unlimited.
         verify: compare each shard with its checksum when it is first read.
 
     Raises:
-        FarspanError: a mixture, masks that are chosen already, another objective, one that names a scorer, rows longer
-            than ``positions``.
+        FarspanError: a mixture, stored masks, another objective, an objective with a scorer, rows longer than
+            ``positions``.
     """
     config, *others = data.sources
     objective = config.objective
@@ -141,7 +141,7 @@ def open_generator_masked(
     if positions is not None and data.source_length > positions:
         raise FarspanError(
             f"data.source_length is {data.source_length}, but the generator has {positions} positions, and joint "
-            "training shows it whole rows; give it more positions, with attention in blocks if need be"
+            "training shows it whole rows; give it more positions, with attention in blocks if necessary"
         )
     drawing = Drawing(mask_key(objective.seed, loaded), objective.redraw)
     return GeneratorMaskedCorpus(corpus, loaded, own_special, drawing, special, not data.across_documents)

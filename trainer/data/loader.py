@@ -37,8 +37,8 @@ class Loader:
     def step(self, step: int) -> list[Batch]:
         """Make this rank's micro-batches of ``step``, counted from 0; every rank has the same number of them.
 
-        A micro-batch holds neighbouring samples of the step. If the samples do not fill every rank's last micro-batch,
-        the remaining ranks get one without targets.
+        A micro-batch holds neighbouring samples of the step. If there are not enough samples for a last
+        micro-batch on every rank, the other ranks get one without targets.
 
         Raises:
             FarspanError: data that is damaged or wider than the configured lengths.

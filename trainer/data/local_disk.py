@@ -12,10 +12,10 @@ from trainer.data.config import SourceConfig
 
 
 def on_local_disk(source: SourceConfig, cached: bool = False) -> SourceConfig:
-    """The source with a local copy of each artefact that is remote (``corpora.storage.copies.mirror``).
+    """Replace each remote artefact of a source with a local copy (``corpora.storage.copies.mirror``).
 
     Args:
-        cached: leave corpora and mask sets where they are, as their shards are fetched into a cache.
+        cached: leave corpora and mask sets remote, because their shards are fetched into a cache.
 
     Raises:
         FarspanError: an artefact cannot be copied.

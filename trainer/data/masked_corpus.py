@@ -37,7 +37,7 @@ class Drawing:
     def masks(
         self, mask: Callable[[SequenceBatch, bytes], MaskBatch], batch: SequenceBatch, epochs: np.ndarray | None
     ) -> MaskBatch:
-        """Masks of n rows by ``mask``, drawn for the ``(n,)`` int64 ``epochs``, or for epoch 0."""
+        """Draw masks of n rows with ``mask`` for their ``(n,)`` int64 ``epochs``, or for epoch 0."""
         if epochs is None or not self.redraw:
             return mask(batch, self.key)
         return mask_draws(mask, batch, self.key, epochs)
@@ -64,7 +64,7 @@ class Longest:
 
 
 class MaskedCorpus:
-    """Renders (corpus row, mask row) when a batch is made.
+    """A corpus and its masks, rendered when a batch is made.
 
     Attributes:
         fingerprint: sha256 of everything that determines the examples.
@@ -84,7 +84,7 @@ class MaskedCorpus:
         """
         Args:
             masks: read from a mask set, or drawn.
-            segment_ids: number the document of each position.
+            segment_ids: render the document number of each position.
 
         Raises:
             FarspanError: ``segment_ids`` with an objective that does not number documents.
@@ -109,7 +109,7 @@ class MaskedCorpus:
         """Read the masks from a mask set.
 
         Raises:
-            FarspanError: masks of another corpus, or an objective that cannot number documents where it should.
+            FarspanError: masks of another corpus, or ``segment_ids`` with an objective that does not number documents.
         """
         masks.check_parent(corpus)
         return cls(corpus, masks.objective, masks.special_tokens, masks, segment_ids)
@@ -121,10 +121,11 @@ class MaskedCorpus:
         """Draw in epoch n the masks that draw n of a mask set made with ``seed`` would hold.
 
         Args:
-            redraw: if not, in every epoch those of draw 0.
+            redraw: if false, every epoch has draw 0.
 
         Raises:
-            FarspanError: an objective that cannot work on this corpus, or cannot number documents where it should.
+            FarspanError: an objective that cannot work on this corpus, or ``segment_ids`` with one that does not number
+                documents.
         """
         special = objective.validate(CorpusFacts.of(corpus.manifest))
         return cls(corpus, objective, special, Drawing(mask_key(seed, objective), redraw), segment_ids)
@@ -135,7 +136,7 @@ class MaskedCorpus:
     def examples(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Examples:
         """Render the rows at ``(n,)`` int64 ``indices``, in that order, with the masks of their ``(n,)`` ``epochs``.
 
-        Of a mask set with n draws, epoch e has draw e modulo n.
+        In epoch e, a mask set with n draws gives draw e modulo n.
         """
         batch, hidden = self.rows(indices, epochs)
         return self.objective.render(batch, hidden, self.special, **self._rendering)
@@ -148,7 +149,7 @@ class MaskedCorpus:
         return batch, masks.masks(batch, indices, 0 if epochs is None else epochs % masks.draws)
 
     def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
-        """The artefacts and numbers of the remote shards that ``examples`` reads, each once.
+        """Yield artefact and number of each remote shard that ``examples`` reads, once.
 
         Args:
             indices, epochs: as in ``examples``.
@@ -170,9 +171,7 @@ class MaskedCorpus:
         return tuple(shard.rows for shard in self.corpus.manifest.shards)
 
     def with_special(self, special: SpecialTokens) -> MaskedCorpus:
-        """The same examples with the ids of another table.
-
-        Sentinels may be fewer, where the objective would reserve them for longer rows than there are.
+        """Return the same examples with the ids of another table, which may have fewer sentinels.
 
         Raises:
             FarspanError: a table without a token that the objective may emit.
@@ -195,17 +194,17 @@ class MaskedCorpus:
 
     @property
     def adjusted(self) -> bool:
-        """True if stored masks are chosen anew by other options."""
+        """True if other options select among the stored masks."""
         return isinstance(self._masks, MaskSet) and self._masks.adjusted
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Those of the objective."""
+        """Options of the objective."""
         return self.objective.options
 
     @property
     def adjustable(self) -> tuple[str, ...]:
-        """Options that stored masks can be chosen anew by."""
+        """Options that select among stored masks."""
         return getattr(self.objective, "adjustable", ())
 
     @property
@@ -216,25 +215,25 @@ class MaskedCorpus:
         return f"objective {self.objective.name} on {self.corpus.folder}"
 
     @property
-    def asks(self) -> bool | None:
-        """True if any row asks for a token, by the mask set's manifest; None where that does not say."""
+    def has_targets(self) -> bool | None:
+        """True if any row has a target token by the mask set's manifest; None if the manifest does not say."""
         if not isinstance(self._masks, MaskSet) or self._masks.adjusted:
             return None
         totals = self._masks.manifest.totals
         return totals["unmasked"] < totals["sequences"] if {"unmasked", "sequences"} <= totals.keys() else None
 
     def longest(self, rows: int | None = None) -> Longest | None:
-        """The maximum lengths: over all draws if masks are drawn, of the masks as they are if stored; None if unknown.
+        """Maximum lengths of drawn masks over all draws, or of stored masks; None if unknown.
 
         Reads the lengths of all rows, about two microseconds per row, and all masks if they are adjusted.
 
         Args:
-            rows: number of rows to consider, from the first on; None for all.
+            rows: consider only the first so many rows; None for all.
         """
         if not isinstance(self._masks, MaskSet) and not hasattr(self.objective, "longest"):
             return None
         begin, found = 0, Longest(0, 0, 0, 0)
-        # A corpus of its own, which compares no checksums: it reads next to nothing of the files.
+        # Opened again without comparing checksums, because little of the files is read.
         for block in Corpus(self.corpus.folder, cache=self.corpus.cache).batches():
             batch = SequenceBatch.from_arrow(block)
             both = self._lengths(batch, begin)

@@ -44,7 +44,7 @@ class Part:
             return Share(self.name, len(self.source), self.weight)
         if not isinstance(self.source, MaskedCorpus):
             raise FarspanError(
-                f"data.shuffle_shards is {self.shuffle_shards}, but source {self.name!r} is no corpus; set it to 0"
+                f"data.shuffle_shards is {self.shuffle_shards}, but source {self.name!r} is not a corpus; set it to 0"
             )
         return Share(self.name, len(self.source), self.weight, self.source.shard_rows, self.shuffle_shards)
 
@@ -60,7 +60,7 @@ class Mixture:
     """A source whose sequences are those of its parts, concatenated.
 
     Attributes:
-        parts: each renders with the special tokens of all.
+        parts: the sources; each renders with the special tokens of all.
         shares: names, sizes and weights, which determine the order.
         special: special tokens of all parts.
         tokenizer_fingerprint, tokenizer_size: as in ``Source``; all parts have the same tokenizer.
@@ -70,11 +70,11 @@ class Mixture:
     def __init__(self, parts: Sequence[Part], special: SpecialTokens | None = None) -> None:
         """
         Args:
-            parts: at least one, names differ.
+            parts: at least one; names must differ.
             special: special tokens to render with; None merges those of the parts.
 
         Raises:
-            FarspanError: a part without sequences, two tokenizers, targets beside labels in place.
+            FarspanError: a part without sequences, two tokenizers, parts with targets and parts with labels in place.
         """
         for part in parts:
             if not len(part.source):
@@ -98,7 +98,7 @@ class Mixture:
 
     @classmethod
     def of(cls, source: Source) -> Mixture:
-        """The source itself if it is a mixture, else a mixture of nothing else."""
+        """Return the source itself if it is a mixture, else a mixture of this source alone."""
         return source if isinstance(source, Mixture) else cls([Part("data", source)])
 
     def __len__(self) -> int:
@@ -123,13 +123,13 @@ class Mixture:
         chosen = {number: numbers == number for number in np.unique(numbers).tolist()}
         rendered = [self._render[number](rows[own], epochs[own]) for number, own in chosen.items()]
         together = Examples.concatenate(rendered, self.special[PAD])
-        # together has the rows part by part: place[i] is where row i of the batch stands there
+        # together has the rows part by part; place[i] is the index of row i of the batch in it
         place = np.empty(len(indices), np.int64)
         place[np.argsort(numbers, kind="stable")] = np.arange(len(indices))
         return together.take(place)
 
     def shards(self, samples: np.ndarray, seed: int) -> list[tuple[ShardedRows, int]]:
-        """The artefacts and numbers of the remote shards that the ``(n,)`` samples are read from, each once."""
+        """List artefact and number of each remote shard that the ``(n,)`` samples are read from, once."""
         if not self.cached:
             return []
         places, found = sample_places(samples, self.shares, seed), []
@@ -161,7 +161,7 @@ class Mixture:
 
 
 def one_vocabulary(mixtures: Sequence[Mixture]) -> list[Mixture]:
-    """Mixtures that one model is trained on, stage after stage: all with the special tokens of all.
+    """Give all mixtures of a curriculum the special tokens of all.
 
     Raises:
         FarspanError: two tokenizers.
@@ -206,6 +206,6 @@ def _check_kinds(parts: Sequence[Part]) -> None:
         kinds.setdefault(part.source.examples(np.zeros(1, np.int64)).labels is None, part.name)
     if len(kinds) > 1:
         raise FarspanError(
-            f"source {kinds[True]!r} asks for a target text, source {kinds[False]!r} for masked tokens in place; train "
+            f"source {kinds[True]!r} has target texts, source {kinds[False]!r} labels at masked tokens; train "
             "a model on one kind of objective"
         )

@@ -1,11 +1,11 @@
 """The order of samples: sample n of the run in closed form, without a shuffle buffer.
 
-A sample number determines the source and the number among the source's samples; this determines the epoch and the
-position in it; the epoch's permutation of the source then gives the sequence.
+A sample number determines the source and the sample's number in that source; the latter determines the epoch and the
+position in it; the source's permutation of that epoch then gives the sequence.
 
 A permutation is of all sequences of the source, or of a few shards at a time: the epoch's order of the shards is drawn,
 then they are taken in groups, and the sequences of a group are permuted. So a run reads each shard once an epoch, as
-with the block-wise shuffles of MosaicML's Streaming, but needs no buffer either.
+with MosaicML Streaming's block-wise shuffles, also without a buffer.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def permute(positions: np.ndarray, size: int, key: bytes) -> np.ndarray:
 
 
 def _feistel(x: np.ndarray, bits: int, keys: np.ndarray) -> np.ndarray:
-    """Apply a bijection of ``[0, 2**bits)``: halves are alternately XORed with a function of the other half, uint64."""
+    """Apply a bijection of ``[0, 2**bits)``, uint64: each half in turn is XORed with a function of the other."""
     low_bits = np.uint64(bits // 2)
     low_mask = (np.uint64(1) << low_bits) - np.uint64(1)
     high_mask = (np.uint64(1) << np.uint64(bits - bits // 2)) - np.uint64(1)
@@ -114,7 +114,7 @@ def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.n
     scaled = np.asarray(weights, np.float64) / np.sum(weights)
     parts = np.maximum(np.rint(scaled * _UNIT), 1).astype(np.int64)
     sources, numbers = np.empty((2, len(samples)), np.int64)
-    # (m,) each: places in the result without a source yet, and their numbers among samples of the remaining sources
+    # (m,) each: positions in the result without a source yet, and their numbers among samples of the remaining sources
     places, left, rest = np.arange(len(samples)), np.array(samples, np.int64), int(parts.sum())
     for source in np.argsort(-parts, kind="stable").tolist():
         part = int(parts[source])
@@ -126,7 +126,7 @@ def mix(samples: np.ndarray, weights: Sequence[float]) -> tuple[np.ndarray, np.n
 
 
 def _rounded_share(counts: np.ndarray, part: int, whole: int) -> np.ndarray:
-    """``counts * part / whole``, halves rounded up, without overflowing 64 bits."""
+    """Round ``counts * part / whole``, halves up, without overflowing 64 bits."""
     wholes, over = np.divmod(counts, whole)
     return wholes * part + (2 * over * part + whole) // (2 * whole)
 
@@ -154,9 +154,9 @@ def _permuted(positions: np.ndarray, share: Share, seed: int, epoch: int) -> np.
     if not share.together:
         return permute(positions, share.size, make_key(seed, "order", facts))
     order = _shard_order(share.shards, make_key(seed, "order of shards", facts))
-    # (shards + 1,), position at which each shard would begin if its group were not permuted
+    # (shards + 1,), first position of each shard if its group were not permuted
     starts = np.cumsum([0, *(share.shards[shard] for shard in order)])
-    firsts = np.cumsum([0, *share.shards])[order]  # sequence with which each begins
+    firsts = np.cumsum([0, *share.shards])[order]  # first sequence of each
     edges = np.append(starts[: -1 : share.together], share.size)
     groups = np.searchsorted(edges, positions, side="right") - 1
     indices = np.empty_like(positions)
@@ -175,14 +175,14 @@ def _shard_order(shards: tuple[int, ...], key: bytes) -> np.ndarray:
 
 
 def partition(batch_size: int, micro_batch_size: int, rank: int, world_size: int) -> list[slice | None]:
-    """Return the micro-batches of one rank as slices of the samples of a step.
+    """Divide the samples of a step into the micro-batches of one rank.
 
     Micro-batches are cut from the global batch, so their contents depend on neither the rank nor the number of ranks;
     each rank gets consecutive ones. All ranks run the same number of passes: the last slice of a rank is None if the
     micro-batches cannot be divided evenly.
 
     Returns:
-        ``ceil(ceil(batch_size / micro_batch_size) / world_size)`` entries for every rank.
+        ``ceil(ceil(batch_size / micro_batch_size) / world_size)`` slices for every rank.
     """
     count = -(-batch_size // micro_batch_size)
     first, last = (count * share // world_size for share in (rank, rank + 1))

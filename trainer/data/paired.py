@@ -1,4 +1,4 @@
-"""A source of examples: pairs that a task renders, for fine-tuning."""
+"""A source of examples for fine-tuning: pairs that a task renders."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def equipped_task(config: TaskConfig, pairs: str) -> Task:
 
 @dataclass(frozen=True)
 class Cuts:
-    """Number of samples and of those that lose tokens, by the text that is cut.
+    """Number of samples, and of samples whose query, documents or target a task cuts.
 
     Attributes:
-        samples: number of samples looked at.
+        samples: number of samples considered.
         query, documents, target: samples whose query, documents or target is cut.
         tokens, lost: document tokens of all samples, and those that are cut.
     """
@@ -70,18 +70,18 @@ class FewExamples(NamedTuple):
     """A draw of few pairs, as for PRIMERA's runs with 10 and 100 examples.
 
     Attributes:
-        number: of pairs to draw.
-        seed: of the draw.
+        number: number of pairs to draw.
+        seed: seed of the draw.
     """
 
     number: int
     seed: int
 
     def drawn(self, pairs: PairSet, rows: np.ndarray, split: str) -> np.ndarray:
-        """The drawn pairs among ``(n,)`` int64 ``rows``, ascending; keyed by their ids, not by their places.
+        """Draw from the pairs at ``(n,)`` int64 ``rows``, keyed by pair id; returns rows in ascending order.
 
         Raises:
-            FarspanError: fewer rows than are to be drawn.
+            FarspanError: fewer rows than ``number``.
         """
         if self.number > len(rows):
             raise FarspanError(
@@ -94,10 +94,10 @@ class FewExamples(NamedTuple):
 
 
 class PairedSource:
-    """Renders (pair, target) when a batch is made.
+    """Pairs of a split and their targets, rendered when a batch is made.
 
     Sample n is a target of a pair of the split, in stored order: with ``task.samples = "each"`` one sample for each
-    target, else one for each pair. Pairs without targets are left out, and all that are not among ``examples``.
+    target, else one for each pair. Pairs without targets are left out, and so are pairs that ``few`` does not draw.
 
     Attributes:
         fingerprint: sha256 of everything that determines the examples.
@@ -118,10 +118,10 @@ class PairedSource:
         """
         Args:
             seed: seed of targets that the task samples.
-            few: the pairs to draw; None for all.
+            few: draw of few pairs; None for all.
 
         Raises:
-            FarspanError: no pair of the split has a target, or fewer pairs than are to be drawn.
+            FarspanError: no pair of the split has a target, or there are fewer pairs than ``few`` draws.
         """
         self._pairs, self._split, self._seed, self._few = pairs, split, seed, few
         self.task, self.special = task, special
@@ -145,11 +145,11 @@ class PairedSource:
 
     @classmethod
     def of(cls, pairs: PairSet, split: str, task: Task, seed: int = 0, few: FewExamples | None = None) -> PairedSource:
-        """The pairs of ``split``, rendered by ``task``, which must have its tools.
+        """Open the pairs of ``split``, rendered by ``task``, which must have its tools.
 
         Raises:
-            FarspanError: a task that cannot work on these pairs, no such split, one without targets, or one with fewer
-                pairs than are to be drawn.
+            FarspanError: a task that cannot work on these pairs, no such split, a split without targets, or fewer
+                pairs than ``few`` draws.
         """
         return cls(pairs, split, task, task.validate(PairFacts.of(pairs.manifest)), seed, few)
 
@@ -165,7 +165,7 @@ class PairedSource:
         return self.rendered(indices, epochs).examples
 
     def rendered(self, indices: np.ndarray, epochs: np.ndarray | None = None) -> Rendered:
-        """The examples, and the number of tokens that were cut from each; arguments as for ``examples``."""
+        """Render examples as ``examples`` does, with the number of tokens that were cut from each."""
         places, targets = self._places(indices)
         batch = self._pairs.take(self._rows[places])
         if self.task.samples == "sampled":
@@ -194,12 +194,12 @@ class PairedSource:
         return f"task {self.task.name} on {of}split {self._split} of {self._pairs.folder}"
 
     def pair_of(self, index: int) -> tuple[PairSet, int]:
-        """The pairs, and the row in them that sample ``index`` is of."""
+        """Return the pairs, and the row of the pair that sample ``index`` renders."""
         (place,), _ = self._places(np.array([index]))
         return self._pairs, int(self._rows[place])
 
     def origin(self, index: int) -> str:
-        """The shard, the row in it, the id and the target of sample ``index``."""
+        """Describe sample ``index`` by shard, row, pair id and target, for messages."""
         _, (target,) = self._places(np.array([index]))
         _, row = self.pair_of(index)
         shard = int(np.searchsorted(self._pairs.starts, row, side="right")) - 1
@@ -208,12 +208,12 @@ class PairedSource:
         return f"{self._pairs.path(shard)} row {row - self._pairs.starts[shard]} (pair {name}{said})"
 
     def longest(self, rows: int | None = None) -> Longest | None:
-        """The maximum lengths of all samples, whatever target is sampled; None if the task does not say.
+        """Maximum lengths of all samples, over all targets that may be sampled; None if the task does not say.
 
         Reads the lengths of queries, documents and targets, but none of their tokens.
 
         Args:
-            rows: number of samples to consider, from the first on; None for all.
+            rows: consider only the first so many samples; None for all.
         """
         found = Longest(0, 0, 0, 0)
         for begin, lengths, _ in self._lengths(rows):
@@ -225,7 +225,7 @@ class PairedSource:
         return found if found.source else None
 
     def cuts(self, rows: int | None = None) -> Cuts:
-        """The samples that lose tokens, from lengths alone; none if the task does not say.
+        """Count the samples that lose tokens, from lengths alone; none if the task does not say.
 
         Args:
             rows: as for ``longest``.
@@ -238,12 +238,12 @@ class PairedSource:
         return Cuts(*found.tolist())
 
     def _places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Number of each sample's pair among those with targets, and its target, ``(n,)`` int64 each."""
+        """Index of each sample's pair among the used pairs, and index of its target, ``(n,)`` int64 each."""
         places = np.searchsorted(self._starts, np.asarray(indices, np.int64), side="right") - 1
         return places, indices - self._starts[places]
 
     def _lengths(self, rows: int | None) -> Iterator[tuple[int, Lengths, np.ndarray]]:
-        """First sample, rendered lengths and ``(n,)`` document tokens of blocks of samples; none if unknown."""
+        """Yield blocks of samples: first sample, rendered lengths, ``(n,)`` document tokens; nothing if unknown."""
         measure = getattr(self.task, "lengths", None)
         if measure is None:
             return
@@ -254,10 +254,10 @@ class PairedSource:
             about = sizes.about.take(pairs)
             documents = Ragged(sizes.documents[about.values], about.offsets)
             if self.task.samples == "sampled":
-                asked = sizes.longest_targets[pairs]
+                target_lengths = sizes.longest_targets[pairs]
             else:
-                asked = sizes.targets[sizes.target_starts[pairs] + targets]
-            yield begin, measure(sizes.queries[pairs], documents, asked), _row_sums(documents)
+                target_lengths = sizes.targets[sizes.target_starts[pairs] + targets]
+            yield begin, measure(sizes.queries[pairs], documents, target_lengths), _row_sums(documents)
 
     @cached_property
     def _sizes(self) -> _Sizes:
@@ -270,9 +270,9 @@ class _Sizes:
 
     Attributes:
         queries: ``(pairs,)`` int64.
-        about: documents of each pair, by their rows.
-        targets: int64, of all pairs one after the other.
-        target_starts: ``(pairs,)`` int64, number of each pair's first target.
+        about: rows of the documents of each pair.
+        targets: int64, targets of all pairs one after the other.
+        target_starts: ``(pairs,)`` int64, index of each pair's first target in ``targets``.
         longest_targets: ``(pairs,)`` int64, 0 for a pair without targets.
         documents: ``(documents,)`` int64.
     """
@@ -286,7 +286,7 @@ class _Sizes:
 
     @classmethod
     def of(cls, pairs: PairSet) -> _Sizes:
-        # Artefacts of their own, which compare no checksums: they read next to nothing of the files.
+        # Opened again without comparing checksums, because little of the files is read.
         rows = PairSet(pairs.folder, pairs.documents.folder)
         batches, counts = list(rows.batches()), rows.target_counts
         targets = _joined(batch.column("targets").flatten().value_lengths() for batch in batches)
@@ -307,7 +307,7 @@ def _joined(parts: Iterable[pa.Array]) -> np.ndarray:
 
 
 def _row_sums(rows: Ragged) -> np.ndarray:
-    """``(n,)`` int64."""
+    """Sum of each row, ``(n,)`` int64."""
     sums = np.zeros(len(rows), np.int64)
     np.add.at(sums, np.repeat(np.arange(len(rows)), rows.lengths), rows.values)
     return sums

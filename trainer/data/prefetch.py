@@ -1,4 +1,4 @@
-"""Prefetching: batches are made in threads or processes before their step."""
+"""Prefetching of batches in threads or processes, ahead of their steps."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class LoadingConfig:
 
     Attributes:
         ahead: number of steps whose batches are made in advance, in threads; 0 makes them on demand.
-        processes: number of processes that make batches instead of threads, for objectives that are drawn on the fly
-            more slowly than the model trains.
+        processes: number of processes that make batches instead of threads, for objectives whose draws take longer than
+            the model's steps.
         verify: when to compare shards with their checksums: all of them at the ``start``, divided among the ranks;
             ``lazily``, each when it is first read, if reading them all would take too long; or ``never``.
-        cache_gib: size in GiB of the cache on local disk that the shards of remote corpora and mask sets are fetched
-            to, ahead of the steps that read them; None copies whole artefacts before the first step.
+        cache_gib: size in GiB of a cache on local disk, to which the shards of remote corpora and mask sets are fetched
+            ahead of the steps that read them; None copies whole artefacts before the first step.
 
     Raises:
         FarspanError: counts below 0, a size that is not above 0.
@@ -67,7 +67,7 @@ def prefetched(
     reopen: Callable[[], Batches] | None = None,
     pinned: bool = False,
 ) -> Iterator[Ahead]:
-    """The batches of ``loader``, made ahead; when the context ends, so do all threads and processes.
+    """Make the batches of ``loader`` ahead, in threads or processes that end with the context.
 
     Args:
         loader: loader of this rank.
@@ -84,8 +84,8 @@ def prefetched(
             make, threads = loader.step, loading.ahead
         elif reopen is None:
             raise FarspanError(
-                f"loading.processes is {loading.processes}, but the data was handed over already open, which other "
-                "processes cannot do; set it to 0, or let the recipe name the data"
+                f"loading.processes is {loading.processes}, but the data was passed as an open source, which other "
+                "processes cannot use; set it to 0, or name the data in the recipe"
             )
         else:
             make, threads = stack.enter_context(closing(Processes(reopen, loading.processes, steps))).step, 1
@@ -93,7 +93,7 @@ def prefetched(
 
 
 class Ahead:
-    """Makes the batches of the steps that come next in threads, while the caller uses those of this one."""
+    """Makes the batches of the next steps in threads, while the caller uses those of the current step."""
 
     def __init__(
         self, make: Callable[[int], list[Batch]], ahead: int, threads: int, steps: int, pinned: bool = False
@@ -106,18 +106,18 @@ class Ahead:
         """The batches of ``step``; steps should be requested in order.
 
         Raises:
-            What making them raised, here and not earlier.
+            Exception: any error of making these batches.
         """
-        wanted = range(step, max(step + 1, min(step + self._ahead + 1, self._steps)))
-        for number in self._waiting.keys() - set(wanted):
+        needed = range(step, max(step + 1, min(step + self._ahead + 1, self._steps)))
+        for number in self._waiting.keys() - set(needed):
             self._waiting.pop(number).cancel()
-        for number in wanted:
+        for number in needed:
             if number not in self._waiting:
                 self._waiting[number] = self._threads.submit(self._made, number)
         return self._waiting.pop(step).result()
 
     def close(self) -> None:
-        """End the threads; what they are making is finished first and thrown away."""
+        """End the threads, after the batches that they are making."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _made(self, step: int) -> list[Batch]:
@@ -126,20 +126,20 @@ class Ahead:
 
 
 class Processes:
-    """Makes batches in processes of their own, each a step in turn.
+    """Makes batches in other processes, which take the steps in turn.
 
-    They leave signals to this process, and end when it closes their connections, or is gone.
+    They ignore SIGINT and SIGTERM, and end when this process closes their connections or ends.
     """
 
     def __init__(self, reopen: Callable[[], Batches], count: int, steps: int) -> None:
         """
         Args:
-            reopen: opens the loader in each of them; pickled.
-            count: of processes.
-            steps: of the run.
+            reopen: opens the loader in each process; pickled.
+            count: number of processes.
+            steps: number of steps of the run.
         """
         self._steps = steps
-        self._asked: dict[int, Connection] = {}
+        self._requested: dict[int, Connection] = {}
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
         context = multiprocessing.get_context("spawn")
@@ -156,14 +156,14 @@ class Processes:
         """The batches of ``step``; also requests those of the following steps.
 
         Raises:
-            FarspanError: what the process raised, or that it died.
+            FarspanError: an error of the process, or the process died.
         """
         count = len(self._connections)
-        for number in sorted(self._asked.keys() - set(range(step, step + count))):
-            self._reply(number)  # of a step that is no longer needed
+        for number in sorted(self._requested.keys() - set(range(step, step + count))):
+            self._reply(number)  # drop the reply of a step that is no longer needed
         for number in range(step, max(step + 1, min(step + count, self._steps))):
-            if number not in self._asked:
-                self._asked[number] = self._connections[number % count]
+            if number not in self._requested:
+                self._requested[number] = self._connections[number % count]
                 self._send(number)
         batches, error = self._reply(step)
         if error is not None:
@@ -182,10 +182,10 @@ class Processes:
 
     def _send(self, step: int) -> None:
         with suppress(OSError):  # a dead process is reported when its reply is missing
-            self._asked[step].send(step)
+            self._requested[step].send(step)
 
     def _reply(self, step: int) -> tuple[list[Batch], Exception | None]:
-        connection = self._asked.pop(step)
+        connection = self._requested.pop(step)
         try:
             return connection.recv()
         except (EOFError, OSError):
@@ -213,7 +213,7 @@ def _safe_path() -> Iterator[None]:
 
 def _serve(connection: Connection, reopen: Callable[[], Batches]) -> None:
     """Answer each requested step with its batches, tensors as arrays, or with the error."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job, they are the loop's to answer
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to all processes of a job; the loop reacts to them
         signal.signal(number, signal.SIG_IGN)
     torch.set_num_threads(1)
     loader = None
@@ -229,4 +229,4 @@ def _serve(connection: Connection, reopen: Callable[[], Batches]) -> None:
             except Exception:
                 reply = [], RuntimeError(f"in a loading process:\n{traceback.format_exc()}")
             connection.send(reply)
-    os._exit(0)  # there is nothing to tidy up, which takes Python seconds once torch is loaded
+    os._exit(0)  # skip Python's cleanup, which takes seconds with torch and has nothing to do

@@ -1,4 +1,4 @@
-"""Fetching the shards of a remote corpus before the steps that read them; the order of samples says which these are."""
+"""Fetching of the shards of remote corpora ahead of the steps that read them, as the order of samples determines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from corpora.storage.sharded_rows import ShardedRows
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 
-_THREADS = 8  # shards that are fetched at a time
+_THREADS = 8  # shards fetched at a time
 _BEHIND = 4  # steps before the current one whose batches threads may still be making
-_AHEAD = 1_000  # steps that are planned at most
-_SHARE = 0.75  # of the cache that a process fills ahead; the rest is for processes that are behind it
+_AHEAD = 1_000  # maximum number of planned steps
+_SHARE = 0.75  # part of the cache that a process fills ahead; the rest is for processes that are behind it
 
-Wanted = tuple[ShardedRows, int]
+Shard = tuple[ShardedRows, int]
 
 
 class ShardsAhead:
     """Keeps the shards of the current step on local disk, and fetches those of the steps after it, in their order.
 
-    As many steps ahead are planned as fit into three quarters of the cache. A shard that is not there when its step is
-    made is fetched then, and what is wrong with it is raised then.
+    As many steps ahead are planned as fit into three quarters of the cache. A shard that is missing when its batches
+    are made is fetched at that moment, and errors are raised only then.
     """
 
     def __init__(self, curriculum: Sequence[Stage], mixtures: Sequence[Mixture], seed: int) -> None:
@@ -39,82 +39,82 @@ class ShardsAhead:
         self._curriculum, self._mixtures, self._seed = curriculum, mixtures, seed
         artefacts = [rows for mixture in mixtures for rows in mixture.cached]
         self._artefacts = list({id(rows): rows for rows in artefacts}.values())
-        self._room = _SHARE * min(rows.cache.size for rows in self._artefacts if rows.cache)
-        self._steps: deque[tuple[int, list[Wanted]]] = deque()  # the plan: the step and its shards
+        self._budget = _SHARE * min(rows.cache.size for rows in self._artefacts if rows.cache)
+        self._steps: deque[tuple[int, list[Shard]]] = deque()  # the plan: the step and its shards
         self._lock, self._threads = threading.Lock(), ThreadPoolExecutor(_THREADS, "shards")
-        self._asked: set[tuple[int, int]] = set()  # artefact and shard
+        self._requested: set[tuple[int, int]] = set()  # artefact and shard
 
     @classmethod
     def of(cls, curriculum: Sequence[Stage], mixtures: Sequence[Mixture], seed: int) -> ShardsAhead | None:
-        """None if all data is on local disk.
+        """Make the instance of a loader; None if all data is on local disk.
 
         Raises:
-            FarspanError: a cache in which the shards of a step do not fit beside those of the next.
+            FarspanError: a cache that cannot hold the shards of a step and of the next one.
         """
         for stage, mixture in zip(curriculum, mixtures, strict=True):
-            _check_room(stage, mixture)
+            _check_cache(stage, mixture)
         return cls(curriculum, mixtures, seed) if any(mixture.cached for mixture in mixtures) else None
 
     def at(self, step: int) -> None:
-        """Say that the batches of ``step`` are about to be made."""
+        """Plan and start the downloads when the batches of ``step`` are about to be made."""
         with self._lock:
-            wanted = self._plan(step)
+            needed = self._plan(step)
             for rows in self._artefacts:
-                rows.keep({shard for other, shard in wanted if other is rows})
-            self._asked &= {(id(rows), shard) for rows, shard in wanted}
-            for rows, shard in wanted:
-                if (id(rows), shard) not in self._asked:
-                    self._asked.add((id(rows), shard))
+                rows.keep({shard for other, shard in needed if other is rows})
+            self._requested &= {(id(rows), shard) for rows, shard in needed}
+            for rows, shard in needed:
+                if (id(rows), shard) not in self._requested:
+                    self._requested.add((id(rows), shard))
                     self._threads.submit(self._fetch, rows, shard)
 
     def close(self) -> None:
-        """Fetch no more; what is being fetched is finished first."""
-        self._asked.clear()
+        """Stop fetching, after the downloads in progress."""
+        self._requested.clear()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _plan(self, step: int) -> list[Wanted]:
-        """The shards of the steps from a few before ``step`` on, in the order of their first use."""
+    def _plan(self, step: int) -> list[Shard]:
+        """Shards of the planned steps, from a few before ``step`` on, in the order of their first use."""
         if self._steps and not self._steps[0][0] <= step <= self._steps[-1][0] + 1:
-            self._steps.clear()  # another step than the next ones: of a resumed run
+            self._steps.clear()  # not a step of the plan: a resumed run
         while self._steps and self._steps[0][0] < step - _BEHIND:
             self._steps.popleft()
-        wanted = self._planned()
-        while self._steps and self._steps[0][0] < step and _bytes(wanted) > self._room / 2:
+        needed = self._planned()
+        while self._steps and self._steps[0][0] < step and _bytes(needed) > self._budget / 2:
             self._steps.popleft()
-            wanted = self._planned()
-        taken = _bytes(wanted)
+            needed = self._planned()
+        taken = _bytes(needed)
         following = self._steps[-1][0] + 1 if self._steps else step
         while following < min(self._curriculum[-1].last_step, step + _AHEAD):
             shards = self._shards(following)
-            taken += _bytes(set(shards) - wanted.keys())
-            if taken > self._room and following > step:
+            taken += _bytes(set(shards) - needed.keys())
+            if taken > self._budget and following > step:
                 break
             self._steps.append((following, shards))
-            wanted.update(dict.fromkeys(shards))
+            needed.update(dict.fromkeys(shards))
             following += 1
-        return list(wanted)
+        return list(needed)
 
-    def _planned(self) -> dict[Wanted, None]:
+    def _planned(self) -> dict[Shard, None]:
         return dict.fromkeys(shard for _, shards in self._steps for shard in shards)
 
-    def _shards(self, step: int) -> list[Wanted]:
+    def _shards(self, step: int) -> list[Shard]:
         number = stage_number(self._curriculum, step)
         samples = np.asarray(self._curriculum[number].samples(step), np.int64)
         return self._mixtures[number].shards(samples, self._seed)
 
     def _fetch(self, rows: ShardedRows, shard: int) -> None:
-        if (id(rows), shard) in self._asked:
-            with suppress(FarspanError):  # the step that reads it raises it
-                if not rows.fetch(shard):  # no room at present
-                    self._asked.discard((id(rows), shard))
+        if (id(rows), shard) in self._requested:
+            with suppress(FarspanError):  # raised again by the step that reads the shard
+                if not rows.fetch(shard):  # the cache is full
+                    self._requested.discard((id(rows), shard))
 
 
-def _bytes(shards: Iterable[Wanted]) -> int:
+def _bytes(shards: Iterable[Shard]) -> int:
     return sum(rows.manifest.shards[shard].bytes for rows, shard in shards)
 
 
-def _check_room(stage: Stage, mixture: Mixture) -> None:
-    """Check that the groups of shards that a step and the next one are read from fit into the cache."""
+def _check_cache(stage: Stage, mixture: Mixture) -> None:
+    """Check that the cache holds the groups of shards that a step and the next one read."""
     if not mixture.cached:
         return
     needed, weights = 0, sum(part.weight for part in mixture.parts)

@@ -1,1 +1,1 @@
-"""Text generation with an encoder-decoder: greedy, beam search, sampling."""
+"""Text generation with an encoder-decoder: greedy decoding, beam search, sampling."""

@@ -1,4 +1,4 @@
-"""The decoder, one token at a time: keys and values of earlier positions are cached."""
+"""Incremental decoding: one token at a time, with cached keys and values of earlier positions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from trainer.model.positions.rotary import rotate
 from trainer.model.seq2seq import Seq2Seq
 
 Cross = Callable[[int, CrossAttention, Tensor], Tensor]
-"""(layer, its cross-attention, hidden states) -> output of the cross-attention."""
+"""Function of a layer's index, its cross-attention and hidden states that returns the cross-attention's output."""
 
 
-class Where(NamedTuple):
-    """Positions of the present pass.
+class Positions(NamedTuple):
+    """Positions of the tokens in one pass.
 
     Attributes:
-        at: ``(R, L)`` int64.
+        at: positions, ``(R, L)`` int64.
         mask: ``(R, 1, L, C)`` bool, or ``(R, H, L, C)`` biases, over the first C cached columns.
-        rotation: ``(R L, D)`` cosines and sines of rotary positions; else None.
+        rotation: cosines and sines of rotary positions, ``(R L, D)`` each; None for other positions.
     """
 
     at: Tensor
@@ -46,11 +46,11 @@ class CachedDecoder:
     ) -> None:
         """
         Args:
-            model: in evaluation mode.
-            cross: its samples are in the order of the prefixes.
-            prefixes: the first decoder ids of each sample, at least one; all but the last are decoded now.
-            columns: most decoder positions.
-            compiled: compile the step; it then attends to all columns, whose number is fixed.
+            model: model in evaluation mode.
+            cross: cached keys and values of the encoder, with samples in the order of the prefixes.
+            prefixes: first decoder ids of each sample, at least one; all but the last are decoded now.
+            columns: maximum number of decoder positions.
+            compiled: compile the step; it then always attends to all columns.
 
         Raises:
             FarspanError: more columns than the decoder has positions.
@@ -73,8 +73,8 @@ class CachedDecoder:
 
         Args:
             tokens: ``(n * beams,)`` int64.
-            positions: ``(n * beams,)`` int64, the position of each token; that of the start id is 0.
-            last: the largest of them.
+            positions: ``(n * beams,)`` int64, position of each token; the start id has position 0.
+            last: largest position.
 
         Returns:
             ``(n * beams, V)`` logits of the next token.
@@ -90,7 +90,7 @@ class CachedDecoder:
 
         Args:
             parents: ``(n * beams,)`` int64, texts of the same sample.
-            first: columns before it are equal in all texts of a sample.
+            first: first column that may differ between texts of a sample.
             last: last column in use.
         """
         part = self.cache[:, :, : len(parents), first : last + 1]
@@ -105,7 +105,7 @@ class CachedDecoder:
         self.cross.keep(samples)
 
     def _empty(self, texts: int, heads: int, width: int) -> Tensor:
-        """``(layers, 2, R, C, H, D)`` zeros: what lies behind a text's position is multiplied by 0."""
+        """Make a cache of zeros, ``(layers, 2, R, C, H, D)``; masked columns must hold finite numbers."""
         kind = self.device.type
         automatic = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if automatic else self.model.tokens.weight.dtype
@@ -123,7 +123,7 @@ class CachedDecoder:
             None if decoder.rotary is None else decoder.rotary.rotation(self.columns, decoder.head_width, self.device)
         )
 
-    def where(self, at: Tensor, columns: int) -> Where:
+    def where(self, at: Tensor, columns: int) -> Positions:
         """Make the masks, biases and rotations of ``(R, L)`` positions for the first ``columns``."""
         distances = at[:, :, None] - torch.arange(columns, device=self.device)  # (R, L, C)
         mask = distances[:, None] >= 0
@@ -134,10 +134,14 @@ class CachedDecoder:
         if self._rotation is not None:
             cosines, sines = (table[at.flatten()] for table in self._rotation)
             rotation = (cosines, sines)
-        return Where(at, mask, rotation)
+        return Positions(at, mask, rotation)
 
-    def run(self, tokens: Tensor, where: Where, cache: Tensor, cross: Cross) -> Tensor:
-        """``(R, L, d)`` token vectors -> ``(R, L, d)``; their keys and values are written into the cache."""
+    def run(self, tokens: Tensor, where: Positions, cache: Tensor, cross: Cross) -> Tensor:
+        """Run the layers on ``(R, L, d)`` token vectors, and write keys and values into the cache.
+
+        Returns:
+            Hidden states, ``(R, L, d)``.
+        """
         embedded = self.decoder.embedded
         x = tokens * embedded.scale if embedded.scale != 1.0 else tokens
         if self._vectors is not None:
@@ -148,7 +152,9 @@ class CachedDecoder:
             x = self._layer(x, index, layer, where, cache[index], cross)
         return self.decoder.norm(x)
 
-    def _layer(self, x: Tensor, index: int, layer: DecoderLayer, where: Where, cache: Tensor, cross: Cross) -> Tensor:
+    def _layer(
+        self, x: Tensor, index: int, layer: DecoderLayer, where: Positions, cache: Tensor, cross: Cross
+    ) -> Tensor:
         x = layer.attention_residual(x, lambda h: _attend(layer.attention, h, where, cache))
         attention, residual = layer.cross_attention, layer.cross_attention_residual
         if attention is not None and residual is not None:
@@ -184,7 +190,7 @@ def _compiled_step() -> Callable[[CachedDecoder, Tensor, Tensor, int], Tensor]:
     return torch.compile(_step, dynamic=False)
 
 
-def _attend(attention: SelfAttention, x: Tensor, where: Where, cache: Tensor) -> Tensor:
+def _attend(attention: SelfAttention, x: Tensor, where: Positions, cache: Tensor) -> Tensor:
     """Write keys and values of ``(R, L, d)`` into the cache ``(2, R, C, H, D)``, then attend to it."""
     rows, length = x.shape[:2]
     q, k, v = attention.qkv(x).unflatten(-1, (3, attention.heads, -1)).unbind(2)  # (R, L, H, D)

@@ -10,7 +10,7 @@ STEPS = 2.0**16
 
 
 def on_grid(logits: Tensor) -> Tensor:
-    """Log-probabilities ``(R, V)`` float64, multiples of 1 / ``STEPS``: their sums are exact.
+    """Round log-probabilities to multiples of 1 / ``STEPS``, so that their sums are exact; ``(R, V)`` float64.
 
     Logits of lower precision are widened to float32 first.
     """
@@ -18,17 +18,17 @@ def on_grid(logits: Tensor) -> Tensor:
 
 
 def best_tokens(log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` best tokens of every row of ``(R, V)``, the lowest id first among equals.
+    """The ``count`` best tokens of every row, the lowest id first among equals.
 
     Args:
-        log_probs: on the grid.
-        count: at most V.
+        log_probs: ``(R, V)``, on the grid.
+        count: number of tokens, at most V.
 
     Returns:
         Values and ids, ``(R, count)``, in descending order.
     """
     vocabulary = log_probs.shape[1]
-    # exact: at most 2^7 * 2^16 steps and ids below 2^20 fit into the 53 bits of a float64
+    # exact, because 2^7 * 2^16 steps and ids below 2^20 fit into the 53 bits of a float64
     keys = log_probs * (STEPS * vocabulary) - torch.arange(vocabulary, device=log_probs.device)
     ids = keys.topk(count, dim=1).indices
     return log_probs.gather(1, ids), ids
@@ -49,7 +49,7 @@ def best_candidates(log_probs: Tensor, live: Tensor, count: int) -> tuple[Tensor
     values, ids = best_tokens(log_probs, min(count, log_probs.shape[1]))
     each = values.shape[1]
     totals = (live[..., None] + values.view(samples, beams, each)).flatten(1)
-    # stable: equal totals stay in the order of beams and ids
+    # A stable sort keeps equal totals in the order of beams and ids.
     totals, order = totals.sort(dim=1, descending=True, stable=True)
     order = order[:, :count]
     return totals[:, :count], order // each, ids.view(samples, -1).gather(1, order)

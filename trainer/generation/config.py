@@ -17,24 +17,24 @@ class GenerationConfig:
     the sum; forced tokens count with their own log-probability.
 
     Attributes:
-        beams: texts kept at every step; 1 is greedy decoding.
+        beams: number of texts kept at every step; 1 is greedy decoding.
         score: ``power`` divides by n^length_penalty, and a text may end only as one of the best ``beams`` of 2 * beams
             candidates (fairseq, transformers); ``gnmt`` divides by ((5 + n) / 6)^length_penalty, and every candidate
             may end (T5X, PEGASUS).
         length_penalty: exponent of the penalty; larger values favour longer texts.
-        finish: when a sample is finished. ``first``: when ``beams`` texts have ended (fairseq; transformers'
+        finish: condition that ends a sample. ``first``: when ``beams`` texts have ended (fairseq; transformers'
             early_stopping = True). ``exact``: when no longer text can beat the worst of the best ``beams`` ended ones
             (T5X; transformers' "never"). ``estimate``: the same, with the present score of the best unfinished text as
             an estimate of its final one (transformers' False).
-        min_tokens: fewest tokens before the end.
-        max_tokens: most tokens before the end; a text that has so many gets its end.
-        no_repeat_ngram: length of n-grams that no text contains twice, its start and prompt included; 0 allows all.
+        min_tokens: minimum number of tokens before the end.
+        max_tokens: maximum number of tokens before the end, after which the end is forced.
+        no_repeat_ngram: length of n-grams that no text, with its start and prompt, contains twice; 0 allows all.
         first_tokens: ids that every text begins with, after its prompt.
         sample: draw each token instead of taking the best; needs one beam.
         temperature: divisor of the logits before a draw.
-        top_k: draw from so many most probable tokens; 0 is all.
-        top_p: draw from the fewest most probable tokens whose probabilities add up to this.
-        seed: of the draws, together with each sample's own seed.
+        top_k: number of most probable tokens to draw from; 0 for all.
+        top_p: draw from the smallest set of most probable tokens whose probabilities add up to this.
+        seed: seed of the draws, combined with each sample's own seed.
 
     Raises:
         FarspanError: values out of range, several beams with sampling, options of sampling without it.

@@ -1,4 +1,4 @@
-"""Tokens that a text may have next: padding, lengths, forced tokens, repeated n-grams."""
+"""Constraints on the next token: padding, lengths, forced tokens, repeated n-grams."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def constrain(
 
     Args:
         log_probs: ``(R, V)``.
-        history: ``(R, P)`` int64, decoder ids so far, the start included; behind the position they are arbitrary.
+        history: ``(R, P)`` int64, decoder ids so far with the start; arbitrary after the position.
         positions: ``(R,)`` int64, the position of each text's last token.
         step: number of tokens generated so far.
         config: the constraints.
-        ids: the end and the padding.
+        ids: ids of the end and the padding.
 
     Returns:
-        ``(R, V)``. If nothing is allowed, the end is.
+        ``(R, V)``. If no token is allowed, the end is.
     """
     forced = config.first_tokens[step] if step < len(config.first_tokens) else None
     if step >= config.max_tokens:
@@ -41,7 +41,7 @@ def constrain(
         log_probs[:, ids.end] = _NEVER
     if config.no_repeat_ngram:
         log_probs = without_repeats(log_probs, history, positions, config.no_repeat_ngram)
-    if log_probs.shape[1] <= history.shape[1] + 2:  # more texts than tokens: all of them may be forbidden
+    if log_probs.shape[1] <= history.shape[1] + 2:  # so few tokens that all may be forbidden
         nothing = (log_probs == _NEVER).all(1)
         log_probs[:, ids.end] = torch.where(nothing, ends, log_probs[:, ids.end])
     return log_probs
@@ -50,7 +50,7 @@ def constrain(
 def without_repeats(log_probs: Tensor, history: Tensor, positions: Tensor, size: int) -> Tensor:
     """Forbid each token that would complete an n-gram of ``size`` tokens that its text already has.
 
-    Args and result as for ``constrain``.
+    Arguments and result as in ``constrain``.
     """
     before = size - 1
     if history.shape[1] <= before:
@@ -62,6 +62,6 @@ def without_repeats(log_probs: Tensor, history: Tensor, positions: Tensor, size:
     same = (windows[..., :before] == last[:, None]).all(-1)
     same &= (ends <= positions[:, None]) & (positions[:, None] >= before - 1)
     forbidden = torch.full_like(windows[..., -1], 0, dtype=log_probs.dtype).masked_fill(same, _NEVER)
-    # the smallest: what one window forbids, no other allows
+    # minimum, because a token is forbidden if any window forbids it
     forbidden = forbidden.masked_fill(~same, float("inf"))
     return log_probs.scatter_reduce(1, windows[..., -1], forbidden, "amin")

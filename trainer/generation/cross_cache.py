@@ -1,6 +1,6 @@
-"""Keys and values of the encoder rows for every cross-attention layer, in one copy for all beams and samples of a row.
+"""Cached keys and values of the encoder rows for every cross-attention layer.
 
-The beams of a sample, and the samples of a row, are queries of the same keys: nothing is copied or reordered.
+All beams and samples of a row attend to the same keys, so nothing is copied or reordered.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from trainer.model.seq2seq import Seq2Seq
 GRAIN = 16
 """Widths are multiples of this, numbers of rows and queries of 4, so that a row's result does not depend on others.
 
-A matrix product of torch's CPU build computes a row with the same instructions whatever the number of rows, if that is
-a multiple of 4.
+In torch's CPU build, a matrix product computes each row with the same instructions for any number of rows that is a
+multiple of 4.
 """
-_POSITIONS = 16_384  # encoded in one pass
+_POSITIONS = 16_384  # positions encoded in one pass
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RowGroup:
     mask: Tensor | None
 
     def take(self, places: np.ndarray) -> RowGroup:
-        """The rows at the given ``places`` only."""
+        """Select the rows at the given ``places``."""
         if len(places) == len(self.rows):
             return self
         at = torch.from_numpy(places).to(next(pair[0] for pair in self.keys_values if pair).device)
@@ -65,7 +65,7 @@ class _Kind(NamedTuple):
 def encode_rows(model: Seq2Seq, sources: Sources, pad: int) -> list[RowGroup]:
     """Encode the rows that samples use, in groups of equal width.
 
-    A row's width is its own length, rounded up: its result does not depend on the rows beside it.
+    A row's width is its own length, rounded up, so its result does not depend on other rows.
     """
     device = model.tokens.weight.device
     grain = math.lcm(GRAIN, sources.multiple)
@@ -104,7 +104,7 @@ def _encode(
     model: Seq2Seq, sources: Sources, rows: np.ndarray, kind: _Kind, pad: int, device: torch.device
 ) -> RowGroup:
     def cut(x: Tensor | None, filler: int) -> Tensor | None:
-        """``(g, W)`` of ``(B, S)``, on the model's device."""
+        """Select these rows of ``(B, S)`` as ``(g, W)``, on the model's device."""
         if x is None:
             return None
         x = x.cpu()[torch.from_numpy(rows)][:, : kind.width]
@@ -127,35 +127,35 @@ def _encode(
 
 
 def _keys_values(cross: CrossAttention, states: Tensor) -> tuple[Tensor, Tensor]:
-    """``(g, W, d)`` -> twice ``(g, H, W, D)``, each head's rows side by side: all of them are read for every token."""
+    """Keys and values of states ``(g, W, d)``, ``(g, H, W, D)`` each, contiguous by head for repeated reading."""
     k, v = cross.kv(states).unflatten(-1, (2, cross.heads, -1)).unbind(2)
     return k.transpose(1, 2).contiguous(), v.transpose(1, 2).contiguous()
 
 
 class CrossCache:
-    """Cross-attention of all texts in progress to their encoder rows."""
+    """Cross-attention of all unfinished texts to their encoder rows."""
 
     def __init__(self, groups: list[RowGroup], rows: np.ndarray, beams: int, device: torch.device) -> None:
         """
         Args:
             groups: encoded rows.
-            rows: ``(n,)`` int64, the encoder row of each sample.
-            beams: texts of each sample.
-            device: of the keys.
+            rows: ``(n,)`` int64, encoder row of each sample.
+            beams: number of texts of each sample.
+            device: device of the keys.
         """
         self.beams, self.device = beams, device
         self._arrange(groups, rows)
 
     def keep(self, samples: np.ndarray) -> None:
-        """Keep only the samples at the given ascending places."""
+        """Keep only the samples at the given ascending indices."""
         rows = self.rows[samples]
         kept = [group.take(np.flatnonzero(np.isin(group.rows, rows))) for group in self.groups]
         self._arrange([group for group in kept if len(group.rows)], rows)
 
     def _arrange(self, groups: list[RowGroup], rows: np.ndarray) -> None:
-        """Give each text a place among the queries of its row's group."""
+        """Assign each text a slot among the queries of its row's group."""
         self.groups, self.rows = groups, rows
-        self.slots: list[Tensor] = []  # (g, Q) of each group: the text at each place
+        self.slots: list[Tensor] = []  # (g, Q) per group, text in each slot
         places, first = np.zeros((len(rows), self.beams), np.int64), 0
         for group in groups:
             samples = [np.flatnonzero(rows == row) for row in group.rows]
@@ -167,10 +167,10 @@ class CrossCache:
                 places[own] = first + place * size + np.arange(texts.size).reshape(texts.shape)
             self.slots.append(torch.from_numpy(slots).to(self.device))
             first += slots.size
-        self.places = torch.from_numpy(places.ravel()).to(self.device)  # (n * beams,) the place of each text
+        self.places = torch.from_numpy(places.ravel()).to(self.device)  # (n * beams,), slot of each text
 
     def attend(self, layer: int, cross: CrossAttention, x: Tensor) -> Tensor:
-        """``(R, 1, d)`` -> ``(R, 1, d)``, of which the first n * beams rows are the texts and the others padding."""
+        """Attend from ``(R, 1, d)`` states, n * beams texts followed by padding rows; returns ``(R, 1, d)``."""
         q = cross.q(x).unflatten(-1, (cross.heads, -1))[:, 0]  # (R, H, D)
         mixed = []
         for group, slots in zip(self.groups, self.slots, strict=True):
@@ -184,7 +184,7 @@ class CrossCache:
         return cross.out(F.pad(texts, (0, 0, 0, len(x) - len(texts))))[:, None]
 
     def attend_alone(self, sample: int, layer: int, cross: CrossAttention, x: Tensor) -> Tensor:
-        """``(1, L, d)`` positions of one sample -> ``(1, L, d)``."""
+        """Attend from ``(1, L, d)`` states of one sample; returns ``(1, L, d)``."""
         row = self.rows[sample]
         group = next(group for group in self.groups if row in group.rows)
         place, pair = int(np.flatnonzero(group.rows == row)[0]), group.keys_values[layer]

@@ -1,4 +1,4 @@
-"""Generation of texts: encode once, then one decoder step per token for all samples."""
+"""Generation of texts: one pass of the encoder, then one decoder step per token for all samples."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def generate(
 ) -> Generated:
     """Generate one text for each sample.
 
-    A sample's text does not depend on the samples beside it: on one thread of a CPU in float32 not in a single bit,
-    otherwise up to rounding (docs/generation.md).
+    A sample's text does not depend on the other samples: exactly on one CPU thread in float32, otherwise up to rounding
+    (docs/generation.md).
 
     Args:
-        model: on its device; it is put into evaluation mode and back.
+        model: model on its device; put into evaluation mode during generation.
         sources: encoder rows and samples.
-        config: the options.
-        ids: start, end and padding.
+        config: options of generation.
+        ids: ids of start, end and padding.
         compiled: compile the decoder's step, which takes a minute for each new shape of a batch.
 
     Raises:
@@ -64,16 +64,16 @@ def check_first_tokens(config: GenerationConfig, end: int, vocabulary: int) -> N
 
     Args:
         end: id of the end.
-        vocabulary: number of the model's ids.
+        vocabulary: number of ids that the model knows.
 
     Raises:
-        FarspanError: naming the first that is the end, or no id of the model.
+        FarspanError: a token that is the end, or not an id of the model.
     """
     for token in config.first_tokens:
         if token == end or not 0 <= token < vocabulary:
             raise FarspanError(
                 f"generation.first_tokens has {token}, which is "
-                + ("the end of a text" if token == end else f"no id of the model's {vocabulary:,}")
+                + ("the end of a text" if token == end else f"not among the model's {vocabulary:,} ids")
                 + "; leave it out"
             )
 
@@ -98,7 +98,7 @@ def _generate(model: Seq2Seq, sources: Sources, config: GenerationConfig, ids: D
         parents = texts.advance(decoder.step(texts.tokens, texts.row_positions, last))
         decoder.reorder(parents, shared, last)
         done = texts.finished() if look else None
-        # to leave copies the caches of those who stay, so it must be worth it
+        # Removing samples copies the caches of the others, so at least half must be finished.
         if done is not None and done.sum() * 2 >= len(texts):
             results.store(texts, done)
             left = np.flatnonzero(~done)
@@ -112,7 +112,7 @@ class Results:
     """The texts of samples that have left the batch.
 
     Attributes:
-        places: ``(m,)`` int64, the samples that are still in it.
+        places: ``(m,)`` int64, samples that are still in the batch.
     """
 
     def __init__(self, prefixes: list[np.ndarray]) -> None:
@@ -122,7 +122,7 @@ class Results:
         self.scores = np.full(len(prefixes), -np.inf)
 
     def store(self, texts: Texts, done: np.ndarray) -> None:
-        """Take the best text of the samples that are ``done``, ``(m,)`` bool."""
+        """Store the best text of the samples that are ``done``, ``(m,)`` bool."""
         best, lengths = texts.best.cpu().numpy(), texts.best_length.cpu().numpy()
         scores = texts.kept[:, 0].cpu().numpy()
         for at in np.flatnonzero(done):

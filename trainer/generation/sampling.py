@@ -1,4 +1,4 @@
-"""Draws of tokens, keyed by the seed of the sample, never by its place in a batch."""
+"""Draws of tokens, keyed by the seed of the sample, so that they do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.generation.config import GenerationConfig
 
 
 def uniforms(seeds: np.ndarray, config: GenerationConfig) -> np.ndarray:
-    """``(n, max_tokens + 1)`` float64 in [0, 1), a row for each of the ``(n,)`` uint64 sample seeds."""
+    """Draw ``(n, max_tokens + 1)`` float64 in [0, 1), a row for each of the ``(n,)`` uint64 sample seeds."""
     own = int.from_bytes(make_key(config.seed, "generation")[:8], "little")
     rows = [
         np.random.Generator(np.random.Philox(key=np.array([own, seed], np.uint64))).random(config.max_tokens + 1)
@@ -27,7 +27,7 @@ def draw(log_probs: Tensor, uniform: Tensor, config: GenerationConfig) -> Tensor
     Args:
         log_probs: ``(R, V)`` float64, minus infinity for forbidden tokens.
         uniform: ``(R,)`` float64 in [0, 1).
-        config: temperature, then top_k, then top_p.
+        config: temperature, top_k and top_p, applied in this order.
 
     Returns:
         ``(R,)`` int64.
@@ -42,5 +42,5 @@ def draw(log_probs: Tensor, uniform: Tensor, config: GenerationConfig) -> Tensor
         chosen = chosen.masked_fill(before >= config.top_p, float("-inf"))
         scaled = torch.full_like(scaled, float("-inf")).scatter(1, ids, chosen)
     cumulative = scaled.softmax(-1).cumsum(-1)
-    wanted = uniform[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, wanted, right=True)[:, 0].clamp(max=scaled.shape[1] - 1)
+    threshold = uniform[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, threshold, right=True)[:, 0].clamp(max=scaled.shape[1] - 1)

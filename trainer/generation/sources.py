@@ -13,7 +13,7 @@ from corpora.storage.ragged import Ragged
 
 
 class DecoderIds(NamedTuple):
-    """Ids with a meaning for generation.
+    """Special ids of generation.
 
     Attributes:
         start: first id of the decoder's input.
@@ -33,15 +33,15 @@ class Sources:
     Attributes:
         source_ids: ``(B, S)`` int32 or int64.
         source_padding_mask: ``(B, S)`` bool, False at padding, which is on the right; None without padding.
-        segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, if the encoder must not attend across
-            documents; else None.
+        segment_ids: ``(B, S)`` int, the document of each position, -1 at padding; None if the encoder attends across
+            documents.
         global_positions: ``(B, S)`` bool, positions with global attention; None if there are none.
         rows: ``(n,)`` int64, the encoder row of each sample; None if sample i has row i. A row is encoded once, and its
             samples share its keys and values.
         prompts: the first ids of each sample's decoder input, after the start id; None without prompts.
-        seeds: ``(n,)`` uint64, the seed of each sample's draws, which should not depend on its place in the batch;
-            needed for sampling.
-        multiple: widths that rows were padded to in training are multiples of this (``data.source_multiple``).
+        seeds: ``(n,)`` uint64, seed of each sample's draws; needed for sampling. It should not depend on the sample's
+            place in the batch.
+        multiple: number whose multiples rows were padded to in training (``data.source_multiple``).
 
     Raises:
         FarspanError: fields of different lengths, or rows that do not exist.
@@ -88,7 +88,7 @@ class Generated:
     """Generated texts.
 
     Attributes:
-        tokens: n arrays ``(t,)`` int32, without start, prompt and end.
+        tokens: ids of each text, n arrays ``(t,)`` int32, without start, prompt and end.
         scores: ``(n,)`` float32, log-probability divided by the length penalty.
     """
 

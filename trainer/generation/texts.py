@@ -1,4 +1,4 @@
-"""The texts in progress of all samples, and the best text of each that has ended."""
+"""The unfinished texts of all samples, and the best ended text of each."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Texts:
     """``n`` samples with K texts each.
 
     Attributes:
-        history: ``(n, K, P)`` int64, decoder ids; behind the position they are arbitrary.
+        history: ``(n, K, P)`` int64, decoder ids; arbitrary after the position.
         positions: ``(n,)`` int64, position of the last token of a sample's texts.
         live: ``(n, K)`` float64, log-probabilities of the texts.
         kept: ``(n, K)`` float64, scores of the best ended texts, in descending order.
         best: ``(n, P)`` int64, decoder ids of the best ended text, without its end.
         best_length: ``(n,)`` int64, number of its tokens, without prompt and end.
-        done: ``(n,)`` bool.
-        step: tokens generated so far.
+        done: ``(n,)`` bool, True if the sample's result is final.
+        step: number of tokens generated so far.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class Texts:
         """
         Args:
             prefixes: the first decoder ids of each sample.
-            config: the options.
-            ids: end and padding.
-            uniforms: ``(n, max_tokens + 1)``, for sampling.
-            device: of all tensors.
+            config: options of generation.
+            ids: ids of end and padding.
+            uniforms: ``(n, max_tokens + 1)`` draws in [0, 1); None without sampling.
+            device: device of all tensors.
         """
         samples, beams = len(prefixes), config.beams
         self.config, self.ids, self.step = config, ids, 0
@@ -54,7 +54,7 @@ class Texts:
         self.history = torch.from_numpy(first).to(device)[:, None].repeat(1, beams, 1)
         self.positions = torch.tensor([len(prefix) - 1 for prefix in prefixes], device=device)
         self.live = torch.full((samples, beams), _NEVER, dtype=torch.float64, device=device)
-        self.live[:, 0] = 0.0  # all texts begin alike: only the first is continued
+        self.live[:, 0] = 0.0  # all texts begin equal, so only the first is continued
         self.kept = torch.full_like(self.live, _NEVER)
         self.best = self.history[:, 0].clone()
         self.best_length = torch.zeros_like(self.positions)
@@ -86,13 +86,13 @@ class Texts:
         return int(same.long().cumprod(1).sum(1).min())
 
     def advance(self, logits: Tensor) -> Tensor:
-        """Append the best tokens, or the drawn ones.
+        """Append the best or the drawn tokens.
 
         Args:
-            logits: ``(n * K, V)`` of the next token of every text.
+            logits: ``(n * K, V)``, logits of the next token of every text.
 
         Returns:
-            ``(n * K,)`` int64, the text that each one continues.
+            ``(n * K,)`` int64, the text that each new text continues.
         """
         samples, beams = self.live.shape
         log_probs = constrain(
@@ -101,7 +101,7 @@ class Texts:
         totals, parents, tokens = self._candidates(log_probs)
         ended = (tokens == self.ids.end) & totals.isfinite()
         self._end(totals, parents, ended)
-        places = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beams]  # the best that have not ended
+        places = ended.to(torch.uint8).argsort(dim=1, stable=True)[:, :beams]  # the best texts that have not ended
         self.live = totals.gather(1, places).masked_fill(ended.gather(1, places), _NEVER)
         parents, tokens = parents.gather(1, places), tokens.gather(1, places)
         self.step += 1
@@ -122,7 +122,7 @@ class Texts:
         return self.live + log_probs.gather(1, drawn), torch.zeros_like(drawn), drawn
 
     def _end(self, totals: Tensor, parents: Tensor, ended: Tensor) -> None:
-        """Keep the texts that end now, if they are among the best ended ones of their sample."""
+        """Keep texts that end at this step if they are among the best ended ones of their sample."""
         may = ended & ~self.done[:, None]
         if self.config.score == "power":
             may[:, self.config.beams :] = False
@@ -145,7 +145,7 @@ class Texts:
         self.done = self.done | full | (self.live[:, 0] == _NEVER)
 
     def keep(self, samples: np.ndarray) -> None:
-        """Keep only the samples at the given ascending places."""
+        """Keep only the samples at the given ascending indices."""
         at = torch.from_numpy(samples).to(self.positions.device)
         for name in ("history", "positions", "live", "kept", "best", "best_length", "done"):
             setattr(self, name, getattr(self, name)[at])

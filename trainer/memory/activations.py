@@ -1,7 +1,9 @@
-"""The activations that autograd saves in a forward pass, measured on fake tensors, which take no memory and no time.
+"""Measurement of the activations that autograd saves in a forward pass, on fake tensors.
 
-The model always runs with CPU operators. To estimate a CUDA device, two of them are replaced by ones that save as much
-as CUDA kernels do: dropout, which saves its mask in bytes, and attention patterns that use FlexAttention. RMSNorm
+Fake tensors have shapes but no storage, so the measurement takes neither memory nor time.
+
+The model always runs with CPU operators. To estimate a CUDA device, two kinds are replaced by operators that save as
+much as the CUDA kernels: dropout, which saves its mask in bytes, and attention patterns that use FlexAttention. RMSNorm
 counts as on a CPU, where it saves float32; fused kernels save less.
 """
 
@@ -30,12 +32,13 @@ from trainer.parallel.wrapping import EXPENSIVE, layers_of
 
 
 class Numbers(NamedTuple):
-    """The number formats of a training step.
+    """Number formats of a training step.
 
     Attributes:
         precision: precision of matrix products.
         device: type of the device.
-        sharded: True with FSDP, which computes everything in ``precision``; autocast keeps norms and sums in float32.
+        sharded: True with FSDP, which computes everything in ``precision``, while autocast keeps norms and sums in
+            float32.
     """
 
     precision: Precision
@@ -70,7 +73,7 @@ class Layer:
     working: float = 0.0
 
     def saved(self, mode: Checkpointing) -> float:
-        """For the backward pass."""
+        """Bytes saved for the backward pass."""
         return {"none": self.whole, "selective": self.entry + self.products, "layer": self.entry}[mode]
 
 
@@ -91,7 +94,7 @@ class Activations:
     shared: bool = False
 
     def saved(self, mode: Checkpointing) -> float:
-        """For the backward pass."""
+        """Bytes saved for the backward pass."""
         output = self.encoder_output if self.shared or mode != "none" else 0
         return self.ends + output + sum(layer.saved(mode) for layer in self.layers)
 
@@ -108,8 +111,8 @@ def activations(config: ModelConfig, source: int, target: int, numbers: Numbers,
         config: model configuration.
         source: encoder positions.
         target: decoder positions; labelled positions without a decoder.
-        numbers: the number formats.
-        batch: number of sequences; with more than one, patterns copy keys that are views with one.
+        numbers: number formats of the step.
+        batch: number of sequences; with more than one, patterns copy keys that would be views with one.
 
     Returns:
         Bytes per sequence.
@@ -156,7 +159,7 @@ def _run(model: Any, config: ModelConfig, sizes: tuple[int, int, int]) -> tuple[
 class _Meter(TorchDispatchMode):
     """Dispatch mode that counts, per layer, saved bytes and results of expensive operators.
 
-    Storage that several layers save counts for the first of them.
+    Storage that several layers save is counted for the first of them.
     """
 
     def __init__(self, model: Any, batch: int) -> None:
@@ -164,7 +167,9 @@ class _Meter(TorchDispatchMode):
         self.result, self.positions = Activations(), list[int]()
         self._batch = batch
         self._layer: Layer | None = None
-        self._owners: dict[int, tuple[Layer | None, Tensor]] = {}  # keeps tensors alive, so that no storage is reused
+        self._owners: dict[
+            int, tuple[Layer | None, Tensor]
+        ] = {}  # keeps tensors alive, so that storage addresses stay unique
         self._weights = {_storage(parameter): parameter for parameter in model.parameters()}
         for layer in layers_of(model):
             layer.register_forward_pre_hook(self._enter)
@@ -179,7 +184,7 @@ class _Meter(TorchDispatchMode):
         self._layer = None
 
     def save(self, x: Tensor) -> Tensor:
-        """Count the storage of ``x``, unless it is counted already or belongs to a weight."""
+        """Count the storage of ``x``, unless it was counted before or belongs to a weight."""
         storage = _storage(x)
         if storage not in self._owners and storage not in self._weights:
             self._owners[storage] = self._layer, x

@@ -2,7 +2,7 @@
 
 The estimate is for the peak in a step of several micro-batches, when the last of them begins its backward pass:
 weights, gradients, optimiser state, saved activations and working memory. It does not include libraries, the CUDA
-context and fragmentation.
+context or fragmentation.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def step_memory(recipe: Recipe, vocab_size: int, setting: Setting | None = None)
 def largest_micro_batch(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting | None = None) -> int:
     """Find the largest micro-batch, up to the recipe's batch size, with which a step fits into ``capacity`` bytes.
 
-    0 means that not even one sequence fits.
+    Returns:
+        Number of sequences; 0 if not even one fits.
     """
     setting = setting or Setting()
     fitting, too_many = 0, max(stage.batch_size for stage in recipe.curriculum) + 1
@@ -111,7 +112,7 @@ def cures(recipe: Recipe, vocab_size: int, capacity: int, setting: Setting) -> l
     """List settings with which a step would fit into ``capacity`` bytes, as ``--set`` arguments, cheapest first.
 
     Args:
-        setting: setting of the run; its number of processes stays.
+        setting: setting of the run, whose number of processes is kept.
     """
     mode, reduce = setting.mode or recipe.parallel.mode, setting.reduce or recipe.parallel.reduce
     ways = [(mode, reduce)]
@@ -149,7 +150,7 @@ def memory_table(recipe: Recipe, vocab_size: int, *, device: str = "cuda") -> st
     """Format ``memory_rows`` as a table, in GiB per process.
 
     Raises:
-        FarspanError: no token rows.
+        FarspanError: ``vocab_size`` is below 1.
     """
     if vocab_size < 1:
         raise FarspanError(f"--estimate is {vocab_size}; give the rows of the token table, at least 1")
@@ -189,7 +190,7 @@ def _parameters(config: ModelConfig, vocab_size: int, optimizer: str) -> _Parame
     layers = [_numbers(layer) for layer in layers_of(model)]
     every = _numbers(model)
     state = 2 * every  # two moments
-    if optimizer == "adafactor":  # for a matrix, one number per row, and one per column of each projection
+    if optimizer == "adafactor":  # for a matrix, one number per row, and per column of each projection
         state = sum(
             p.numel() if p.dim() < 2 else p.shape[0] + count * p.shape[1] for p, count in projections_in(model).items()
         )
@@ -210,7 +211,7 @@ def _stage_memory(recipe: Recipe, stage: Stage, setting: Setting, vocab_size: in
     mode = setting.checkpointing or run.activation_checkpointing
     weights, gradients = 4 * numbers, 4 * numbers
     if shards > 1:
-        # the ends and two layers are gathered
+        # parameters outside the layers, and two layers, are gathered
         gathered = sum(each.ends for each in counted) + 2 * max(each.layer for each in counted)
         weights = weights // shards + gathered * formats.narrow
         once = (setting.reduce or recipe.parallel.reduce) == "step"

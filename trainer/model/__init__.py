@@ -1,1 +1,1 @@
-"""The encoder-decoder and the masked language model. Independent of data, devices and parallelism."""
+"""The encoder-decoder and the masked language model, independent of data, devices and parallelism."""

@@ -22,8 +22,8 @@ def make_model(config: ModelConfig, vocab_size: int) -> Seq2Seq | MaskedLM:
 def build_model(config: ModelConfig, vocab_size: int, seed: int) -> Seq2Seq | MaskedLM:
     """Build the model that ``config`` describes, in float32 on the CPU.
 
-    ``config.initialisation`` determines the distribution of weights; biases are zero, norms one. Every tensor's random
-    numbers depend on its name, so two models that differ in one part start equal in all others.
+    ``config.initialisation`` determines the distribution of weights; biases are zero, norms one. The random numbers
+    of a tensor are keyed by its name, so models that differ in one part start equal in all others.
     """
     model = make_model(config, vocab_size)
     for name, parameter in model.named_parameters():
@@ -51,8 +51,8 @@ def _draw_as_t5(name: str, parameter: nn.Parameter, config: ModelConfig, generat
 
     Token vectors are standard normal. Every other layer has variance 1 / fan-in: attention is normal, with queries
     divided by sqrt(D) if scores are not; feed-forward and output layers are truncated at two standard deviations.
-    Relative positions are uniform with variance 2 / (H + buckets). A tied token table whose output is not divided by
-    sqrt(width), as T5's is, is drawn like an output layer.
+    Relative positions are uniform with variance 2 / (H + buckets). A tied token table is drawn like an output layer,
+    unless the output is divided by sqrt(width), as in T5.
     """
     *path, module, _ = ["", *name.split(".")]
     if module == "bias" or "biases" in path:

@@ -22,8 +22,8 @@ class OutputConfig:
     """The output layer, from the last hidden states to logits.
 
     Attributes:
-        tied: the token table is also the output layer's weight.
-        scaled: divide the last states by sqrt(width), as T5 does with a tied table.
+        tied: use the token table as the output layer's weight.
+        scaled: divide the last states by sqrt(width), as in T5 with a tied table.
     """
 
     tied: bool = True
@@ -36,9 +36,9 @@ class EncoderConfig:
 
     Attributes:
         layers: number of layers.
-        positions: learned positions limit the source to the rows of their table.
+        positions: position scheme; learned positions limit the source to the rows of their table.
         attention: the self-attention pattern.
-        pooling: BART-LS pooled attention in the top layers; None for none.
+        pooling: pooled attention of BART-LS in the top layers; None without it.
 
     Raises:
         FarspanError: sizes below 1, more pooled layers than layers, a pattern that does not support the positions.
@@ -75,13 +75,13 @@ class EncoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderConfig:
-    """The decoder: causal self-attention, full cross-attention.
+    """The decoder, with causal self-attention and full cross-attention.
 
     Attributes:
         layers: number of layers.
-        positions: learned positions limit the target to the rows of their table.
+        positions: position scheme; learned positions limit the target to the rows of their table.
         cross_attention: ``all``, or the 0-based layers that attend to the encoder's output (PEGASUS-X, appendix B.3).
-        cross_attends_globals: attend to the encoder's learned tokens too (PEGASUS-X, table 2).
+        cross_attends_globals: attend also to the encoder's learned tokens (PEGASUS-X, table 2).
 
     Raises:
         FarspanError: no layers, or cross-attention in layers that do not exist or in none.
@@ -110,21 +110,21 @@ class DecoderConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """An encoder-decoder, or without a decoder a masked language model.
+    """An encoder-decoder; without a decoder, a masked language model.
 
     Attributes:
         width: width of the hidden states, d.
         heads: attention heads; unless their own width is set, their count must divide ``width``.
         feed_forward, norm, embedding, output: settings common to encoder and decoder.
-        dropout: on embeddings and on every sublayer's output.
-        attention_dropout: on attention weights; above 0 there is no fast attention kernel on a CPU.
-        activation_dropout: inside the feed-forward layers.
-        initialisation: ``normal`` with ``init_std``; ``t5`` by the fan-in of each layer, as in T5 1.1 and LongT5.
+        dropout: probability of dropout on embeddings and on every sublayer's output.
+        attention_dropout: dropout of attention weights; above 0 there is no fast attention kernel on a CPU.
+        activation_dropout: dropout inside the feed-forward layers.
+        initialisation: ``normal`` with ``init_std``, or ``t5`` by the fan-in of each layer, as in T5 1.1 and LongT5.
         init_std: standard deviation of the initial weights.
 
     Raises:
         FarspanError: sizes below 1, heads that do not divide the width, probabilities outside [0, 1), rotary positions
-            for heads of odd width, or globals for a decoder where the encoder has none.
+            for heads of odd width, or ``cross_attends_globals`` without learned tokens in the encoder.
     """
 
     width: int
@@ -177,7 +177,7 @@ class ModelConfig:
 
     @property
     def head_width(self) -> int:
-        """D."""
+        """Width of a head, D."""
         return self.heads.width or self.width // self.heads.count
 
 

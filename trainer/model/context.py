@@ -14,8 +14,8 @@ class Globals(NamedTuple):
     """Source positions with global attention (Longformer, arXiv:2004.05150, section 3.1).
 
     Attributes:
-        at: ``(B, G)`` int64, indices in ascending order, filled with 0.
-        padding_mask: ``(B, G)`` bool, False at the filling.
+        at: ``(B, G)`` int64, indices in ascending order, padded with 0.
+        padding_mask: ``(B, G)`` bool, False at padding.
         chosen: ``(B, L)`` bool, True at global positions.
     """
 
@@ -29,13 +29,13 @@ class Context(NamedTuple):
 
     Attributes:
         padding_mask: ``(B, L)`` bool, False at padding; None without padding.
-        segments: ``(B, L)`` int, the document (0, 1, ..., -1 at padding) of each position if documents must not attend
-            to each other; else None.
+        segments: ``(B, L)`` int, the document (0, 1, ..., -1 at padding) of each position; None if documents may attend
+            to each other.
         documents: largest number of documents in a row; 1 without segments.
         globals: positions with global attention; None if there are none.
         biases: relative-position biases, added to attention scores; one tensor ``(H, *offsets.shape)`` for each of the
             pattern's ``offsets``.
-        rotation: ``(L, D)`` cosines and ``(L, D)`` sines of rotary positions; else None.
+        rotation: cosines and sines of rotary positions, ``(L, D)`` each; None for other positions.
     """
 
     padding_mask: Tensor | None = None
@@ -54,7 +54,7 @@ def make_context(
     Args:
         padding_mask: ``(B, L)`` bool, False at padding.
         segments: ``(B, L)`` int, as in ``Context``.
-        global_positions: ``(B, L)`` bool.
+        global_positions: ``(B, L)`` bool, True at positions with global attention.
     """
     documents = 1 if segments is None else max(1, int(on_host(segments).max()) + 1)
     return Context(
@@ -76,6 +76,6 @@ def _gathered(chosen: Tensor, padding_mask: Tensor | None) -> Globals | None:
     if not most:
         return None
     inside = torch.arange(most, device=chosen.device) < counts[:, None]  # (B, G)
-    # a stable sort puts the chosen positions first, in ascending order within each row
+    # A stable sort puts the chosen positions first, in ascending order within each row.
     at = chosen.logical_not().to(torch.uint8).argsort(dim=1, stable=True)[:, :most]
     return Globals(at.masked_fill(~inside, 0), inside, chosen)

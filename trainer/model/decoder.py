@@ -28,7 +28,7 @@ class EncoderOutput(NamedTuple):
 
 
 class DecoderLayer(nn.Module):
-    """One layer; ``cross_attention`` is None in layers that do not attend to the encoder's output."""
+    """One decoder layer; ``cross_attention`` is None in layers that do not attend to the encoder's output."""
 
     def __init__(self, config: ModelConfig, crosses: bool) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(width, norm, dropout)
 
     def forward(self, x: Tensor, encoder_output: EncoderOutput, context: Context) -> Tensor:
-        """``(B, T, d)`` -> ``(B, T, d)``."""
+        """Map hidden states ``(B, T, d)`` to the same shape."""
         x = self.attention_residual(x, lambda h: self.attention(h, context))
         cross, residual = self.cross_attention, self.cross_attention_residual
         if cross is not None and residual is not None:
@@ -50,7 +50,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token vectors and the encoder's output -> hidden states."""
+    """Decoder stack: token vectors and the encoder's output to hidden states."""
 
     def __init__(self, config: ModelConfig, decoder: DecoderConfig) -> None:
         super().__init__()
@@ -69,11 +69,11 @@ class Decoder(nn.Module):
         """Decode.
 
         Args:
-            tokens: ``(B, T, d)`` vectors of the decoder's input, padded on the right if at all.
+            tokens: ``(B, T, d)`` vectors of the decoder's input, with padding on the right only.
             encoder_output: encoder output for the source.
 
         Returns:
-            ``(B, T, d)``.
+            Hidden states, ``(B, T, d)``.
         """
         x, length, context = self.embedded(tokens), tokens.shape[1], Context()
         if self.bias is not None:

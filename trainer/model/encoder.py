@@ -15,7 +15,7 @@ from trainer.model.positions.rotary import Rotary
 
 
 class EncoderLayer(nn.Module):
-    """One layer; ``pooling`` is None in layers without pooled attention."""
+    """One encoder layer; ``pooling`` is None in layers without pooled attention."""
 
     def __init__(self, config: ModelConfig, index: int) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class EncoderLayer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Token vectors -> hidden states."""
+    """Encoder stack: token vectors to hidden states."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()

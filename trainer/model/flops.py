@@ -1,4 +1,4 @@
-"""Floating-point operations of a model by formula, for computing device utilisation."""
+"""Formulas for the floating-point operations of a model, from which device utilisation is computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def batch_flops(
     """Sum ``forward_flops`` over ``rows`` sequences of equal length.
 
     Args:
-        targets: target positions of all rows, padding included; for a masked language model these may differ by row.
+        targets: target positions of all rows with padding; in a masked language model, rows may have different numbers.
         global_positions: largest number of global positions in a row.
     """
     if config.decoder is None:
@@ -27,11 +27,11 @@ def forward_flops(config: ModelConfig, vocab_size: int, source: int, target: int
     A multiply-add counts as 2.
 
     Args:
-        config: the model.
+        config: configuration of the model.
         vocab_size: rows of the output layer.
         source: encoder positions.
         target: decoder positions; for a masked language model, positions with labels.
-        global_positions: number of source positions with global attention; most patterns ignore them.
+        global_positions: number of source positions with global attention, which most patterns ignore.
     """
     d, encoder, decoder = config.width, config.encoder, config.decoder
     inner = config.heads.count * config.head_width  # H * D

@@ -14,9 +14,9 @@ _originals: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def sent(x: Tensor, device: torch.device) -> Tensor:
-    """Copy ``x`` to ``device`` and remember ``x`` as long as the copy lives.
+    """Copy ``x`` to ``device`` and keep ``x`` as long as the copy exists.
 
-    Neither may be written to. From pinned memory the copy is asynchronous.
+    Neither tensor may be written to. From pinned memory the copy is asynchronous.
     """
     if x.device == device:
         return x
@@ -35,12 +35,12 @@ def on_host(x: Tensor) -> Tensor:
 
 
 def derived(make: Callable[..., Tensor], tensors: tuple[Tensor | None, ...], *sizes: object) -> Tensor:
-    """Compute ``make(*tensors, *sizes)`` once per batch, on the host too if it has all the tensors.
+    """Compute ``make(*tensors, *sizes)`` once per batch, also on the host if it has copies of all tensors.
 
     Args:
         make: a pure function that holds no reference to the tensors.
         tensors: at least one that is not None, all on one device, in the order that ``remembered`` requires.
-        sizes: further arguments, hashable.
+        sizes: further hashable arguments.
     """
     device = next(x.device for x in tensors if x is not None)
     if device.type == "cpu" or torch.compiler.is_compiling():

@@ -16,7 +16,7 @@ GENERATOR = "generator."
 
 
 class JointModel(Seq2Seq):
-    """A ``Seq2Seq`` with unchanged parameter names, plus its generator's with the prefix ``GENERATOR``.
+    """A ``Seq2Seq`` with unchanged parameter names and a generator, whose names have the prefix ``GENERATOR``.
 
     The two share no weights, and the choice of spans has no gradient, so each model learns only from its own loss.
     """
@@ -24,7 +24,7 @@ class JointModel(Seq2Seq):
     def __init__(self, model: Seq2Seq, generator: MaskedLM, weight: float) -> None:
         """
         Args:
-            model, generator: their modules become parts of this one.
+            model, generator: models whose modules become parts of this one.
             weight: weight of the generator's mean loss relative to the mean loss of the encoder-decoder.
         """
         nn.Module.__init__(self)
@@ -46,18 +46,18 @@ class JointModel(Seq2Seq):
         candidate_labels: Tensor | None = None,
         target_counts: Tensor | None = None,
     ) -> Losses:
-        """Summed cross-entropy of the encoder-decoder; ``minimised`` includes that of the generator.
+        """Compute the summed cross-entropy of the encoder-decoder; ``minimised`` includes that of the generator.
 
         Args:
             source_ids, decoder_ids, labels, source_padding_mask, segment_ids, global_positions: inputs of ``Seq2Seq``.
-            loss: the function that is minimised, for both.
+            loss: loss that is minimised, for both models.
             candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, inputs of ``MaskedLM``; None, as for
                 held-out data, leaves the generator out.
             target_counts: ``(2,)`` int64, target tokens and candidate tokens of the whole step, over all ranks.
 
         Returns:
             Sums. ``minimised``, divided by the target tokens of the step, is the mean over target tokens plus
-            ``weight`` times the mean over candidate tokens; ``plain`` is the encoder-decoder's alone.
+            ``weight`` times the mean over candidate tokens; ``plain`` is the encoder-decoder's own.
         """
         losses = super().forward(
             source_ids, decoder_ids, labels, source_padding_mask, segment_ids, global_positions, loss
@@ -71,7 +71,7 @@ class JointModel(Seq2Seq):
         return losses._replace(minimised=losses.minimised + generated * (self.weight * targets / candidates))
 
     def score(self, candidate_ids: Tensor, candidate_padding_mask: Tensor | None, candidate_labels: Tensor) -> Tensor:
-        """The generator's cross-entropy of each candidate token, ``(B, C)`` float32; 0 where there is no label."""
+        """Compute the generator's cross-entropy of each candidate token, ``(B, C)`` float32; 0 without a label."""
         targets = candidate_labels != IGNORED
         hidden = self.generator.encode(candidate_ids, candidate_padding_mask)[targets]  # (N, d)
         pairs = zip(hidden.split(CHUNK), candidate_labels[targets].long().split(CHUNK), strict=True)

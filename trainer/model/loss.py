@@ -17,19 +17,21 @@ from objectives.api.examples import IGNORED
 
 @dataclass(frozen=True, kw_only=True)
 class R3FConfig:
-    """R3F: the model is to predict the same when noise is added to the token vectors of its source (Aghajanyan et al.
-    2021, arXiv:2008.03156; fairseq: examples/rxf/rxf_src/label_smoothed_cross_entropy_r3f.py).
+    """R3F, which keeps predictions stable when noise is added to the token vectors of the source.
+
+    Source: Aghajanyan et al. 2021, arXiv:2008.03156; fairseq's
+    ``examples/rxf/rxf_src/label_smoothed_cross_entropy_r3f.py``.
 
     Every batch is passed twice, both times with a gradient and each time with its own dropout. The symmetric divergence
     ``KL(p || q) + KL(q || p)`` of the two predictions, summed over target positions, is added to the loss.
 
     Attributes:
         weight: weight of the divergence, lambda.
-        eps: the noise is drawn from ``U(-eps, eps)`` or ``N(0, eps^2)``, in float32, for every coordinate, padding too.
-        noise: ``uniform`` or ``normal``.
+        eps: size of the noise, which is drawn in float32 for every coordinate, also at padding.
+        noise: ``uniform``, from ``U(-eps, eps)``, or ``normal``, from ``N(0, eps^2)``.
         per: ``sentence``, as published: the divergence of all target positions, *padding included*, is divided by the
-            number of sentences, so that its weight grows with the length of targets. ``token``, as the paper means it:
-            that of positions with a label is divided by their number. Both numbers are those of the whole update.
+            number of sentences, so that its weight grows with the length of targets. ``token``, as in the paper's text:
+            the divergence of positions with a label is divided by their number. Both numbers count the whole update.
 
     Raises:
         FarspanError: a weight or eps that is not above 0 and finite.
@@ -48,11 +50,11 @@ class R3FConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig:
-    """The function that is minimised.
+    """The loss function.
 
     Attributes:
-        label_smoothing: share of the probability that is taken from the target, e.
-        label_smoothing_form: ``szegedy`` spreads it over the whole vocabulary of V tokens,
+        label_smoothing: share e of the probability that is taken from the target.
+        label_smoothing_form: ``szegedy`` spreads this share over the whole vocabulary of V tokens,
             ``(1 - e) nll + e mean`` (Szegedy et al. 2016, section 7; transformers, LED, PRIMERA); ``fairseq`` over the
             other tokens, ``(1 - e - e / (V - 1)) nll + e / (V - 1) sum`` (BART, BART-LS; PEGASUS less a constant).
         z_loss: weight of ``log(Z) ** 2`` for every target token, Z being the sum of the exponentiated logits, which
@@ -88,10 +90,10 @@ class Losses(NamedTuple):
     """Losses of a forward pass, summed over the target tokens; scalars, at least float32.
 
     Attributes:
-        minimised: the loss to differentiate.
-        plain: the plain cross-entropy, without a gradient; for reports.
-        divergence: symmetric KL divergence of the two passes of R3F, summed over the positions that count, to be
-            minimised besides; None without R3F.
+        minimised: loss to differentiate.
+        plain: plain cross-entropy for reports, without a gradient.
+        divergence: symmetric KL divergence of the two passes of R3F, summed over the positions that count; also
+            minimised. None without R3F.
     """
 
     minimised: Tensor
@@ -100,7 +102,7 @@ class Losses(NamedTuple):
 
 
 def with_noise(vectors: Tensor, r3f: R3FConfig) -> Tensor:
-    """Add the noise of R3F to token vectors, in float32 or wider; the result has their dtype."""
+    """Add the noise of R3F to token vectors, in at least float32; the result has the dtype of the vectors."""
     wide = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
     noise = torch.empty_like(wide, requires_grad=False)
     noise = noise.uniform_(-r3f.eps, r3f.eps) if r3f.noise == "uniform" else noise.normal_(0, r3f.eps)
@@ -108,7 +110,7 @@ def with_noise(vectors: Tensor, r3f: R3FConfig) -> Tensor:
 
 
 def counted_positions(labels: Tensor, r3f: R3FConfig) -> Tensor:
-    """``(B, T)`` bool, positions whose divergence counts, from ``(B, T)`` labels; none in a row without labels."""
+    """Positions whose divergence counts, ``(B, T)`` bool, from ``(B, T)`` labels; none in a row without labels."""
     targets = labels != IGNORED
     return targets if r3f.per == "token" else targets.any(1, keepdim=True).expand_as(targets)
 
@@ -126,12 +128,13 @@ def summed_cross_entropy(
     """Sum the cross-entropy over targets; a step divides its gradients by the target tokens of all its batches.
 
     Args:
-        hidden: ``(N, d)``.
+        hidden: last hidden states, ``(N, d)``.
         labels: ``(N,)`` int32 or int64, ``IGNORED`` where there is no target.
-        weight, bias: ``(V, d)`` and ``(V,)`` of the output layer.
-        loss: the function that is minimised.
-        noised: ``hidden`` of the pass with noise, ``(N, d)``, and the positions whose divergence counts, ``(N,)`` bool.
-        chunk: positions whose logits are in memory at once; the backward pass computes them again.
+        weight, bias: weight and bias of the output layer, ``(V, d)`` and ``(V,)``.
+        loss: loss function.
+        noised: hidden states of the pass with noise, ``(N, d)``, and the positions whose divergence counts, ``(N,)``
+            bool; None without R3F.
+        chunk: number of positions whose logits are in memory at once; the backward pass recomputes them.
     """
     pieces = [labels.split(chunk), *(part.split(chunk) for part in noised or ())]
     parts = [
@@ -150,7 +153,7 @@ def _sums(
     noised: Tensor | None = None,
     counted: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """The values of ``Losses`` of one chunk."""
+    """Compute the values of ``Losses`` for one chunk."""
     logits = _logits(hidden, weight, bias)
     log_probabilities, targets = logits.log_softmax(-1), labels != IGNORED
     plain = F.nll_loss(log_probabilities, labels.long(), ignore_index=IGNORED, reduction="sum")
@@ -170,6 +173,6 @@ def _sums(
 
 
 def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``(n, V)``, at least float32."""
+    """Logits, ``(n, V)``, in at least float32."""
     logits = F.linear(hidden, weight, bias)
     return logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""The encoder alone, with a head that predicts masked tokens (RoBERTa's, arXiv:1907.11692)."""
+"""The masked language model: an encoder with RoBERTa's head (arXiv:1907.11692)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.model.loss import CROSS_ENTROPY, LossConfig, Losses, summed_cross_e
 
 
 class MaskedLM(nn.Module):
-    """A masked language model; calling it gives the loss, and ``encode``, ``head`` and ``logits`` give its parts.
+    """A masked language model; calling it computes the loss, ``encode``, ``head`` and ``logits`` its parts.
 
     Attributes:
         config: configuration of the model.
@@ -40,17 +40,17 @@ class MaskedLM(nn.Module):
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
     ) -> Losses:
-        """Summed cross-entropy.
+        """Compute the summed cross-entropy.
 
         Args:
-            source_ids, source_padding_mask, segment_ids, global_positions: ``(B, S)``, as ``Seq2Seq`` takes them.
+            source_ids, source_padding_mask, segment_ids, global_positions: ``(B, S)``, as in ``Seq2Seq``.
             labels: ``(B, S)`` int32 or int64, ``IGNORED`` where there is no target.
-            loss: the function that is minimised.
+            loss: loss function.
 
         Returns:
             Sums; divide by the number of target tokens of the whole step.
         """
-        # Most positions have no target: the head and its V logits are computed for the others only.
+        # The head and its V logits are computed only for positions with a target, which are few.
         targets = sent((on_host(labels).flatten() != IGNORED).nonzero().squeeze(1), labels.device)  # (N,)
         encoded = self.encode(source_ids, source_padding_mask, segment_ids, global_positions)
         hidden, labels = self.head(encoded.flatten(0, 1)[targets]), labels.flatten()[targets]
@@ -63,10 +63,10 @@ class MaskedLM(nn.Module):
         segment_ids: Tensor | None = None,
         global_positions: Tensor | None = None,
     ) -> Tensor:
-        """``(B, S)`` each -> ``(B, S, d)``."""
+        """Encode inputs of ``(B, S)``; returns hidden states, ``(B, S, d)``."""
         context = make_context(source_padding_mask, segment_ids, global_positions)
         return self.encoder(self.tokens(source_ids), context)[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """``(B, S, d)`` -> ``(B, S, V)``."""
+        """Map hidden states ``(B, S, d)`` to logits ``(B, S, V)``."""
         return F.linear(self.head(hidden), self.tokens.weight, self.bias)

@@ -1,4 +1,4 @@
-"""The base class of attention patterns: everything that the trainer asks of a pattern."""
+"""The base class of attention patterns, with all that encoder, kernels and estimates need of a pattern."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Pattern(ABC):
     Attributes:
         pattern: the pattern's name in recipes.
         uses_flex: True if CUDA kernels take the pattern as ``mask_mod`` (FlexAttention) instead of ``plan`` (varlen).
-        takes_global_positions: True if all positions attend to ``context.globals``.
+        takes_global_positions: True if the pattern has global attention at the positions ``context.globals``.
         optional_weights: True if some weights of the layer are unused, and get no gradient, in some batches.
     """
 
@@ -71,7 +71,7 @@ class Pattern(ABC):
         """
 
     def at(self, layer: int) -> Pattern:
-        """The pattern of the 0-based ``layer``."""
+        """Return the pattern of the 0-based ``layer``."""
         return self
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Pattern(ABC):
 
         Args:
             query, key: int64 indices among the ``G + length`` positions, of shapes that broadcast.
-            length: L.
+            length: number of positions, L.
 
         Returns:
             bool, of the broadcast shape.
@@ -121,9 +121,9 @@ class Pattern(ABC):
         """Count the operations of one layer besides ``flops`` and the four projections of each position.
 
         Args:
-            length: L.
-            width: d.
-            inner: H * D.
+            length: number of positions, L.
+            width: width of the hidden states, d.
+            inner: width of all heads together, H * D.
             global_positions: number of positions with global attention.
         """
         return 0
@@ -150,7 +150,7 @@ class Pattern(ABC):
         """Return the relative-position biases as a ``score_mod``, for patterns with ``uses_flex`` and ``offsets``.
 
         Args:
-            biases: ``(H, *offsets.shape)`` each.
-            sides: the side keys; None if there are none.
+            biases: relative-position biases, ``(H, *offsets.shape)`` each.
+            sides: layout of the side keys; None if there are none.
         """
         return None

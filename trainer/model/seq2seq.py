@@ -22,7 +22,7 @@ from trainer.model.loss import (
 
 
 class Seq2Seq(nn.Module):
-    """A text-to-text model; calling it gives the loss, and ``encode``, ``decode`` and ``logits`` give its parts."""
+    """An encoder-decoder; calling it computes the loss, ``encode``, ``decode`` and ``logits`` its parts."""
 
     def __init__(self, config: ModelConfig, decoder: DecoderConfig, vocab_size: int) -> None:
         super().__init__()
@@ -43,17 +43,17 @@ class Seq2Seq(nn.Module):
         global_positions: Tensor | None = None,
         loss: LossConfig = CROSS_ENTROPY,
     ) -> Losses:
-        """Summed cross-entropy.
+        """Compute the summed cross-entropy.
 
         Args:
             source_ids: ``(B, S)`` int32 or int64, like all ids.
             decoder_ids: ``(B, T)``, the target shifted right by one.
             labels: ``(B, T)``, the target, ``IGNORED`` at padding.
             source_padding_mask: ``(B, S)`` bool, False at padding; None without padding.
-            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding, if the encoder must not attend
-                across documents; else None.
+            segment_ids: ``(B, S)`` int, the document of each position, -1 at padding; None if documents attend to
+                each other.
             global_positions: ``(B, S)`` bool, True at positions with global attention; None if there are none.
-            loss: the function that is minimised.
+            loss: loss function.
 
         Returns:
             Sums; divide by the number of target tokens of the whole step, and the divergence of R3F as its
@@ -89,7 +89,7 @@ class Seq2Seq(nn.Module):
         states, extra = self.encoder(vectors, context)
         if not self.attends_extra:
             return EncoderOutput(states, context.padding_mask)
-        # (B, G + S, d): the decoder attends to the pattern's learned tokens too (PEGASUS-X, table 2)
+        # (B, G + S, d): the decoder also attends to the pattern's learned tokens (PEGASUS-X, table 2)
         padding_mask = context.padding_mask
         if context.segments is not None:
             padding_mask = derived(
@@ -100,16 +100,16 @@ class Seq2Seq(nn.Module):
         return EncoderOutput(torch.cat([extra, states], 1), padding_mask)
 
     def decode(self, decoder_ids: Tensor, encoder_output: EncoderOutput) -> Tensor:
-        """``(B, T)`` -> ``(B, T, d)``."""
+        """Decode ``(B, T)`` ids; returns hidden states, ``(B, T, d)``."""
         return self.decoder(self.tokens(decoder_ids), encoder_output)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """``(B, T, d)`` -> ``(B, T, V)``."""
+        """Map hidden states ``(B, T, d)`` to logits ``(B, T, V)``."""
         return F.linear(self._scaled(hidden), self.output_weight)
 
     @property
     def output_weight(self) -> Tensor:
-        """``(V, d)`` of the output layer."""
+        """Weight of the output layer, ``(V, d)``."""
         return self.tokens.weight if self.output is None else self.output.weight
 
     def _scaled(self, hidden: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class Seq2Seq(nn.Module):
 
 
 def _with_sets_of_tokens(padding_mask: Tensor | None, segments: Tensor, documents: int, extra: int) -> Tensor:
-    """``(B, G + S)`` bool: padding mask of G learned tokens (``extra``), one set per document, and of the sequence.
+    """Make the padding mask of G learned tokens (``extra``), a set per document, and the sequence: ``(B, G + S)`` bool.
 
     Sets for documents that a row does not have are padding, so that its result does not depend on other rows.
     """
@@ -127,5 +127,5 @@ def _with_sets_of_tokens(padding_mask: Tensor | None, segments: Tensor, document
 
 
 def _with_tokens(padding_mask: Tensor, extra: int) -> Tensor:
-    """``(B, S)`` -> ``(B, G + S)`` bool: padding mask of G learned tokens (``extra``) and the sequence."""
+    """Make the padding mask of G learned tokens (``extra``) and the sequence, ``(B, G + S)`` bool."""
     return F.pad(padding_mask, (extra, 0), value=True)

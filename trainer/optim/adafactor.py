@@ -1,4 +1,4 @@
-"""Adafactor for unsharded and sharded parameters."""
+"""Adafactor for unsharded and sharded parameters (arXiv:1804.04235)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _EPS = 1e-30
 
 
 class Adafactor(torch.optim.Optimizer):
-    """Adam without momentum, with the second moments of a matrix factored into one number per row and per column.
+    """Adafactor: Adam without momentum, whose second moments of a matrix are one number per row and per column.
 
     Shazeer & Stern 2018 (arXiv:1804.04235), algorithm 4: update ``t`` moves a parameter by ``min(lr, 1 / sqrt(t))``
     times its root mean square, but at least ``scale``. ``torch.optim.Adafactor`` supports neither sharded parameters
     nor stacked projections, and its ``eps`` of 1e-7 dominates the gradients of a large batch.
 
-    A parameter group may have a ``count``: its parameters are that many projections stacked along dimension 0, each
-    measured and clipped like a separate parameter.
+    A parameter group may have a ``count``, the number of projections stacked in each of its parameters along
+    dimension 0; each projection is scaled and clipped like a separate parameter.
 
     Args:
         params: vectors and matrices, or groups of them; sharded ones along dimension 0.
         lr: maximum relative step.
         decay: exponent of the moving average of second moments; the newest has the weight ``t ** decay``.
-        scale: lower bound of the parameter's root mean square, which steps are relative to.
+        scale: lower bound of the parameter's root mean square, to which steps are relative.
         clip: maximum root mean square of an update before it is scaled.
         weight_decay: decoupled weight decay, as in AdamW.
     """
@@ -107,7 +107,7 @@ def _rows_of_projections(parameter: Tensor, count: int) -> list[slice]:
     if isinstance(parameter, DTensor):
         for dimension, placement in enumerate(parameter.placements):
             if placement.is_shard():
-                # torch.chunk's partition: the last ranks may hold fewer rows, or none
+                # partitioned as by torch.chunk: the last ranks may hold fewer rows, or none
                 shard = -(-parameter.shape[0] // parameter.device_mesh.size(dimension))
                 first = shard * parameter.device_mesh.get_local_rank(dimension)
         held = parameter.to_local().shape[0]

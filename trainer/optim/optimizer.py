@@ -16,12 +16,12 @@ from trainer.optim.adafactor import Adafactor
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """The optimizer. Defaults: BART-LS, appendix A.
+    """Options of the optimizer; the defaults are those of BART-LS, appendix A.
 
     Attributes:
-        name: ``adamw``; ``adam``, which adds the decay to the gradient; or ``adafactor``, whose steps are relative to
-            the size of a parameter, ``min(learning_rate, 1 / sqrt(step))`` of it: T5's constant 1e-2 and no warm-up
-            give T5's schedule.
+        name: ``adamw``; ``adam``, which adds the decay to the gradient; or ``adafactor``, whose steps are
+            ``min(learning_rate, 1 / sqrt(step))`` times the size of a parameter; a constant 1e-2 without warm-up gives
+            T5's schedule.
         learning_rate: learning rate after the warm-up.
         betas, eps: parameters of Adam and AdamW.
         weight_decay: decay of matrices and tables; norms and biases do not decay.
@@ -53,7 +53,7 @@ class OptimizerConfig:
 def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """Build the optimizer; weight decay applies to matrices and tables, not to norms and biases.
 
-    Adafactor, whose statistics are of whole weights, treats stacked projections separately.
+    Adafactor treats stacked projections separately, because its statistics are of whole weights.
     """
     decays = (True, config.weight_decay), (False, 0.0)
     if config.name == "adafactor":
@@ -75,7 +75,7 @@ def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Op
 
 
 def calmer(precision: str | None) -> str:
-    """The advice against values that are not finite, for messages.
+    """Return the advice against values that are not finite, for messages.
 
     Args:
         precision: precision of the run; None if unknown.

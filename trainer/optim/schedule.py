@@ -15,13 +15,13 @@ class ScheduleConfig:
 
     Attributes:
         shape: ``polynomial`` and ``cosine`` fall until the last step; ``inverse_sqrt`` falls with
-            ``sqrt(warmup_steps / step)``, whatever the length of the run (Vaswani et al. 2017, section 5.3);
-            ``constant`` stays.
+            ``sqrt(warmup_steps / step)``, for any length of the run (Vaswani et al. 2017, section 5.3);
+            ``constant`` does not fall.
         warmup_steps: steps until the full learning rate.
-        power: of the polynomial; 1 is linear.
+        power: power of the polynomial; 1 is linear.
         end: final fraction of the learning rate, for ``polynomial`` and ``cosine``.
-        steps: length of these two; None is the length of the run, or of the stage. A longer schedule is cut off by the
-            end of the run; after a shorter one the rate stays at ``end``.
+        steps: length of ``polynomial`` and ``cosine``; None for the length of the run, or of the stage. A longer
+            schedule is cut off by the end of the run; after a shorter one the rate stays at ``end``.
 
     Raises:
         FarspanError: negative values, an end outside [0, 1], a value that the shape does not use, an inverse square
@@ -49,21 +49,21 @@ class ScheduleConfig:
         if self.steps is not None and self.steps <= self.warmup_steps:
             raise FarspanError(
                 f"schedule.steps is {self.steps}, warm-up included, but schedule.warmup_steps is {self.warmup_steps}; "
-                "let it last longer"
+                "make it longer"
             )
         if self.shape == "inverse_sqrt" and not self.warmup_steps:
             raise FarspanError(
-                "schedule.shape is 'inverse_sqrt' with warmup_steps 0, by which it scales; set them to at least 1"
+                "schedule.shape is 'inverse_sqrt' with warmup_steps 0, by which it is scaled; set it to at least 1"
             )
 
 
 def learning_rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
-    """The fraction of the full learning rate at update ``step`` (counted from 0) of ``steps``.
+    """Return the fraction of the full learning rate at update ``step`` (counted from 0) of ``steps``.
 
     ``schedule.steps`` replaces ``steps`` if given.
 
-    Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; if the shape has an end, it would be reached
-    by the update after the last one.
+    Updates ``warmup_steps - 1`` and ``warmup_steps`` have the full rate; if the shape has an end, the update after the
+    last one would reach it.
     """
     warmup, end, steps = schedule.warmup_steps, schedule.end, schedule.steps or steps
     if step < warmup:

@@ -1,4 +1,4 @@
-"""Devices: peak throughput, memory and timing, measured."""
+"""Measurements of a device: peak throughput, memory, timing."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from trainer.choices import Precision
 
 
 def peak_tflops(setting: float | Literal["measure"] | None, device: torch.device, precision: Precision) -> float | None:
-    """The peak of one device in 10^12 operations per second; None if not configured.
+    """Return the peak of one device in 10^12 operations per second; None if not configured.
 
     Args:
         setting: ``metrics.peak_tflops``.
-        device: device to measure, under its present load.
+        device: device to measure under its present load.
         precision: precision of the run.
     """
     if setting == "measure":
@@ -30,13 +30,13 @@ def peak_tflops(setting: float | Literal["measure"] | None, device: torch.device
 
 
 def measured_tflops(device: torch.device, dtype: torch.dtype, rounds: int = 5) -> float:
-    """10^12 operations a second of the product of two large square matrices of ``dtype``, the median of ``rounds``.
+    """Measure 10^12 operations per second in products of large square matrices of ``dtype``, median of ``rounds``.
 
-    On a CUDA device they have 8,192 rows, elsewhere 1,024; it takes less than a second.
+    The matrices have 8,192 rows on a CUDA device, else 1,024. The measurement takes less than a second.
     """
     size, products = (8192, 10) if device.type == "cuda" else (1024, 1)
-    generator = torch.Generator(device).manual_seed(0)  # the run's own random numbers stay as they are
-    # Random: with zeros a GPU draws less power and runs faster than it ever will with numbers.
+    generator = torch.Generator(device).manual_seed(0)  # leaves the run's own random state unchanged
+    # Random numbers, because with zeros a GPU draws less power and runs faster than in training.
     left, right = torch.randn(2, size, size, device=device, generator=generator).to(dtype).unbind()
     seconds = []
     for _ in range(1 + rounds):
@@ -46,11 +46,13 @@ def measured_tflops(device: torch.device, dtype: torch.dtype, rounds: int = 5) -
             left @ right
         _finish(device)
         seconds.append(time.perf_counter() - begin)
-    return products * 2 * size**3 / statistics.median(seconds[1:]) / 1e12  # the first one loads the kernel
+    return (
+        products * 2 * size**3 / statistics.median(seconds[1:]) / 1e12
+    )  # without the first round, which loads the kernel
 
 
 def memory_in_use(device: torch.device) -> int:
-    """Bytes: the peak allocation on a CUDA device since the last call; elsewhere the process's resident memory."""
+    """Return bytes in use: peak allocation on a CUDA device since the last call, else the process's resident memory."""
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -58,12 +60,12 @@ def memory_in_use(device: torch.device) -> int:
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss counts bytes there, KiB elsewhere
+    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is in bytes on macOS, in KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def memory_capacity(device: torch.device) -> int:
-    """Bytes of memory of a CUDA device; elsewhere of the machine, or of the process's control group."""
+    """Return the bytes of memory of a CUDA device, else of the machine or of the process's control group."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -73,7 +75,7 @@ def memory_capacity(device: torch.device) -> int:
 
 
 class Timing(Protocol):
-    """Timer of a piece of work on a device, with a few of its results.
+    """Timer of work on a device, which also copies a few results to the host.
 
     Created when the work begins; ``end`` is called when all of it is queued, ``read`` when the results are needed.
     """
@@ -102,8 +104,8 @@ class HostTiming:
 class StreamTiming:
     """``Timing`` by events in a CUDA device's stream, with the results copied into pinned memory.
 
-    The first event passes when the work queued before it is done, so an update is not charged for an evaluation or a
-    checkpoint before it; the time in which the stream stood idle because batches came late is the update's own.
+    The first event passes when the work queued before it is done, so the time of an update excludes an evaluation or
+    a checkpoint before it, but includes the time in which the stream was idle because batches came late.
     """
 
     def __init__(self) -> None:
@@ -112,7 +114,7 @@ class StreamTiming:
         self._begin.record()
 
     def end(self, *results: Tensor) -> None:
-        # Reading the device's tensors later would wait for all that is queued by then.
+        # Reading the tensors later would wait for all work queued until then.
         self._results = _pinned(len(results))
         self._results.copy_(torch.stack([result.double() for result in results]), non_blocking=True)
         self._end.record()
@@ -129,7 +131,7 @@ def start_timing(device: torch.device) -> Timing:
 
 
 def _pinned(count: int) -> Tensor:
-    """``(count,)`` float64 in pinned memory, for asynchronous copies from a CUDA device."""
+    """Allocate ``(count,)`` float64 in pinned memory, for asynchronous copies from a CUDA device."""
     return torch.empty(count, dtype=torch.float64, pin_memory=True)
 
 

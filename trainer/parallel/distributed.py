@@ -1,8 +1,8 @@
 """The processes of a run, started by torchrun, Slurm or by hand, and their communication.
 
 Gradients and weights are sent in the default process group (NCCL on CUDA, gloo on a CPU). Control messages, a few
-numbers per step, are sent in the control group, which is always gloo: they wait for no kernel, and a process that died
-is noticed within a second, when its connection closes.
+numbers per step, are sent in the control group, which is always gloo. So they wait for no kernel, and a dead process is
+noticed within a second, when its connection closes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from trainer.parallel.reports import raised_alike
 Result = TypeVar("Result")
 
 PATIENCE = timedelta(minutes=15)
-"""Timeout for a live rank that does not answer: longer than compilation, dry run or evaluation take."""
-_BEGINNING = timedelta(minutes=5)  # how long ranks wait for each other to start
+"""Timeout for a live rank that does not answer; compilation, dry run and evaluation take less."""
+_START_TIMEOUT = timedelta(minutes=5)  # how long ranks wait for each other to start
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
@@ -52,15 +52,15 @@ class World:
 
     @classmethod
     def alone(cls, device: torch.device | str = "cpu") -> World:
-        """One process."""
+        """Describe a run of a single process."""
         return cls(0, 1, 0, 1, torch.device(device))
 
     @classmethod
     def from_environment(cls, device: str = "auto", environment: Mapping[str, str] = os.environ) -> World:
-        """Join the other processes that ``RANK`` and ``WORLD_SIZE`` announce, and choose a device.
+        """Join the other processes as ``RANK`` and ``WORLD_SIZE`` say, and choose a device.
 
         Args:
-            device: ``auto`` is the accelerator if there is one; each process of a machine has its own.
+            device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available; each process of a machine has its own device.
             environment: variables as torchrun sets them.
 
         Raises:
@@ -84,22 +84,22 @@ class World:
         rank, local = _number(environment, "RANK"), _number(environment, "LOCAL_RANK")
         if not 0 <= rank < size:
             raise FarspanError(f"RANK is {rank} with WORLD_SIZE {size}; ranks are 0 to {size - 1}")
-        taken = _device(device, local)
-        if taken.type == "cuda":
-            torch.cuda.set_device(taken)
+        chosen = _device(device, local)
+        if chosen.type == "cuda":
+            torch.cuda.set_device(chosen)
         try:
-            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=_BEGINNING))
+            store, _, _ = next(dist.rendezvous("env://", rank, size, timeout=_START_TIMEOUT))
             dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if taken.type == "cuda" else "gloo", timeout=PATIENCE, store=store, rank=rank,
-                world_size=size, device_id=taken if taken.type == "cuda" else None,
+                "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo", timeout=PATIENCE, store=store, rank=rank,
+                world_size=size, device_id=chosen if chosen.type == "cuda" else None,
             )  # fmt: skip
         except (dist.DistError, RuntimeError, ValueError) as error:
             raise FarspanError(
                 f"rank {rank} of {size} found no others at {environment['MASTER_ADDR']}:{environment['MASTER_PORT']} "
-                f"({_first_line(error)}); start all {size} processes, with one address that they all reach"
+                f"({_first_line(error)}); start all {size} processes with an address that all of them can reach"
             ) from error
         control = dist.new_group(backend="gloo", timeout=PATIENCE)
-        return cls(rank, size, local, _number(environment, "LOCAL_WORLD_SIZE", str(size)), taken, control)
+        return cls(rank, size, local, _number(environment, "LOCAL_WORLD_SIZE", str(size)), chosen, control)
 
     @property
     def first(self) -> bool:
@@ -115,7 +115,7 @@ class World:
         return tuple(together.tolist())
 
     def any(self, wish: bool) -> bool:
-        """True if ``wish`` is true on any rank."""
+        """Return True if ``wish`` is true on any rank."""
         return bool(self.sum(wish)[0])
 
     def sum_on_device(self, value: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class World:
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         dist.all_gather(sizes, torch.tensor([len(written)]), group=self.control)
         longest = max(int(size) for size in sizes)
-        # (longest,) uint8 of each rank; JSON may end in blanks
+        # (longest,) uint8 per rank; JSON may end with blanks
         padded = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
         own = torch.tensor(list(written.ljust(longest)), dtype=torch.uint8)
         dist.all_gather(padded, own, group=self.control)
@@ -181,7 +181,7 @@ def run_together(world: World, work: Callable[[], Any]) -> list[Any]:
 
 
 def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
-    """Run ``work``, which waits for no other rank, on every rank and return this rank's own result.
+    """Run ``work`` on every rank and return this rank's own result; ``work`` must not wait for other ranks.
 
     Raises:
         FarspanError, OSError: raised by ``work`` on some rank; all ranks raise it.
@@ -193,7 +193,7 @@ def on_every_rank(world: World, work: Callable[[], Result]) -> Result:
 
 @contextmanager
 def explained(world: World) -> Iterator[None]:
-    """Convert the backends' errors about a lost process into one.
+    """Convert the backends' errors about a lost process into a ``FarspanError``.
 
     Raises:
         FarspanError: another process ended or stopped answering.

@@ -1,4 +1,4 @@
-"""Errors that all processes of a run raise alike, and the processes that report them."""
+"""Marking of errors that all processes of a run raise, so that each machine reports them once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ALIKE = "raised alike by all processes of the run"
 
 @contextmanager
 def raised_alike() -> Iterator[None]:
-    """Mark errors raised inside as ones that all processes of the run raise, so that they are reported once."""
+    """Mark errors raised inside the context as raised by all processes of the run."""
     try:
         yield
     except Exception as error:
@@ -22,7 +22,7 @@ def raised_alike() -> Iterator[None]:
 def is_reporter(error: BaseException, environment: Mapping[str, str] = os.environ) -> bool:
     """True if this process reports ``error``.
 
-    An error that all processes raise alike is reported by the first process of each machine, any other error and one of
-    a process that was not started with others by the process that raises it.
+    An error that all processes raise is reported by the first process of each machine; any other error by the process
+    that raises it.
     """
     return environment.get("LOCAL_RANK", "0") == "0" or _ALIKE not in getattr(error, "__notes__", ())

@@ -42,12 +42,13 @@ class ParallelConfig:
         mode: ``ddp`` replicates the model in every process; ``fsdp`` shards weights, gradients and optimizer state over
             all processes; ``hybrid`` shards within groups of ``shard_size`` processes and replicates across groups.
         shard_size: processes per group of ``hybrid``; None for those of one machine.
-        reduce: when sharded gradients are summed over processes: once per ``step``, so that every process holds the
-            gradients of all weights until its last micro-batch, or after each ``micro_batch``, so that it holds only
-            its shard and sends more; ``hybrid`` sums over groups once per step in either case. Ignored by ``ddp``.
+        reduce: time at which sharded gradients are summed over processes: once per ``step``, so that every process
+            holds the gradients of all weights until its last micro-batch, or after each ``micro_batch``, so that it
+            holds only its shard and sends more. ``hybrid`` sums over groups once per step in either case. Ignored by
+            ``ddp``.
 
     Raises:
-        FarspanError: a group of less than 1 process.
+        FarspanError: ``shard_size`` below 1.
     """
 
     mode: ParallelMode = "ddp"
@@ -60,10 +61,11 @@ class ParallelConfig:
 
 
 def apply_activation_checkpointing(model: nn.Module, mode: Checkpointing) -> None:
-    """Apply activation checkpointing: with ``layer``, only each layer's input is saved and the backward pass recomputes
-    the layer; with ``selective``, the results of its matrix products and of fused attention are saved too.
+    """Apply activation checkpointing to every layer.
 
-    Parameter names, hence checkpoints, stay the same.
+    With ``layer``, only the input of a layer is saved, and the backward pass recomputes the layer; with ``selective``,
+    the results of its matrix products and of fused attention are also saved. Parameter names, hence checkpoints, stay
+    the same.
     """
     if mode == "none":
         return
@@ -73,7 +75,7 @@ def apply_activation_checkpointing(model: nn.Module, mode: Checkpointing) -> Non
 
 
 def _checkpointed(layer: nn.Module, *inputs: Any) -> Tensor:
-    # Our own function instead of a partial of PyTorch's, because torch.compile does not start inside PyTorch's code.
+    # A function, not a partial of PyTorch's, because torch.compile does not start inside PyTorch's code.
     return checkpoint(type(layer).forward, layer, *inputs, use_reentrant=False)
 
 
@@ -92,7 +94,7 @@ EXPENSIVE = {
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
     torch.ops.higher_order.flex_attention,  # if not compiled; else see trainer.model.kernels.saved_results
 }
-"""Operators whose results cost more to compute again than to save; not batched products, which are attention scores."""
+"""Operators whose results are cheaper to save than to recompute; without batched products, the attention scores."""
 
 
 def _choose(context: Any, operation: Any, *arguments: Any, **named: Any) -> CheckpointPolicy:
@@ -131,9 +133,9 @@ def apply_compile(model: nn.Module, backend: str = "inductor") -> None:
         raise FarspanError(
             f"run.compile is true, but there is no {compiler}; install it, name another in CXX, or unset it"
         )
-    # A target length that equals the model's width is a coincidence, which must not be generalised to other lengths.
+    # Without this, a target length that equals the model's width by chance would be taken to be the same dimension.
     torch.fx.experimental._config.use_duck_shape = False
-    # With and without padding, pooling, a shift and gradients, there are more kinds of layers than the default of 8.
+    # Padding, pooling, shifts and gradients make more variants of a layer than the default limit of 8.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     for layer in layers_of(model):
         layer.compile(backend=backend, fullgraph=True, dynamic=True)
@@ -161,7 +163,7 @@ def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, preci
         The module to call instead of the model.
 
     Raises:
-        FarspanError: a number of ranks that is no multiple of ``shard_size``.
+        FarspanError: a number of ranks that is not a multiple of ``shard_size``.
     """
     if world.size == 1:
         return model
@@ -178,17 +180,17 @@ def apply_parallel(model: nn.Module, config: ParallelConfig, world: World, preci
         options["mp_policy"] = policy
     for layer in layers_of(model):
         fully_shard(layer, **options)
-    # Otherwise, ranks whose batches leave a parameter out would reduce fewer gradients than the others, and hang.
+    # Without this, ranks whose batches do not use a parameter would reduce fewer gradients than the others, and hang.
     fully_shard(model, **options).set_reduce_scatter_unused_params(True)
     return model
 
 
 def whole_copy(model: nn.Module, config: ModelConfig) -> nn.Module:
-    """A plain copy of a sharded model on each rank, in float32; all ranks call this together.
+    """Gather a plain copy of a sharded model on each rank, in float32; all ranks call this together.
 
     Args:
-        model: of ``apply_parallel``.
-        config: its configuration, with the attention that the copy shall have.
+        model: model that ``apply_parallel`` has sharded.
+        config: configuration of the copy, which may have another attention pattern.
     """
     state: dict[str, Any] = {
         name: value.full_tensor() if isinstance(value, DTensor) else value

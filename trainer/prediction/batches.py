@@ -1,4 +1,4 @@
-"""Batches of generation: which pairs are generated for together, and from which encoder rows."""
+"""Batches of pairs for generation, and their encoder rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainer.generation.sources import Sources
 
 @dataclass(frozen=True)
 class GenerationBatch:
-    """Pairs that are generated for together.
+    """Pairs whose texts are generated together.
 
     Attributes:
-        pairs: ``(n,)`` int64, the pairs, as rows of the examples.
-        sources: ``(B,)`` int64, the example that shows each encoder row.
-        rows: ``(n,)`` int64, the encoder row of each pair.
+        pairs: ``(n,)`` int64, rows of the pairs in the examples.
+        sources: ``(B,)`` int64, for each encoder row, an example with its source.
+        rows: ``(n,)`` int64, encoder row of each pair.
     """
 
     pairs: np.ndarray
@@ -29,12 +29,12 @@ class GenerationBatch:
     rows: np.ndarray
 
     def inputs(self, examples: Examples, special: SpecialTokens, multiple: int = 1) -> Sources:
-        """The input of ``generate``.
+        """Make the input of ``generate``.
 
         Args:
-            examples: rendered pairs, whose target is what the decoder is given.
+            examples: rendered pairs, whose targets begin with the prompts.
             special: ids of special tokens.
-            multiple: widths that rows were padded to in training are multiples of this.
+            multiple: number whose multiples rows were padded to in training.
         """
         lengths = examples.source_lengths[self.sources]
         width = int(lengths.max())
@@ -58,16 +58,16 @@ class GenerationBatch:
 def make_batches(
     source_lengths: np.ndarray, shared: np.ndarray, decoder_positions: np.ndarray, most_positions: int
 ) -> Iterator[GenerationBatch]:
-    """Divide pairs into batches, those with long sources first; each has at least one pair.
+    """Divide pairs into batches, long sources first; each batch has at least one pair.
 
-    A batch's memory grows with the positions of its encoder rows, padded to the longest, and with those that its texts
-    may take in the decoder, one for each beam.
+    A batch's memory grows with the positions of its encoder rows, padded to the longest, and with the decoder positions
+    that its texts may take, one for each beam.
 
     Args:
-        source_lengths: ``(n,)`` positions of the source of each pair.
-        shared: ``(n,)`` int64; pairs of equal numbers have the same source, which is encoded once in a batch.
-        decoder_positions: ``(n,)`` positions that the texts of each pair take together.
-        most_positions: of a batch.
+        source_lengths: ``(n,)``, length of each pair's source.
+        shared: ``(n,)`` int64; pairs with equal numbers have the same source, which is encoded once per batch.
+        decoder_positions: ``(n,)``, decoder positions that all texts of each pair take together.
+        most_positions: maximum number of positions in a batch.
     """
     first = np.unique(shared, return_index=True)[1]  # the first pair of each source
     order = first[np.lexsort((first, -source_lengths[first].astype(np.int64)))]

@@ -1,4 +1,4 @@
-"""Models that generate: a run of training, a model folder of farspan, or a folder of Hugging Face."""
+"""Opening of models for generation: a training run, a model folder of farspan, or a folder of Hugging Face."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from trainer.recipe import Recipe
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model whose weights are read, and what is known of its training.
+    """A model with its weights, and the recipe of its training if known.
 
     Attributes:
-        path: as given by the user.
+        path: path as given by the user.
         model: configuration, vocabulary and weights.
-        recipe: recipe of the run; None for a folder, and for a run that has kept none.
-        entry: its description in a manifest of predictions.
+        recipe: recipe of the run; None for a folder, and for a run without a stored recipe.
+        entry: description of the model in a manifest of predictions.
     """
 
     path: Path
@@ -45,8 +45,8 @@ class OpenedModel:
         return self.model.config.decoder.positions.limit
 
     def build(self, device: torch.device, dtype: torch.dtype = torch.float32) -> Seq2Seq:
-        """The model in evaluation mode."""
-        with torch.device("meta"):  # no weights that would be thrown away
+        """Build the model in evaluation mode."""
+        with torch.device("meta"):  # without initial weights, which would be replaced
             model = make_model(self.model.config, self.model.vocabulary.size)
         assert isinstance(model, Seq2Seq)
         model.load_state_dict(self.model.state, assign=True)
@@ -61,7 +61,7 @@ class OpenedModel:
         known, theirs = self.model.vocabulary.tokenizer_fingerprint, pairs.tokenizer["fingerprint"]
         if known not in (None, theirs):
             raise FarspanError(
-                f"{folder}: was made with the tokenizer {theirs[:12]}, the model {self.path} knows the ids of "
+                f"{folder}: was made with the tokenizer {theirs[:12]}, the model {self.path} with "
                 f"{str(known)[:12]}; make documents and pairs with the model's tokenizer"
             )
         if pairs.tokenizer["vocab_size"] > self.model.vocabulary.size:
@@ -71,7 +71,7 @@ class OpenedModel:
             )
 
     def special_for(self, needed: SpecialTokens, pairs: Manifest) -> SpecialTokens:
-        """The model's special tokens, and those that a task may insert into ``pairs``.
+        """Return the model's special tokens with those that a task may insert into ``pairs``.
 
         Tokens that neither the model nor the tokenizer knows have ids beyond the model's vocabulary: a folder of
         Hugging Face has no ``<doc-sep>``, and needs none for pairs about single documents.
@@ -90,15 +90,15 @@ def open_model(path: Path, checkpoint: str | None = None) -> OpenedModel:
     """Read a model that can generate.
 
     Args:
-        path: a run of ``farspan train`` or a checkpoint of it, a folder of ``farspan convert``, or one of Hugging Face.
-        checkpoint: of a run: ``newest`` (the default), ``best`` or a step.
+        path: run of ``farspan train``, one of its checkpoints, folder of ``farspan convert``, or of Hugging Face.
+        checkpoint: checkpoint of a run: ``newest`` (the default), ``best`` or a step.
 
     Raises:
         FarspanError: there is no such model or checkpoint, or it has no decoder.
     """
     model = read_model(path, checkpoint)
     if model.config.decoder is None:
-        raise FarspanError(f"{path}: the model has no decoder, and generates nothing; give an encoder-decoder")
+        raise FarspanError(f"{path}: the model has no decoder, so it generates no text; give an encoder-decoder")
     if model.parent.get("kind") == "farspan.checkpoint" and not is_model_folder(path):
         entry = {
             "run": _run_of(path).name,
@@ -112,7 +112,7 @@ def open_model(path: Path, checkpoint: str | None = None) -> OpenedModel:
 
 
 def _run_of(path: Path) -> Path:
-    """The directory of the run that ``path``, itself or a folder in it, belongs to."""
+    """Return the directory of the run that contains ``path``, or ``path`` itself."""
     place = path.resolve()
     while place.name == "checkpoints" or place.name.startswith("step-"):
         place = place.parent

@@ -43,7 +43,7 @@ def test_empty_artefacts_and_equal_draws_are_pointed_out(corpus):
     shard = ShardInfo("part-00000-of-00002.arrow", 1, 0, 5, "0" * 64)
     totals = {"sequences": 2, "unmasked": 2}
     masks = replace(manifest, format="farspan.masks", config={"draws": 2}, totals=totals, shards=(shard, shard))
-    assert "NO row asks for a token" in summary(masks)
+    assert "NO row has a target token" in summary(masks)
     assert "all 2 draws are equal" in summary(masks)
 
 

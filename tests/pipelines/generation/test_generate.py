@@ -245,7 +245,7 @@ def test_the_command(made, tmp_path, capsys):
         ({"split": "dev"}, r"no pair is in split 'dev'; its splits: train, validation"),
         ({"generation": {"beems": 2}}, r"--generation has no key 'beems' \(did you mean 'beams'\?\)"),
         ({"options": {"generation.beams": 2}}, r"--set generation.beams: .*give --generation beams="),
-        ({"generation": {"first_tokens": [9999]}}, r"first_tokens has 9999, which is no id of the model's"),
+        ({"generation": {"first_tokens": [9999]}}, r"first_tokens has 9999, which is not among the model's"),
         ({"generation": {"max_tokens": 40}}, r"the decoder of .* has 32 positions.*at most 31"),
         ({"options": {"source_length": 96}}, r"source_length is 96, but the encoder .* has 64 positions"),
         ({"task": "text_to_tex"}, r"text_to_tex'.*did you mean 'text_to_text'"),

@@ -238,5 +238,5 @@ def test_masks_that_hide_nothing_are_told_so(tmp_path):
         masking = Masking(
             corpus=corpus, output=str(tmp_path / str(chance)), objective="cross_document", options=options
         )
-        said.append("warning: NO row asks for a token" in summary(run_job(plan(masking), Engine(workers=1))))
+        said.append("warning: NO row has a target token" in summary(run_job(plan(masking), Engine(workers=1))))
     assert said == [True, False]

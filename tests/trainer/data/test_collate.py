@@ -75,7 +75,7 @@ def test_global_positions_beyond_the_source_are_named():
     examples = ToySource().examples(np.array([3, 9]))  # 8 and 14 source tokens
     chosen = np.zeros((2, 14), bool)
     chosen[0, 11] = True
-    with pytest.raises(FarspanError, match=r"0{31}3: position 11 is to be global, but its source has 8 positions"):
+    with pytest.raises(FarspanError, match=r"0{31}3: position 11 is marked as global, but its source has 8 positions"):
         collate(replace(examples, global_positions=chosen), np.arange(2), DATA, SPECIAL)
 
 

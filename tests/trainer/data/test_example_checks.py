@@ -166,7 +166,7 @@ def test_masks_that_ask_for_nothing_are_refused(corpus, tmp_path, mixed):
         of_masks = DataConfig(corpus=corpus, masks=empty, **widths)
         of_draws = DataConfig(corpus=corpus, objective=objective, **widths)
     where = "source 'empty' of data.mixture" if mixed else "data"
-    with pytest.raises(FarspanError, match=f"^{where}: mask set {empty}: none of its rows asks for a token"):
+    with pytest.raises(FarspanError, match=f"^{where}: mask set {empty}: none of its rows has a target token"):
         checked(of_masks)
     with pytest.raises(FarspanError, match=rf"^{where}: objective cross_document on .*: none of the \d+ rows tried"):
         checked(of_draws)
@@ -190,7 +190,7 @@ class Mute(ToySource):
 
 
 def test_a_run_on_nothing_never_begins(tmp_path):
-    with pytest.raises(FarspanError, match="none of the 50 rows tried asks for a token"):
+    with pytest.raises(FarspanError, match="none of the 50 rows tried has a target token"):
         train(toy_recipe(tmp_path), source=Mute(), console=Console(file=StringIO()))
     assert not list(tmp_path.iterdir())
 

@@ -130,7 +130,7 @@ def test_what_goes_wrong_in_a_process_is_told_at_the_step_that_needs_it(processe
 
 def test_open_data_cannot_go_to_processes():
     with (
-        pytest.raises(FarspanError, match=r"loading.processes is 2, but the data was handed over already open"),
+        pytest.raises(FarspanError, match=r"loading.processes is 2, but the data was passed as an open source"),
         prefetched(Numbered(), LoadingConfig(processes=2), STEPS),
     ):
         pass

@@ -44,7 +44,7 @@ def test_ranks_agree_on_sums_and_values():
 
 
 def test_a_process_that_nobody_joins_says_so(monkeypatch):
-    monkeypatch.setattr(distributed, "_BEGINNING", timedelta(seconds=1))
+    monkeypatch.setattr(distributed, "_START_TIMEOUT", timedelta(seconds=1))
     environment = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
     environment["MASTER_PORT"] = str(free_port())
     for name, value in environment.items():

@@ -19,7 +19,7 @@ from trainer.prediction.opened import OpenedModel, open_model
 
 def test_a_model_without_decoder_generates_nothing(tmp_path):
     write_model_folder(tiny_model(tiny_config(decoder=False)), tmp_path / "encoder")
-    with pytest.raises(FarspanError, match="has no decoder, and generates nothing; give an encoder-decoder"):
+    with pytest.raises(FarspanError, match="has no decoder, so it generates no text; give an encoder-decoder"):
         open_model(tmp_path / "encoder")
 
 
@@ -39,7 +39,7 @@ def opened_of(fingerprint=None, **ids):
 def test_pairs_of_another_tokenizer_are_refused():
     opened_of("a" * 64).check_pairs(manifest_of("a" * 64), "pairs")
     opened_of(None).check_pairs(manifest_of("b" * 64), "pairs")  # a folder without a tokenizer knows none
-    with pytest.raises(FarspanError, match="pairs: was made with the tokenizer bbbbbbbbbbbb, the model folder knows"):
+    with pytest.raises(FarspanError, match="pairs: was made with the tokenizer bbbbbbbbbbbb, the model folder with"):
         opened_of("a" * 64).check_pairs(manifest_of("b" * 64), "pairs")
     with pytest.raises(FarspanError, match="its tokenizer has 25 ids, the model folder 24 rows"):
         opened_of(None).check_pairs(manifest_of("b" * 64, 25), "pairs")

@@ -68,28 +68,28 @@ class Inputs(NamedTuple):
 
     @property
     def length(self) -> int:
-        """L."""
+        """Number of positions, L."""
         return self.q.shape[1]
 
     @property
     def sides(self) -> int:
-        """G."""
+        """Number of side keys, G."""
         return self.k.shape[1] - self.q.shape[1]
 
     @property
     def radius(self) -> int:
-        """r."""
+        """Radius of the band, r."""
         return self.near.shape[1] // 2
 
     @property
     def size(self) -> int:
-        """C, a multiple of the block size, so that no block of queries is divided."""
+        """Queries per chunk, C: a multiple of the block size, so that no block of queries is divided."""
         least = LEAST.get(self.q.device.type, 1)
         return min(-(-max(self.radius + 1, least) // self.block) * self.block, self.length)
 
     @property
     def kind(self) -> torch.dtype:
-        """The dtype of the computation."""
+        """Dtype of the computation."""
         return torch.promote_types(self.q.dtype, torch.float32)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -123,7 +123,7 @@ class Inputs(NamedTuple):
             return torch.tensor(self.sides, device=self.q.device)
         numbers = torch.arange(1, self.sides + 1, device=self.q.device)
         there = self.key_documents[row, self.length :] >= 0
-        return F.pad(there * numbers, (0, 1)).amax()  # the padding is for rows that are shorter than a block
+        return F.pad(there * numbers, (0, 1)).amax()  # padded for rows that are shorter than a block
 
     def _add_far(self, scores: Tensor, far: Tensor, start: int, whole: Tensor) -> None:
         """Add the far biases to the scores of side keys, ``(H, C, G)``, of the queries from ``start`` on.
@@ -151,7 +151,7 @@ class Inputs(NamedTuple):
         first, count, sides = start // self.block, of_blocks.shape[1], self.sides
         after = (torch.arange(first, first + count, device=dscores.device) >= whole)[:, None]
         # Block b's scores have the biases from G - 1 - b on: flipped, each block's biases begin one later.
-        begin = sides - first - count  # -1 where the last block is shorter, which has no side key
+        begin = sides - first - count  # -1 if the last block is shorter and has no side key
         own = _sum_shifted(of_blocks.masked_fill(after, 0.0).flip(1))
         own = F.pad(own, (begin, 2 * sides - 1 - begin - own.shape[1]))
         # Positions after the last block with a side key belong to that block.
@@ -170,7 +170,7 @@ class Inputs(NamedTuple):
 
 
 def _with_sides(x: Tensor, keys: slice, length: int) -> Tensor:
-    """``(L + G, ...)`` -> ``(W + G, ...)``."""
+    """Select the W keys and the G side keys of ``(L + G, ...)``: ``(W + G, ...)``."""
     return x[keys] if len(x) == length else torch.cat([x[keys], x[length:]])
 
 

@@ -5,7 +5,7 @@ relative positions are looked up score by score. Kernels are compiled per length
 values. A query at padding attends to itself, so that no row is without keys. On a CPU, where FlexAttention has no
 backward pass, the same code runs uncompiled for tests.
 
-The gradient of relative positions is summed by atomic additions, so its last bits differ from run to run.
+The gradient of relative positions is summed by atomic additions, so its last bits may differ between runs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Places(NamedTuple):
 
     Attributes:
         queries: ``(B, Lq)`` int64, the document of each query, -1 at padding.
-        keys: ``(B, Lk)`` int64, likewise; -2 for keys that no query attends to.
-        shown: ``(B, Lk)`` bool, keys that all queries of their document attend to; None if there are none.
+        keys: ``(B, Lk)`` int64, the document of each key, -2 for keys to which no query attends.
+        shown: ``(B, Lk)`` bool, keys to which all queries of their document attend; None if there are none.
     """
 
     queries: Tensor | None = None

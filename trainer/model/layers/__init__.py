@@ -1,1 +1,1 @@
-"""Attention and feed-forward sublayers that encoder and decoder layers are made of."""
+"""Sublayers of encoder and decoder layers: attention, feed-forward, norms, embeddings."""

@@ -27,7 +27,7 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Softmax(scale q k^T + bias) v.
+    """Compute softmax(scale q k^T + bias) v.
 
     Args:
         q: ``(B, Lq, H, D)``.
@@ -43,7 +43,7 @@ def attend(
     """
     empty = None
     if mask is not None:
-        # A softmax without keys is NaN in some kernels: such rows attend to everything, and are then set to zero.
+        # A softmax without keys is NaN in some kernels, so such rows attend to all keys and are then set to zero.
         empty = ~mask.any(-1, keepdim=True)  # (B, 1 or Lq, 1)
         mask = (mask | empty)[:, None]  # (B, 1, 1 or Lq, Lk)
     if bias is not None:
@@ -85,11 +85,11 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, G + L, d)`` -> ``(B, G + L, d)``."""
+        """Map hidden states ``(B, G + L, d)`` to the same shape."""
         return self.out(self.mix(x, context).flatten(2))
 
     def mix(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, G + L, d)`` -> ``(B, G + L, H, D)``: the mixture of values at each position, for every head."""
+        """Attend before the output projection: ``(B, G + L, d)`` to the values of every head, ``(B, G + L, H, D)``."""
         # (B, G + L, 3 H D) -> three views (B, G + L, H, D)
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         q, k = rotate(q, context.rotation), rotate(k, context.rotation)
@@ -109,7 +109,11 @@ class CrossAttention(nn.Module):
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, states: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """Decoder states ``(B, T, d)``, encoder states ``(B, S, d)`` and their ``(B, S)`` bool -> ``(B, T, d)``."""
+        """Attend from decoder states ``(B, T, d)`` to encoder states ``(B, S, d)`` with a ``(B, S)`` bool padding mask.
+
+        Returns:
+            ``(B, T, d)``.
+        """
         q = self.q(x).unflatten(-1, (self.heads, -1))
         k, v = self.kv(states).unflatten(-1, (2, self.heads, -1)).unbind(2)
         dropout = self.dropout if self.training else 0.0

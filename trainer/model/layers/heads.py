@@ -12,10 +12,10 @@ class HeadsConfig:
     """Attention heads, the same in every attention layer of the model.
 
     Attributes:
-        count: H.
-        width: D; None is the model's width / count.
+        count: number of heads, H.
+        width: width of a head, D; None is the model's width / count.
         bias: True if the four projections have biases.
-        scaled: True if scores are divided by sqrt(D); T5's are not.
+        scaled: True if scores are divided by sqrt(D), as in all models but T5.
 
     Raises:
         FarspanError: sizes below 1.
@@ -33,10 +33,10 @@ class HeadsConfig:
                 raise FarspanError(f"model.heads.{name} is {value}; it must be at least 1")
 
     def inner(self, width: int) -> int:
-        """H * D, the width of all heads together in a model of this ``width``."""
+        """Width of all heads together, H * D, in a model of this ``width``."""
         return self.count * (self.width or width // self.count)
 
     @property
     def scale(self) -> float | None:
-        """The factor of the scores; None is 1 / sqrt(D)."""
+        """Factor of the scores; None is 1 / sqrt(D)."""
         return None if self.scaled else 1.0

@@ -35,10 +35,10 @@ class Pooling:
             not change the initial model.
         reference_padding: follow the released code: average over the whole window, with padding counted as zeros, and
             attend to every window of the padded batch that holds a token, so that a row's result depends on the amount
-            of padding. By default, averages and windows are those of the row without its padding.
+            of padding. By default, averages and windows are computed as if the row had no padding.
 
     Raises:
-        FarspanError: windows that leave positions out or a sequence without any window.
+        FarspanError: values with which positions are in no window, or a short sequence has none.
     """
 
     layers: int = 4
@@ -59,7 +59,7 @@ class Pooling:
         if self.padding != self.kernel // 2:
             raise FarspanError(
                 f"pooling.padding is {self.padding} with pooling.kernel {self.kernel}; set it to {self.kernel // 2} "
-                "(half the kernel), so that a sequence of one position has a window too"
+                "(half the kernel), so that even a sequence of one position has a window"
             )
 
     def windows(self, length: Length) -> Length:
@@ -67,11 +67,11 @@ class Pooling:
         return (length + 2 * self.padding - self.kernel) // self.stride + 1
 
     def flops(self, length: int, width: int, inner: int) -> int:
-        """Forward floating-point operations of one layer's pooled attention, its four projections included.
+        """Count forward operations of one layer's pooled attention with its four projections.
 
         Args:
-            length: positions.
-            width: d.
+            length: number of positions.
+            width: width of the hidden states, d.
             inner: width of all heads together, H * D.
         """
         windows = self.windows(length)
@@ -79,7 +79,7 @@ class Pooling:
 
 
 class PooledAttention(nn.Module):
-    """Every position attends to every pooled window.
+    """Attention of every position to every pooled window.
 
     Averaging and projection commute, so the layer's input is averaged before it is projected to keys and values, at
     1 / stride of the cost.
@@ -95,7 +95,7 @@ class PooledAttention(nn.Module):
         self.out = nn.Linear(inner, width, bias=heads.bias)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, L, d)`` -> ``(B, L, d)``; results at tokens do not depend on padding on the right.
+        """Map hidden states ``(B, L, d)`` to the same shape; results at tokens do not depend on padding on the right.
 
         If documents must not attend to each other, a window belongs to the document of its middle position, averages
         only that document's positions, and only they attend to it. A document shorter than a stride may have no window;
@@ -105,7 +105,7 @@ class PooledAttention(nn.Module):
         pooling, (padding_mask, segments) = self.pooling, (context.padding_mask, context.segments)
         owners = None if segments is None else derived(_owners, (padding_mask, segments), pooling)
         k, v = self._pooled(x, context, owners).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        padding_mask = None if padding_mask is None else derived(_real_windows, (padding_mask,), pooling)
+        padding_mask = None if padding_mask is None else derived(_window_mask, (padding_mask,), pooling)
         dropout = self.dropout if self.training else 0.0
         windows = context._replace(padding_mask=padding_mask, segments=owners)
         mixed = attend_across(q, k, v, context, windows, dropout, self.scale)
@@ -167,15 +167,15 @@ class PooledAttention(nn.Module):
 
 
 def _owners(padding_mask: Tensor | None, segments: Tensor, pooling: Pooling) -> Tensor:
-    """``(B, P)``: the document of each window's middle, or of the row's last position if the middle is past it."""
+    """Document of each window's middle, ``(B, P)``; of the row's last position if the middle is past it."""
     length = segments.shape[1]
     middles = pooling.stride * torch.arange(pooling.windows(length), device=segments.device)
     lengths = middles.new_full((len(segments),), length) if padding_mask is None else _lengths(padding_mask)
     return segments.gather(1, middles.minimum((lengths[:, None] - 1).clamp(min=0)))
 
 
-def _real_windows(padding_mask: Tensor, pooling: Pooling) -> Tensor:
-    """``(B, P)`` bool: the windows that the positions of each row attend to."""
+def _window_mask(padding_mask: Tensor, pooling: Pooling) -> Tensor:
+    """Mask of the windows that the positions of each row attend to, ``(B, P)`` bool."""
     lengths = _lengths(padding_mask)[:, None]
     windows = torch.arange(pooling.windows(padding_mask.shape[1]), device=padding_mask.device)
     if pooling.reference_padding:
@@ -184,5 +184,5 @@ def _real_windows(padding_mask: Tensor, pooling: Pooling) -> Tensor:
 
 
 def _lengths(padding_mask: Tensor) -> Tensor:
-    """``(B,)``: index of the last token + 1."""
+    """Length of each row, index of its last token + 1, ``(B,)``."""
     return (padding_mask * torch.arange(1, padding_mask.shape[1] + 1, device=padding_mask.device)).amax(1)

@@ -8,7 +8,7 @@ from torch import nn
 class Projections(nn.Linear):
     """Projections of one input, with weights stacked row-wise and biases concatenated, for one matrix product.
 
-    Optimisers that measure whole weights, such as Adafactor, measure each projection separately.
+    Optimisers with statistics of whole weights, such as Adafactor, treat each projection separately.
 
     Attributes:
         count: number of projections, all of the same width.
@@ -20,7 +20,7 @@ class Projections(nn.Linear):
             in_features: width of the input.
             out_features: width of each projection.
             count: number of projections.
-            bias: True if they have biases.
+            bias: True if the projections have biases.
         """
         super().__init__(in_features, count * out_features, bias=bias)
         self.count = count

@@ -1,4 +1,4 @@
-"""Parts that encoder and decoder layers share: norms, the residual sum, the feed-forward sublayer, embeddings."""
+"""Parts common to encoder and decoder layers: norms, residual sums, feed-forward sublayers, embeddings."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class NormConfig:
-    """The norms.
+    """Norms of all layers.
 
     Attributes:
-        placement: ``post``, after each residual sum, as in BART; ``pre``, before each sublayer and once at the end.
+        placement: ``post``: after each residual sum, as in BART; ``pre``: before each sublayer and once at the end.
         kind: ``layer`` (LayerNorm, with weight and bias) or ``rms`` (RMSNorm, with a weight).
-        eps: added to the variance.
+        eps: number added to the variance.
 
     Raises:
         FarspanError: ``eps`` not above 0, or infinite.
@@ -47,7 +47,7 @@ class NormConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedForwardConfig:
-    """The feed-forward layers.
+    """Feed-forward layers.
 
     Attributes:
         width: width of the inner layer.
@@ -101,20 +101,20 @@ class SplitNorm(nn.Module):
         self.tokens, self.extra = make_norm(width, norm), make_norm(width, norm)
 
     def forward(self, x: Tensor, extra: int) -> Tensor:
-        """``(B, G + L, d)``, G -> ``(B, G + L, d)``."""
+        """Normalise ``(B, G + L, d)``; ``extra`` is G."""
         return torch.cat([self.extra(x[:, :extra]), self.tokens(x[:, extra:])], 1)
 
 
 class Residual(nn.Module):
-    """``norm(x + drop(f(x)))`` (post) or ``x + drop(f(norm(x)))`` (pre)."""
+    """Residual sum around a sublayer f: ``norm(x + drop(f(x)))`` (post) or ``x + drop(f(norm(x)))`` (pre)."""
 
     def __init__(self, width: int, norm: NormConfig, dropout: float, split: bool = False) -> None:
         """
         Args:
-            width: d.
-            norm: its kind and place.
-            dropout: on the sublayer's output.
-            split: True if learned tokens have a norm of their own.
+            width: width of the hidden states, d.
+            norm: kind and placement of the norm.
+            dropout: probability of dropout on the sublayer's output.
+            split: True if learned tokens have a separate norm.
         """
         super().__init__()
         self.norm = SplitNorm(width, norm) if split else make_norm(width, norm)
@@ -128,7 +128,7 @@ class Residual(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """``(B, L, d) -> (B, L, d)`` through one wider layer; gated: ``f(up x) * gate x`` (GLU, arXiv:2002.05202)."""
+    """Feed-forward sublayer, ``(B, L, d)`` to ``(B, L, d)``; gated: ``f(up x) * gate x`` (GLU, arXiv:2002.05202)."""
 
     def __init__(self, width: int, config: FeedForwardConfig, dropout: float) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """``(B, L, d) -> (B, L, d)``."""
+        """Map token vectors ``(B, L, d)`` to the input of the first layer, ``(B, L, d)``."""
         x = tokens * self.scale if self.scale != 1.0 else tokens
         if self.positions is not None:
             x = x + self.positions(tokens)

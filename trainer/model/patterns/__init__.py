@@ -10,4 +10,4 @@ from trainer.model.patterns.tglobal import TGlobal
 from trainer.model.patterns.window import Window
 
 AnyPattern = Block | Overlap | BlockGlobal | Staggered | Local | TGlobal | Window | Full
-"""The patterns that a recipe may name; a new one is a file beside these and an entry here."""
+"""The patterns that a recipe may name; a new pattern is a file in this folder and an entry here."""

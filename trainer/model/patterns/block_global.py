@@ -24,7 +24,7 @@ class BlockGlobal(Pattern):
     shorter; its first positions are global like those of any other.
 
     Raises:
-        FarspanError: no global tokens, or no others.
+        FarspanError: ``global_tokens`` below 1, or not below ``size``.
     """
 
     size: int = 1024

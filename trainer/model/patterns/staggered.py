@@ -81,14 +81,14 @@ class Staggered(Pattern):
         documents = None if known.segments is None else known.segments[:, :extra]
         mask = visible(known.padding_mask, documents, known.segments)
         parts = self._parts(q.shape[1] - extra)
-        # split once, not sliced part by part: the gradient of a slice is a tensor of full size, mostly zeros
+        # one split, not a slice per part, because the gradient of a slice is a tensor of full size, mostly zeros
         q_extra, *q_parts = q.split([extra, *(positions for positions, _ in parts)], 1)
         mixed = [attend(q_extra, k, v, mask, dropout=dropout, scale=scale)]
-        k_parts, v_parts, real_parts, segment_parts = (
+        k_parts, v_parts, mask_parts, segment_parts = (
             _blocks(x, extra, parts) for x in (k, v, known.padding_mask, known.segments)
         )
         for (_, size), q_part, k_blocks, v_blocks, padding_mask, segments in zip(
-            parts, q_parts, k_parts, v_parts, real_parts, segment_parts, strict=True
+            parts, q_parts, k_parts, v_parts, mask_parts, segment_parts, strict=True
         ):
             q_blocks = q_part.unflatten(1, (-1, size)).flatten(0, 1)  # (B n, W, H, D)
             mask = visible(padding_mask, None if segments is None else segments[:, extra:], segments)
@@ -133,9 +133,9 @@ class Staggered(Pattern):
 
 
 def _blocks(x: Tensor | None, extra: int, parts: list[tuple[int, int]]) -> list[Any]:
-    """``(B, G + L, ...)`` -> ``(B n, G + W, ...)`` for every part: its n blocks, each after the learned tokens.
+    """Cut ``(B, G + L, ...)`` into the n blocks of every part, each after the learned tokens: ``(B n, G + W, ...)``.
 
-    None becomes None for every part.
+    None gives None for every part.
     """
     if x is None:
         return [None] * len(parts)

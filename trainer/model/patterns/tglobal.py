@@ -99,7 +99,7 @@ class TGlobal(Pattern):
         if sides is None:
             return lambda score, b, h, q, k: score + near_bias(near, self.radius, h, q, k)
         beyond = sides.padded - sides.count
-        far = F.pad(biases[1], (beyond, beyond))  # the distance 0 stays in the middle
+        far = F.pad(biases[1], (beyond, beyond))  # keeps the distance 0 in the middle
 
         def add(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
             own = torch.minimum(q // self.block, sides.last[b])
@@ -125,7 +125,7 @@ class TGlobalAttention(SelfAttention):
     def __init__(self, width: int, heads: HeadsConfig, pattern: TGlobal, dropout: float, norm: nn.Module) -> None:
         """
         Args:
-            width: d.
+            width: width of the hidden states, d.
             heads: attention heads.
             pattern: radius and block size.
             dropout: probability of dropping an attention weight.
@@ -135,7 +135,7 @@ class TGlobalAttention(SelfAttention):
         self.summary, self.side_norm = pattern, norm
 
     def mix(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, L, d)`` -> ``(B, L, H, D)``."""
+        """Attend before the output projection: ``(B, L, d)`` to the values of every head, ``(B, L, H, D)``."""
         length = x.shape[1]
         sides = self.side_norm(self.summary.summed(x, context)).to(x.dtype)
         q, k, v = self.qkv(torch.cat([x, sides], 1)).unflatten(-1, (3, self.heads, -1)).unbind(2)

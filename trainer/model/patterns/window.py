@@ -33,8 +33,8 @@ class _Part(NamedTuple):
     reach: int
 
 
-class _Shown(NamedTuple):
-    """Global keys and values, ``(B, G, H, D)``, visible to every query of the row, and their ``(B, G)`` masks."""
+class _GlobalKeys(NamedTuple):
+    """Keys and values of global positions, ``(B, G, H, D)``, visible to all queries, and their ``(B, G)`` masks."""
 
     k: Tensor
     v: Tensor
@@ -102,7 +102,7 @@ class Window(Pattern):
         if context.globals is not None:
             # Global positions are separate keys, so they are masked out within the window.
             padding_mask = ~context.globals.chosen if padding_mask is None else padding_mask & ~context.globals.chosen
-            shown = _shown(k, v, context)
+            shown = _global_keys(k, v, context)
         context = context._replace(padding_mask=padding_mask)
         parts = [self._attend_part(part, q, k, v, context, shown, dropout, scale) for part in self._parts(q.shape[1])]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
@@ -110,7 +110,7 @@ class Window(Pattern):
     def _parts(self, length: int) -> list[_Part]:
         """Return groups of half a window with three half windows of keys, and shorter groups at both ends.
 
-        Thus no key is padding, and all inner groups share one mask.
+        Thus no key is padding of a group, and all inner groups share one mask.
         """
         half = self.half
         inner = length // half - 2
@@ -130,11 +130,11 @@ class Window(Pattern):
         k: Tensor,
         v: Tensor,
         context: Context,
-        shown: _Shown | None,
+        shown: _GlobalKeys | None,
         dropout: float,
         scale: float | None,
     ) -> Tensor:
-        """``(B, groups * size, H, D)``."""
+        """Attend from the queries of ``part``; returns ``(B, groups * size, H, D)``."""
         start, groups, size, first_key, reach = part
 
         def queries(x: Tensor) -> Tensor:  # (B, L, ...) -> (B n, Q, ...)
@@ -156,7 +156,7 @@ class Window(Pattern):
                 torch.arange(start, start + size, device=q.device)[:, None], places, q.shape[1]
             )  # (Q, K)
             if mask is None:
-                # Every query attends to itself, so none is without keys.
+                # Every query attends to itself, so each has a key.
                 bias = torch.zeros_like(near, dtype=q.dtype).masked_fill(~near, float("-inf"))[None, None]
             else:
                 mask = near & mask  # (B n, Q, K)
@@ -195,7 +195,7 @@ class WindowAttention(SelfAttention):
         self.global_qkv = Projections(width, self.qkv.out_features // 3, 3, bias=heads.bias)
 
     def mix(self, x: Tensor, context: Context) -> Tensor:
-        """``(B, L, d)`` -> ``(B, L, H, D)``."""
+        """Attend before the output projection: ``(B, L, d)`` to the values of every head, ``(B, L, H, D)``."""
         mixed = super().mix(x, context)
         if context.globals is None:
             return mixed
@@ -207,7 +207,7 @@ class WindowAttention(SelfAttention):
         return torch.where(chosen[..., None, None], placed, mixed)
 
     def _attend_globally(self, x: Tensor, context: Context, chosen: Globals) -> Tensor:
-        """``(B, G, H, D)``: each global position attends to its whole document."""
+        """Attend from each global position to its whole document; returns ``(B, G, H, D)``."""
         inner, bias = self.qkv.out_features // 3, self.global_qkv.bias
         w_q, w_kv = self.global_qkv.weight.split([inner, 2 * inner])
         b_q, b_kv = (None, None) if bias is None else bias.split([inner, 2 * inner])
@@ -223,19 +223,19 @@ class WindowAttention(SelfAttention):
         return attend(q, k, v, mask, dropout=dropout, scale=self.scale)
 
 
-def _shown(k: Tensor, v: Tensor, context: Context) -> _Shown:
+def _global_keys(k: Tensor, v: Tensor, context: Context) -> _GlobalKeys:
     assert context.globals is not None
     places = context.globals.at[..., None, None].expand(-1, -1, *k.shape[2:])  # (B, G, H, D)
-    return _Shown(
+    return _GlobalKeys(
         k.gather(1, places), v.gather(1, places), context.globals.padding_mask, _at(context.segments, context.globals)
     )
 
 
 def _at(segments: Tensor | None, chosen: Globals) -> Tensor | None:
-    """``(B, L)`` -> ``(B, G)``."""
+    """Select the documents of global positions: ``(B, L)`` to ``(B, G)``."""
     return None if segments is None else segments.gather(1, chosen.at)
 
 
 def _repeated(x: Tensor, groups: int) -> Tensor:
-    """``(B, ...)`` -> ``(B n, ...)``, each row n times."""
+    """Repeat each row n times: ``(B, ...)`` to ``(B n, ...)``."""
     return x[:, None].expand(-1, groups, *x.shape[1:]).flatten(0, 1)

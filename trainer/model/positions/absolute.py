@@ -38,7 +38,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Sinusoidal:
-    """Sinusoidal position vectors, sines in the first half and cosines in the second; no parameters, no maximum length.
+    """Sinusoidal position vectors, sines in the first half and cosines in the second, without a maximum length.
 
     Attributes:
         variant: ``pegasus``: wave i of pair i has length ``2 pi 10,000^(2i / d)`` (Vaswani et al. 2017); ``pegasus_x``:
@@ -81,7 +81,7 @@ class LearnedPositions(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """Sinusoidal vectors, computed for the longest sequence so far; not part of a checkpoint."""
+    """Sinusoidal vectors, computed for the longest sequence so far and not stored in checkpoints."""
 
     def __init__(self, sinusoidal: Sinusoidal) -> None:
         super().__init__()

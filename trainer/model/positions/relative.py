@@ -14,11 +14,11 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True)
 class Buckets:
-    """Buckets of distances: one per small distance, then logarithmically wider ones, and one for the rest.
+    """Buckets of distances: one for each small distance, then logarithmically wider ones, the last without an end.
 
     Attributes:
         count: number of buckets; an encoder uses half of them for each direction.
-        distance: all distances from this one on are in the last bucket, which begins somewhat before it.
+        distance: distance from which on all distances are in the last bucket, which begins somewhat earlier.
 
     Raises:
         FarspanError: a count that cannot be halved twice, or a distance within the buckets of single distances.
@@ -44,7 +44,7 @@ class Buckets:
 
 
 def bucket(offset: Tensor, buckets: Buckets, both_ways: bool) -> Tensor:
-    """The bucket of each key position - query position, int64 of any shape.
+    """Return the bucket of each offset, key position - query position; int64 of any shape.
 
     Args:
         both_ways: True if keys after the query have their own buckets, in the upper half; else they share bucket 0.
@@ -75,6 +75,6 @@ class RelativeBias(nn.Module):
         self.weight = nn.Parameter(torch.empty(buckets.count, heads))
 
     def forward(self, offsets: Tensor) -> Tensor:
-        """Offsets of any shape -> ``(H, *shape)``."""
+        """Return the biases of offsets of any shape, ``(H, *shape)``."""
         number = bucket(offsets, self.buckets, self.both_ways)
         return self.weight.T[:, number]
