@@ -30,7 +30,7 @@ class Recipe:
     """All sections of a recipe.
 
     Raises:
-        FarspanError: data wider than the model's position tables, warm-up longer than the run, stages whose steps do
+        FarspanError: data wider than the model's position tables, a warm-up longer than the run, stages whose steps do
             not add up to the run's, a generator that nothing uses.
     """
 
@@ -99,7 +99,7 @@ class Recipe:
             raise FarspanError(f"checkpoint.best is {best!r}, but nothing is evaluated; add an evaluation section")
         if evaluation and evaluation.patience and best is None:
             raise FarspanError(
-                f"evaluation.patience is {evaluation.patience}, but no metric says what is better; set "
+                f"evaluation.patience is {evaluation.patience}, but no metric chooses the best checkpoint; set "
                 "checkpoint.best, e.g. to held_out_loss"
             )
 
@@ -110,9 +110,9 @@ class Recipe:
         A run of epochs has a stage of one step here before ``with_samples``.
 
         Each number of ``run.extend`` adds a stage with the values of the last one. Its learning rate is that of a run
-        that had so many more steps from the start: a schedule that decays to the end of the run is stretched, so that
-        its rate rises again, without a second warm-up; one that does not depend on the length of the run, or has
-        ``schedule.steps``, goes on.
+        that had the additional steps from the start: a schedule that decays to the end of the run is stretched, so that
+        its rate rises again, without a second warm-up; a schedule that does not depend on the length of the run, or has
+        ``schedule.steps``, continues.
         """
         stages: list[Stage] = []
         for config in self.stages or (StageConfig(steps=self.run.steps or 1),):
@@ -144,7 +144,7 @@ class Recipe:
         return tuple(stages)
 
     def with_samples(self, samples: int) -> Recipe:
-        """The recipe with ``run.steps`` in place of ``run.epochs``.
+        """Return the recipe with ``run.steps`` in place of ``run.epochs``.
 
         Args:
             samples: number of sequences of all sources together.
@@ -160,7 +160,7 @@ class Recipe:
 
     @cached_property
     def held_out_data(self) -> DataConfig | None:
-        """The data section that evaluation reads: the sources of ``evaluation`` with the widths of ``data``."""
+        """Data section of evaluation: the sources of ``evaluation`` with the widths of ``data``; else None."""
         evaluation, data = self.evaluation, self.data
         if evaluation is None:
             return None
@@ -190,15 +190,14 @@ class Recipe:
         return replace(none, pairs=data.pairs, documents=data.documents, split=evaluation.split, mixture=mixture)
 
     def _scored(self, data: DataConfig) -> DataConfig:
-        """A data section whose ``model_based`` objectives have a frozen generator as their scorer."""
+        """Give the ``model_based`` objectives of a data section the frozen generator, if any, as their scorer."""
         scorer = self.generator and self.generator.scorer
         return with_scorer(data, scorer) if scorer else data
 
     def identity(self) -> dict[str, Any]:
-        """The values that must not change while a run is continued: all that affect its numbers, none that affect only
-        its speed or place.
+        """Values that must not change when a run is continued, because they affect its numbers.
 
-        Data counts by its fingerprint, which the checkpoint holds too.
+        Data is identified by its fingerprint, which the checkpoint also holds.
         """
         sections = asdict(self)
         run = ("steps", "batch_size", "seed", "precision", "compile")  # compiled layers draw dropout differently
@@ -215,30 +214,30 @@ class Recipe:
 
 
 _LATER_KEYS = (("label_smoothing_form", "szegedy"), ("r3f", None))
-"""Options of the loss that came later, with their defaults: left out, so that older runs can be continued."""
+"""Options of the loss that older farspans lack, with their defaults; left out, so that older runs can be continued."""
 
 
 def _stage_identity(stage: dict[str, Any]) -> dict[str, Any]:
-    """The values of a stage that affect the run's numbers."""
+    """Values of a stage that affect the run's numbers."""
     kept = {name: value for name, value in stage.items() if name != "micro_batch_size"}
     return {**kept, "data": stage["data"] and _widths(stage["data"])}
 
 
 def _widths(data: dict[str, Any]) -> dict[str, Any]:
-    """The values of a data section that the fingerprint of its sources does not cover."""
+    """Values of a data section that the fingerprint of its sources does not cover."""
     names = "source_length", "target_length", "source_multiple", "target_multiple", "decoder_start", "across_documents"
     return {name: data[name] for name in names}
 
 
 def load_recipe(name: str, assignments: Iterable[str] = ()) -> Recipe:
-    """Read a packaged recipe by name (``tiny``) or any by path (``my/recipe.toml``).
+    """Read a packaged recipe by name (``tiny``) or any recipe by path (``my/recipe.toml``).
 
-    A file with ``extends = "other"`` (a packaged name, or a path relative to its own folder) overrides that one: tables
-    are merged key by key; other values, and tables with another ``pattern`` or ``scheme``, are replaced.
+    A file with ``extends = "other"`` (a packaged name, or a path relative to its own folder) overrides that recipe:
+    tables are merged key by key; other values, and tables with another ``pattern`` or ``scheme``, are replaced.
 
     Args:
-        name: of the recipe.
-        assignments: ``dotted.key=value`` each; they override the file's values.
+        name: name or path of the recipe.
+        assignments: ``dotted.key=value`` each, which override the file's values.
 
     Raises:
         FarspanError: no such recipe, invalid TOML, files that extend each other, or a wrong key or value, with file,
@@ -271,7 +270,7 @@ _SOURCES = (
 
 
 def _completed(stage: Any, data: dict[str, Any]) -> Any:
-    """Fill the gaps of a stage's data section from the recipe's; sources are replaced as a whole."""
+    """Complete a stage's data section from the recipe's; sources are replaced as a whole."""
     if not isinstance(stage, dict) or not isinstance(stage.get("data"), dict):
         return stage
     own = stage["data"]

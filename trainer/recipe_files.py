@@ -1,4 +1,4 @@
-"""Recipe files: the packaged ones, finding one by name or path, and the tables of one over those that it extends."""
+"""Recipe files: packaged recipes, lookup by name or path, and tables merged over those of extended recipes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ RECIPES = Path(__file__).parent / "recipes"
 
 
 def packaged_recipes() -> dict[str, Path]:
-    """The files of the packaged recipes by name, in the order of the names."""
+    """Return the files of the packaged recipes by name, in the order of the names."""
     return {path.stem: path for path in sorted(RECIPES.glob("*/*.toml"), key=lambda path: path.stem)}
 
 
 def summaries() -> dict[str, str]:
-    """The packaged recipes by name, each with the beginning of its first comment."""
+    """Return the first sentence of each packaged recipe's comment, by name."""
     found = {}
     for path in packaged_recipes().values():
         comment = path.read_text("utf-8").partition("\n#\n")[0].partition("\n\n")[0]
@@ -30,11 +30,17 @@ def summaries() -> dict[str, str]:
 def read_tables(
     name: str, folder: Path = Path(), above: tuple[str, ...] = ()
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The tables of recipe ``name`` merged over those that it extends, and all files read, the extending one first.
+    """Read recipe ``name`` and the recipes that it extends.
 
     Args:
         folder: folder that a relative path starts from.
-        above: the files that extend this one.
+        above: files that extend this one.
+
+    Returns:
+        The merged tables, and the names of all files read, the extending one first.
+
+    Raises:
+        FarspanError: no such recipe, invalid TOML, or files that extend each other.
     """
     path = find_recipe(name, folder)
     if str(path) in above:
@@ -43,7 +49,7 @@ def read_tables(
     try:
         values = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FarspanError(f"{path.name} is no TOML: {error}") from None
+        raise FarspanError(f"{path.name} is not valid TOML: {error}") from None
     base = values.pop("extends", None)
     if base is None:
         return values, (path.name,)
@@ -54,10 +60,10 @@ def read_tables(
 
 
 def find_recipe(name: str, folder: Path = Path()) -> Path:
-    """The file of a packaged recipe, or of one given as a path.
+    """Find the file of a recipe given by packaged name or by path.
 
     Raises:
-        FarspanError: none of these, with the nearest packaged name.
+        FarspanError: no such recipe, with the nearest packaged name.
     """
     packaged = packaged_recipes()
     path = packaged.get(name, folder / name)
@@ -70,6 +76,7 @@ def find_recipe(name: str, folder: Path = Path()) -> Path:
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Merge the tables of a recipe, ``above``, over those of the one that it extends, ``below``."""
     merged = dict(below)
     for key, value in above.items():
         old = below.get(key)
@@ -80,7 +87,7 @@ def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_other_length(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """A run section ``old`` without its ``steps`` if ``new`` gives ``epochs``, and the other way round."""
+    """Remove ``steps`` from the run section ``old`` if ``new`` gives ``epochs``, and vice versa."""
     given = {"steps", "epochs"} & new.keys()
     return {key: value for key, value in old.items() if len(given) != 1 or key not in {"steps", "epochs"} - given}
 

@@ -210,8 +210,8 @@ def test_a_trained_generator_is_part_of_the_run():
 @pytest.mark.parametrize(
     ("assignments", "message"),
     [
-        (["generator.initial=RUN"], "no objective in the data asks it"),
-        ([ASKING, "generator.initial=RUN", "data.objective.scorer=OTHER"], "no objective in the data asks it"),
+        (["generator.initial=RUN"], "no objective in the data uses it"),
+        ([ASKING, "generator.initial=RUN", "data.objective.scorer=OTHER"], "no objective in the data uses it"),
         ([ASKING, "generator.initial=RUN", "model.decoder=none"], "the model has none"),
     ],
 )

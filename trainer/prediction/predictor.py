@@ -1,4 +1,4 @@
-"""The texts that a model generates for pairs."""
+"""Generation of texts for pairs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Predictions:
     Attributes:
         texts: n texts, without special tokens.
         tokens: n arrays ``(t,)`` int32, without start, prompt and end.
-        scores: ``(n,)`` float32, the score by which the search chose each text.
+        scores: ``(n,)`` float32, score of each text in the search.
     """
 
     texts: Sequence[str]
@@ -38,19 +38,19 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Generates texts for pairs.
+    """A function from pairs to generated texts.
 
     Attributes:
-        task: renders the pairs; has its tools.
-        special: the special tokens that the task may insert.
+        task: task, with its tools, that renders the pairs.
+        special: special tokens that the task may insert.
         vocab_size: rows of the model's token table.
-        tokenizer: decodes the generated ids.
+        tokenizer: tokenizer that decodes the generated ids.
         config: options of generation.
-        decoder_start: the special token that the decoder's input begins with.
+        decoder_start: first special token of the decoder's input.
         source_limit: rows of the encoder's position table; None without one.
-        source_multiple: widths that sources were padded to in training are multiples of this.
-        batch_positions: positions of encoder and decoder generated with at once; on a processor with one thread and in
-            float32, it does not affect the texts (docs/generation.md).
+        source_multiple: number whose multiples sources were padded to in training.
+        batch_positions: maximum number of encoder and decoder positions in a batch; on one CPU thread in float32, it
+            does not affect the texts (docs/generation.md).
     """
 
     task: Task
@@ -69,9 +69,9 @@ class Predictor:
         """Generate a text for each pair of ``batch``; documents that pairs share are encoded once.
 
         Args:
-            model: on its device.
+            model: model on its device.
             batch: n pairs.
-            report: is told the number of finished pairs after each batch of generation.
+            report: called with the number of finished pairs after each batch of generation.
 
         Raises:
             FarspanError: a source longer than the encoder's position table or with a special token that the model does
@@ -96,12 +96,12 @@ class Predictor:
         return Predictions([self.text(row) for row in tokens], tokens, scores)
 
     def text(self, tokens: np.ndarray) -> str:
-        """The text of ``(t,)`` generated ids, without special tokens."""
+        """Decode ``(t,)`` generated ids without special tokens."""
         return self.tokenizer.decode(tokens[~self._left_out[np.minimum(tokens, len(self._left_out) - 1)]])
 
     @cached_property
     def _left_out(self) -> np.ndarray:
-        """``(V + 1,)`` bool, True for special tokens and, at V, for all ids beyond the tokenizer's vocabulary of V."""
+        """Ids without text, ``(V + 1,)`` bool: special tokens and, at V, all ids beyond the tokenizer's vocabulary."""
         left_out = np.zeros(self.tokenizer.vocab_size + 1, bool)
         left_out[[number for number in self.special.ids.values() if number < len(left_out)]] = True
         left_out[-1] = True
@@ -126,7 +126,7 @@ class Predictor:
 
 
 def _equal_rows(batch: PairBatch) -> np.ndarray:
-    """``(n,)`` int64, equal for pairs about the same documents in the same order."""
+    """Number the lists of documents, ``(n,)`` int64: equal for pairs with the same documents in the same order."""
     numbers: dict[bytes, int] = {}
     documents = batch.pair_documents
     return np.array([numbers.setdefault(documents[pair].tobytes(), len(numbers)) for pair in range(len(batch))])

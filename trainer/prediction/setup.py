@@ -1,4 +1,4 @@
-"""The setup of generation for pairs: the task, the options and the predictor, checked before any work."""
+"""Setup of generation for pairs: task, options and predictor, checked before any work."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainer.recipe import Recipe
 def make_predictor(
     opened: OpenedModel, pairs: PairSet, task: TaskConfig, config: GenerationConfig, batch_positions: int = 1 << 16
 ) -> Predictor:
-    """Check model, pairs, task and options against each other, and return what generates texts for the pairs.
+    """Check model, pairs, task and options against each other, and make the predictor.
 
     Raises:
         FarspanError: pairs of another tokenizer, a task that cannot work on them, more positions than encoder or
@@ -62,12 +62,12 @@ def make_predictor(
 
 
 def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprint: str) -> Validation | None:
-    """Open the pairs that a run in training generates for; None if its recipe has no ``evaluation.generation``.
+    """Open the pairs of validation by generation; None if the recipe has no ``evaluation.generation``.
 
     Args:
         recipe: recipe of the run.
-        special: the special tokens that the model knows.
-        tokenizer_fingerprint: fingerprint of the tokenizer whose ids it knows.
+        special: special tokens that the model knows.
+        tokenizer_fingerprint: fingerprint of the training data's tokenizer.
 
     Raises:
         FarspanError: no pairs, or pairs that do not suit model, task or metric.
@@ -110,30 +110,30 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
 
 
 def chosen_task(opened: OpenedModel, name: str | None, preset: str | None, options: Mapping[str, Any]) -> TaskConfig:
-    """The task of the run, or the named one, with ``options`` that override its own.
+    """Return the named task, or that of the run, with ``options`` in place of its own.
 
     Raises:
-        FarspanError: none is named, and the model was trained on none or on several; an option of generation.
+        FarspanError: no task is named, and the model was trained on none or on several; an option of generation.
     """
     if stray := [key for key in options if key.startswith("generation.")]:
         key = stray[0].removeprefix("generation.")
-        raise FarspanError(f"--set {stray[0]}: no option of the task; give --generation {key}=VALUE")
+        raise FarspanError(f"--set {stray[0]}: not an option of the task; give --generation {key}=VALUE")
     if name or preset:
         return TaskConfig(name=name or str(preset), preset=preset if name else None, options=dict(options))
     sources = opened.recipe.data.sources if opened.recipe else ()
     tasks = [source.task for source in sources if source.task]
     if not tasks or any(task != tasks[0] for task in tasks):
-        what = "was trained on several tasks" if tasks else "names no task"
+        reason = "was trained on several tasks" if tasks else "names no task"
         raise FarspanError(
-            f"{opened.path}: the model {what}; name the one that renders the pairs, or a preset of it: --task bart_ls"
+            f"{opened.path}: the model {reason}; name a task that renders the pairs, or a preset of one: --task bart_ls"
         )
     return replace(tasks[0], options={**tasks[0].options, **options})
 
 
 def chosen_config(opened: OpenedModel, options: Mapping[str, Any]) -> GenerationConfig:
-    """The options of generation: those of the run's recipe, overridden by ``options``.
+    """Return the options of generation: those of the run's recipe, overridden by ``options``.
 
-    Where neither says how many tokens a text may have, there are as many as in the targets of training, at most 256.
+    If neither sets ``max_tokens``, it is the length of targets in training, at most 256.
 
     Raises:
         FarspanError: an unknown key or a wrong value.

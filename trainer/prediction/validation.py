@@ -1,7 +1,7 @@
-"""Validation by generation: the texts that a model in training generates for held-out pairs, and their metric.
+"""Validation by generation during training: texts for held-out pairs, and their metric.
 
-Pairs are generated for in chunks of a fixed number of rows, which the ranks take in turn, so the result does not depend
-on the number of ranks.
+Pairs are divided into chunks of a fixed number of rows, which the ranks take in turn, so the result does not depend on
+the number of ranks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trainer.prediction.predictor import Predictor
 
 LENGTH = "generated_tokens"
 """Key of the mean number of generated tokens."""
-_CHUNK = 32  # pairs
+_CHUNK = 32  # pairs per chunk
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class HeldOutPairs:
 
     Attributes:
         name: name of their source in the metrics.
-        pairs: the artefact.
-        rows: ``(n,)`` int64, their rows in it.
+        pairs: artefact that holds them.
+        rows: ``(n,)`` int64, their rows in the artefact.
         predictor: generates their texts.
     """
 
@@ -53,17 +53,17 @@ class HeldOutPairs:
         if len(lacking):
             raise FarspanError(
                 f"{self.pairs.folder}: pair {table.column('pair_id')[int(lacking[0])].as_py()!r} has no reference to "
-                "score a text against; validate on a split with references"
+                "compare a text with; validate on a split with references"
             )
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Generates for held-out pairs and scores the texts.
+    """Generation of texts for held-out pairs, and their scores.
 
     Attributes:
         parts: pairs of each source.
-        metric: scores texts against references.
+        metric: metric that scores texts against references.
     """
 
     parts: Sequence[HeldOutPairs]
@@ -82,16 +82,16 @@ class Validation:
 
     @property
     def names(self) -> list[str]:
-        """The keys of the result."""
+        """Keys of the result."""
         keys = list(self.metric.aggregate(self.metric.scores(["a"], [["a"]], [["a"]])))
         own = [f"{key}/{part.name}" for part in self.parts for key in keys] if len(self.parts) > 1 else []
         return [*keys, *own, LENGTH]
 
     def __call__(self, model: Seq2Seq, world: World) -> dict[str, float]:
-        """Generate and score; all ranks call this together, and all get the same.
+        """Generate and score; all ranks call this together, and get the same result.
 
         Args:
-            model: on this rank's device, with all its weights.
+            model: model with all its weights on this rank's device.
             world: all processes of the run.
 
         Returns:
@@ -108,12 +108,12 @@ class Validation:
         length = np.mean(np.concatenate([one["lengths"] for one in scored]))
         if len(self.parts) > 1:
             for part in self.parts:
-                theirs = [one for one, (of, _) in zip(scored, chunks, strict=True) if of is part]
+                theirs = [one for one, (owner, _) in zip(scored, chunks, strict=True) if owner is part]
                 record |= {f"{key}/{part.name}": value for key, value in self._aggregated(theirs).items()}
         return {**record, LENGTH: float(length)}
 
     def _scored(self, model: Seq2Seq, part: HeldOutPairs, rows: np.ndarray) -> dict[str, Any]:
-        """Scores and lengths of the texts of a chunk, as JSON values."""
+        """Generate a chunk of texts and return their scores and lengths as JSON values."""
         found = part.predictor(model, part.pairs.take(rows))
         table = part.pairs.table(rows)
         options = None

@@ -1,1 +1,1 @@
-"""A training run: startup, the training step, evaluation, signals."""
+"""A training run: startup, the loop of updates, the training step, evaluation, signals."""

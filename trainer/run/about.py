@@ -1,7 +1,7 @@
-"""What a run keeps about itself beside its checkpoints: its starts, and a summary of its model.
+"""Records of a run beside its checkpoints: its starts, and a summary of its model.
 
-``starts.jsonl`` has a line for each start; ``summary.json`` is written when the run is finished. Neither decides
-anything. The recipe, with every value filled in, is ``recipe.json``.
+``starts.jsonl`` has a line for each start; ``summary.json`` is written when the run is finished. Neither affects
+training.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LIBRARIES = ("torch", "numpy", "pyarrow", "safetensors", "tokenizers", "transfo
 def keep_start(directory: Path, step: int, steps: int, world: World, recipe: str = "") -> None:
     """Add a line for this start: time, recipe, finished updates, those of the whole run, processes, device, versions.
 
-    The summary of a run that goes on is deleted: a finished run has one.
+    Deletes the summary, because only a finished run has one.
     """
     (directory / SUMMARY).unlink(missing_ok=True)
     start = {
@@ -70,7 +70,7 @@ def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: 
     setting = Setting(world_size=world.size, local_size=world.local_size, device=world.device.type)
     try:
         expected = round(step_memory(recipe, vocab_size, setting).total / 2**30, 6)
-    except FarspanError:  # the generator's first weights are gone, and a finished run does not fail for that
+    except FarspanError:  # a finished run must not fail because the generator's initial weights are gone
         expected = None
     summary = {
         **model_summary(recipe, model, vocab_size),
@@ -81,12 +81,12 @@ def keep_summary(directory: Path, recipe: Recipe, model: nn.Module, vocab_size: 
 
 
 def model_summary(recipe: Recipe, model: nn.Module, vocab_size: int) -> Mapping[str, Any]:
-    """Parameters by part, and floating-point operations a source token.
+    """Count parameters by part, and floating-point operations per source token.
 
     Returns:
-        ``parameters`` (``total`` and one entry for each part of the model; shared weights count once, in the first
-        part that has them) and ``flops_per_source_token`` of a training step with rows of the recipe's greatest
-        lengths, 3 times those of a forward pass.
+        ``parameters`` (``total`` and an entry for each part of the model; shared weights count once, in the first part
+        that has them), ``flops_per_source_token`` of a training step with rows of the recipe's maximum lengths, 3 times
+        those of a forward pass, and the sizes that these numbers hold for.
     """
     parts: dict[str, int] = {}
     seen: set[int] = set()

@@ -17,37 +17,37 @@ class RunConfig:
     """The run itself.
 
     Attributes:
-        directory: where metrics and checkpoints go; a run found there is continued.
+        directory: folder of metrics and checkpoints; a run found there is continued.
         steps: updates of the whole run; the learning rate decays over them, or over ``schedule.steps``.
-        epochs: passes over the data, instead of ``steps``: as many updates as show all sequences of all sources that
-            often, the last one filled up with sequences of the next pass. Sources of a mixture are still seen by their
-            weights.
-        extend: further updates of a run that is finished or under way, one number for each time that it was extended:
-            ``[2000]``, later ``[2000, 1000]``. The last stage goes on; see ``Recipe.curriculum`` for the learning rate.
+        epochs: passes over the data, instead of ``steps``. The number of updates is that of all sequences of all
+            sources times ``epochs``, divided by the batch size and rounded up. Sources of a mixture are still drawn by
+            their weights.
+        extend: additional updates of a finished or unfinished run, a number for each extension: ``[2000]``, later
+            ``[2000, 1000]``. The last stage is continued; see ``Recipe.curriculum`` for the learning rate.
         batch_size: sequences per update.
         micro_batch_size: sequences per forward pass.
         initial_model: model that training starts from: a run of ``farspan train`` or a checkpoint of it, a folder made
             by ``farspan convert``, or one of Hugging Face. Its token tables get rows for the special tokens of this
-            run's data; all else must be as in the recipe's model section. None draws all weights.
-        initial_checkpoint: checkpoint of that run: ``newest`` (the default), ``best`` or a step. Name one if that run
-            goes on, because this one can only be continued with the weights that it began with.
-        seed: of weights, sample order and dropout; masks drawn on the fly have ``data.objective.seed``.
+            run's data; everything else must equal the recipe's model section. None draws all weights.
+        initial_checkpoint: checkpoint of that run: ``newest`` (the default), ``best`` or a step. Name a step if
+            that run is still training, because this run can only be continued with the same initial weights.
+        seed: seed of weights, sample order and dropout; masks drawn on the fly use ``data.objective.seed``.
         precision: ``bf16`` computes in bfloat16 over float32 weights; ``fp32`` does not.
         activation_checkpointing: ``layer`` saves only the inputs of layers for the backward pass, ``selective`` also
             the results of matrix products and attention; everything else is recomputed.
         compile: compile each layer; the first update takes minutes longer. Compiled layers draw dropout differently, so
             a run cannot change this setting.
-        device: ``auto`` is the accelerator if there is one.
+        device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available.
         non_finite: ``skip`` leaves out updates whose loss or gradient is NaN or infinite, up to ``max_skipped`` in a
             row; ``abort`` stops at the first.
         max_skipped: consecutive updates that may be skipped.
-        profile: first and last update to record, counted from 1: a trace for Perfetto and a table of the ten dearest
-            operations, in ``profile/`` of the directory; these updates are slower.
+        profile: first and last update to record, counted from 1: a trace for Perfetto and a table of the ten slowest
+            operations, in ``profile/`` of the directory; recording slows these updates down.
         dry_run: pass the largest batch forward and backward before the first update, so that a run that lacks memory
             fails at once.
 
     Raises:
-        FarspanError: counts below 1, no directory, not just one of steps and epochs.
+        FarspanError: counts below 1, no directory, not exactly one of ``steps`` and ``epochs``.
     """
 
     directory: str
@@ -93,11 +93,11 @@ class ValidationConfig(GenerationConfig):
     """Generation for held-out pairs, and the metric of its texts.
 
     Attributes:
-        metrics: metric as for ``farspan evaluate --metrics``, e.g. ``scrolls:qasper``; its values are logged, and
+        metrics: metric as in ``farspan evaluate --metrics``, e.g. ``scrolls:qasper``; its values are logged, and
             ``checkpoint.best`` may name one.
         every: steps between generations; None for every evaluation. The last step always has one.
         limit: number of pairs of each source, from the first of the split on.
-        batch_positions: positions of encoder and decoder that one process generates with at once.
+        batch_positions: maximum number of encoder and decoder positions in a batch of one process.
 
     Raises:
         FarspanError: options that ``GenerationConfig`` refuses, counts below 1.
@@ -126,19 +126,18 @@ class EvaluationConfig:
     """Loss on held-out sequences, masked as in training, or on held-out pairs, rendered as in training.
 
     Attributes:
-        corpus, masks: as in the data section; a mask set for an objective drawn on the fly is not needed.
-        pairs, documents: as in the data section; without a corpus or a mixture, the pairs are those of the data
-            section.
-        split: split of the pairs that is measured.
+        corpus, masks: as in the data section; without masks, its objective draws them.
+        pairs, documents: as in the data section; without a corpus or a mixture, the data section's pairs are used.
+        split: split of the pairs to evaluate on.
         mixture: several sources instead, each measured separately; their weights are not used.
         every: steps between evaluations; the last step is always evaluated.
         sequences: number of sequences of each corpus, from the first on.
         generation: generation for the held-out pairs, and the metric of its texts; None for the loss alone.
-        patience: end the run after so many evaluations in a row that do not improve the metric ``checkpoint.best``;
-            None to make all steps.
+        patience: number of consecutive evaluations without improvement of the metric ``checkpoint.best`` that end the
+            run; None to run all steps.
 
     Raises:
-        FarspanError: counts below 1, a mixture beside a corpus, two sources of one name.
+        FarspanError: counts below 1, a mixture beside a corpus, two sources with one name.
     """
 
     corpus: str = ""

@@ -1,4 +1,4 @@
-"""The progress of a run on the screen."""
+"""Display of a run's progress on the console."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from corpora.reporting import Reporting, as_line, current
 
 
 def make_console() -> Console:
-    """The console that shows a run's progress."""
+    """Make the console that shows a run's progress."""
     return Console(highlight=False, soft_wrap=True, emoji=False)
 
 
 def say(console: Console, message: str, event: str = "note", **values: Any) -> None:
-    """Print a line on a console, as ``--quiet`` and ``--log-format`` say."""
+    """Print a line on a console, subject to ``--quiet`` and ``--log-format``."""
     if not current().quiet:
         console.print(as_line(message, event, values), markup=False)
 
@@ -71,7 +71,7 @@ class Display:
             self.say(line, "step", **record, steps=self.steps)
 
     def say(self, message: str, event: str = "note", **values: Any) -> None:
-        """Print a line of its own, as ``--quiet`` and ``--log-format`` say."""
+        """Print a separate line, subject to ``--quiet`` and ``--log-format``."""
         say(self.console, message, event, **values)
 
     def _left(self, step: int) -> str:

@@ -1,4 +1,4 @@
-"""The dry run: the largest batch, forward and backward, to run out of memory before the first update or not at all."""
+"""The dry run: a pass of the largest batch, so that a lack of memory shows before the first update."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def dry_run(
     vocab_size: int,
     world: World,
 ) -> None:
-    """Pass the largest micro-batches of every stage forward and backward: two of them if a step has several.
+    """Pass the largest micro-batch of every stage forward and backward, twice if a step has several.
 
-    Gradients are dropped; random state, weights and optimizer state stay as they are. The memory that the optimizer's
-    state will take is held meanwhile. All ranks call this together.
+    Gradients are dropped; random state, weights and optimizer state do not change. Memory for the optimizer's state is
+    allocated meanwhile. All ranks call this together.
 
     Args:
-        gradients: forward and backward of the micro-batches of a step, as in training.
+        gradients: function that passes the micro-batches of a step forward and backward, as in training.
         optimizer: optimizer of the model.
         unit: unit of training.
         vocab_size: rows of the token table.
@@ -61,25 +61,25 @@ def dry_run(
         finally:
             optimizer.zero_grad(set_to_none=True)
     if cuda:
-        torch.cuda.empty_cache()  # cached blocks may fit batches of other widths badly
+        torch.cuda.empty_cache()  # cached blocks may not suit batches of other widths
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """True if ``error`` reports memory that could not be allocated."""
+    """Return True if ``error`` reports memory that could not be allocated."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(sign in str(error).lower() for sign in _SIGNS)
 
 
 def _missing_state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """Memory for the state that the optimizer allocates at its first step; none if it has done so."""
+    """Allocate as much memory as the optimizer's state takes; none if the optimizer already has it."""
     if optimizer.state or isinstance(optimizer, Adafactor):
         return []
     return [torch.empty_like(p) for group in optimizer.param_groups for p in group["params"] for _ in range(2)]
 
 
 def _message(recipe: Recipe, stage: Stage, vocab_size: int, setting: Setting, capacity: int) -> str:
-    """The batch that failed, its estimated memory, and settings that would fit."""
+    """Describe the batch that failed, its estimated memory, and settings that would fit."""
     need = step_memory(recipe, vocab_size, setting)
-    # The estimate leaves some memory out, and the setting that has just failed is no cure.
+    # The estimate leaves some memory out, and must not propose the setting that has just failed.
     limit = min(int(0.92 * capacity), int(0.9 * need.total))
     found = [" ".join(f"--set {one}" for one in parts) for parts in cures(recipe, vocab_size, limit, setting)]
     cure = f"by estimate these fit: {', or '.join(found)}" if found else (

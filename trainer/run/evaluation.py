@@ -1,4 +1,4 @@
-"""Evaluation: the loss on held-out sequences, of each source and of all together."""
+"""Evaluation of the loss on held-out sequences, for each source and for all together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class HeldOut:
     """The first sequences of a source, in stored order.
 
     Attributes:
-        name: name of its loss in the metrics.
+        name: name of the source in the metrics.
         source: source of the examples, with the special tokens that the model knows.
         data: widths of batches.
         sequences: number of sequences; all if there are fewer.
@@ -37,10 +37,13 @@ class HeldOut:
     micro_batch_size: int
 
     def batches(self, world: World) -> Iterator[Batch]:
-        """The batches of one rank. All ranks have the same number, because sharded weights need them to run forward
-        passes together; a rank without a batch in the last round gets one without targets."""
+        """Yield the batches of one rank.
+
+        All ranks get the same number, because forward passes gather sharded weights together; in the last round, a rank
+        without a batch gets one without targets.
+        """
         count, size = min(self.sequences, len(self.source)), self.micro_batch_size
-        numbers = range(-(-count // size))  # of micro-batches, the same for any number of ranks
+        numbers = range(-(-count // size))  # micro-batches, the same for any number of ranks
         for begin in range(0, len(numbers), world.size):
             number = begin + world.rank
             first = min(number, numbers[-1]) * size
@@ -55,14 +58,14 @@ def evaluate(
     """Measure the loss without dropout; the same for any number of ranks, up to the rounding of float64 sums.
 
     Args:
-        model: the model that ``loss`` calls; its mode is restored.
+        model: model that ``loss`` calls; its mode is restored.
         loss: cross-entropy of a batch without label smoothing, summed over its target tokens.
         held_out: data with unique names.
         world: all processes of the run; all call this together.
 
     Returns:
-        ``held_out_loss`` and ``held_out_perplexity``, over the target tokens of all sources; with several
-        sources, also ``held_out_loss/NAME`` of each. None if not finite.
+        ``held_out_loss`` and ``held_out_perplexity``, means over the target tokens of all sources; with several
+        sources, also ``held_out_loss/NAME`` of each. Values that are not finite are None.
     """
     training = model.training
     model.eval()
@@ -82,17 +85,17 @@ def evaluate(
 
 
 def metric_names(held_out: Sequence[HeldOut]) -> list[str]:
-    """The keys of ``evaluate``'s result."""
+    """Return the keys of ``evaluate``'s result."""
     of_sources = [f"held_out_loss/{one.name}" for one in held_out] if len(held_out) > 1 else []
     return ["held_out_loss", "held_out_perplexity", *of_sources]
 
 
 def describe(record: Mapping[str, Any], metric: str | None = None) -> str:
-    """The results of an evaluation as a line of text.
+    """Format the results of an evaluation as a line of text.
 
     Args:
-        record: of ``evaluate`` and of a validation by generation, or of one of them.
-        metric: the key of the validation's main result.
+        record: results of ``evaluate``, of a validation by generation, or of both.
+        metric: key of the validation's main result.
     """
     parts = [
         f"{name.partition('/')[2] or 'held-out loss'} {'not finite' if value is None else f'{value:.4f}'}"
@@ -106,7 +109,7 @@ def describe(record: Mapping[str, Any], metric: str | None = None) -> str:
 
 
 def _summed(loss: Callable[[Batch], Tensor], batches: Iterator[Batch]) -> tuple[float, int]:
-    """Loss and target tokens of ``batches``; waits for the device once."""
+    """Sum loss and target tokens of ``batches``; waits for the device once."""
     total, tokens = torch.zeros((), dtype=torch.float64), 0
     for batch in batches:
         value = loss(batch).double()

@@ -1,4 +1,4 @@
-"""The logs of a run: one JSON line per step in a file, and TensorBoard."""
+"""Logs of a run: a file with one JSON line per update, and TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STARTS = "starts.jsonl"
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a file of JSON lines; none if there is no file. Incomplete lines of a killed run are left out."""
+    """Yield the objects in a file of JSON lines, without incomplete lines of a killed run; none without a file."""
     if not path.is_file():
         return
     with path.open("rb") as file:
@@ -32,10 +32,10 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one JSON object a line, each with its ``step``."""
+    """The file ``metrics.jsonl``: one JSON object per line, each with its ``step``."""
 
     def __init__(self, path: Path, step: int) -> None:
-        """Open the file for the updates after ``step``; lines of later updates, which are repeated, are dropped."""
+        """Open the file for the updates after ``step``, and drop lines of such updates, which will be repeated."""
         path.parent.mkdir(parents=True, exist_ok=True)
         kept = []
         if path.exists():
@@ -60,7 +60,7 @@ class MetricsFile:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise FarspanError(
-                f"{self._path} cannot be written to ({error}); make room, then give the same command to go on from the "
+                f"{self._path} cannot be written to ({error}); make room, then repeat the command to continue from the "
                 "last checkpoint"
             ) from error
 
@@ -69,7 +69,7 @@ class MetricsFile:
 
 
 class TensorBoard:
-    """The same records as curves, for TensorBoard; part of the extra ``tracking``."""
+    """Event files with the same records for TensorBoard; needs the extra ``tracking``."""
 
     def __init__(self, directory: Path, step: int) -> None:
         """Write event files into ``directory`` for the updates after ``step``; events of later updates are hidden.
@@ -91,7 +91,7 @@ class TensorBoard:
 
 
 class MetricsLogs:
-    """Several logs that receive the same records."""
+    """A group of logs that receive the same records."""
 
     def __init__(self, logs: Sequence[MetricsFile | TensorBoard]) -> None:
         self._logs = logs
@@ -108,7 +108,7 @@ class MetricsLogs:
 def open_metrics(config: MetricsConfig, directory: Path, step: int, rank: int = 0) -> MetricsLogs:
     """Open ``metrics.jsonl`` in ``directory``, and TensorBoard if configured, for the updates after ``step``.
 
-    All ranks know the same metrics, so only rank 0 writes them.
+    All ranks have the same metrics, so only rank 0 writes them.
 
     Raises:
         FarspanError: TensorBoard is configured but not installed.

@@ -1,4 +1,4 @@
-"""A profile of a few updates: a trace for Perfetto, and a table of the dearest operations."""
+"""A profile of a few updates: a trace for Perfetto, and a table of the slowest operations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ class Profile:
     """Records the updates from ``run.profile[0]`` to ``run.profile[1]``, on each process.
 
     Afterwards ``profile/`` in the run's directory has ``trace-RANK.json.gz``, which https://ui.perfetto.dev opens, and
-    ``operations-RANK.txt``, the ten operations with the most time of their own. Recording slows these updates down.
+    ``operations-RANK.txt``, the ten operations with the most self time. Recording slows these updates down.
     """
 
     def __init__(self, updates: tuple[int, ...], directory: Path, rank: int, device: torch.device) -> None:
         """
         Args:
             updates: first and last update, counted from 1; empty for none.
-            directory: of the run.
+            directory: directory of the run.
+            rank: rank of this process.
+            device: device of this process.
         """
         self._first, self._last = updates or (0, -1)
         self._place, self._rank, self._cuda = directory / FOLDER, rank, device.type == "cuda"
@@ -38,7 +40,7 @@ class Profile:
         self._finish()
 
     def before(self, update: int) -> None:
-        """Begin or end the recording, as the number of the update that comes next says."""
+        """Begin or end the recording as needed before update number ``update``."""
         if update > self._last:
             self._finish()
         elif update >= self._first and self._running is None:
@@ -47,7 +49,7 @@ class Profile:
             self._running.start()
 
     def _finish(self) -> None:
-        """Write what was recorded, if anything was."""
+        """Write the recording, if there is one."""
         recorded, self._running = self._running, None
         if recorded is None:
             return

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a request to stop after the current update."""
+"""Handling of SIGINT and SIGTERM as a request to stop after the current update."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from types import FrameType, TracebackType
 from typing import Any
 
 ECHO = 3.0
-"""Seconds within which a second signal counts as the same request, because processes often receive one twice: directly,
-and again from their launcher."""
+"""Seconds within which a second signal counts as the same request; processes often receive a signal twice, directly and
+from their launcher."""
 
 
 class Interruption:
-    """Context in which the first SIGINT or SIGTERM sets ``asked`` to its name; a signal ``ECHO`` seconds later has its
-    usual effect.
+    """Context in which the first SIGINT or SIGTERM only sets ``asked``.
 
-    Does nothing outside the main thread, where Python cannot handle signals.
+    A signal at least ``ECHO`` seconds later has its usual effect. Outside the main thread, where Python cannot handle
+    signals, the context does nothing.
+
+    Attributes:
+        asked: name of the first signal; None before it.
     """
 
     def __init__(self) -> None:

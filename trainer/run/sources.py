@@ -1,4 +1,4 @@
-"""Opening and checking the sources that the data sections of a recipe name."""
+"""Opening and checks of the sources in a recipe's data sections."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def open_source(
     """Open the sources that a data section names.
 
     Args:
-        data: the section.
-        section: its name in the recipe, for errors.
+        data: data section.
         verify: compare each shard with its checksum when it is first read; missing and truncated shards are found in
             any case.
-        cache: for the shards of remote corpora and mask sets; None copies whole artefacts first.
+        section: name of the section in the recipe, for errors.
+        cache: cache of the shards of remote corpora and mask sets; None copies whole artefacts first.
 
     Raises:
         FarspanError: neither a corpus nor pairs, neither masks nor an objective, masks of another corpus or objective,
             pairs without a task, shards that are missing or truncated, sources of different tokenizers or kinds, rows
-            longer than ``data`` allows, no token ``data.decoder_start``.
+            longer than ``data`` allows, no special token ``data.decoder_start``.
     """
     parts = []
     for config in data.sources:
@@ -59,20 +59,20 @@ def open_stages(stages: Sequence[Stage], *, verify: bool = False, cache: ShardCa
         verify, cache: as in ``open_source``.
 
     Raises:
-        FarspanError: as ``open_source``, or stages that do not go together.
+        FarspanError: as ``open_source``, or stages with different tokenizers.
     """
     return shared(stages, lambda stage: open_source(stage.data, verify=verify, section=stage.section, cache=cache))
 
 
 def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[Mixture]:
-    """A mixture for each stage, with common special tokens; stages with the same data share one.
+    """Make a mixture for each stage, with common special tokens; stages with the same data share one.
 
     Args:
         stages: stages of the run.
         opened: opens the data of a stage; called once per data section.
 
     Raises:
-        FarspanError: stages that do not go together, and what ``opened`` raises.
+        FarspanError: stages with different tokenizers, and errors of ``opened``.
     """
     datas: list[DataConfig] = []
     mixtures: list[Mixture] = []
@@ -91,9 +91,9 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     if config.examples is not None:
         raise FarspanError(f"examples is {config.examples}, which draws pairs, but pairs is not set; leave it out")
     if not config.corpus:
-        kind, what = ("corpus", "a corpus") if config.task is None else ("pairs", "the pairs of its task")
-        how = "" if data.mixture else f": --set {section}.{kind}=FOLDER"
-        raise FarspanError(f"{kind} is not set; name the folder of {what}{how}")
+        kind, meaning = ("corpus", "a corpus") if config.task is None else ("pairs", "the pairs of its task")
+        example = "" if data.mixture else f": --set {section}.{kind}=FOLDER"
+        raise FarspanError(f"{kind} is not set; name the folder of {meaning}{example}")
     if config.task is not None:
         raise FarspanError(f"a task renders pairs, but {config.corpus} is given as a corpus; give it as pairs")
     if config.masks == "":
@@ -125,25 +125,25 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     if config.objective is not None:
         if config.objective.scorer:
             raise FarspanError(
-                f"objective.scorer is {config.objective.scorer!r}, but {config.masks} holds masks that are chosen "
-                "already; leave out one of the two"
+                f"objective.scorer is {config.objective.scorer!r}, but the masks in {config.masks} are already "
+                "chosen; leave out one of the two"
             )
         _check_objective(masks, config.objective)
-    if not masks.adjusted:  # else the lengths of no row are known before it is read
+    if not masks.adjusted:  # lengths of adjusted masks are known only when rows are read
         _check_lengths(masks, data)
     return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
 
 
 def _paired(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> PairedSource:
-    """Open the pairs of one split with their task, and check their lengths, which a task knows without rendering."""
+    """Open the pairs of one split with their task, and check their lengths without rendering."""
     if config.task is None:
         raise FarspanError(
             'task is not set; name one, or a preset of text_to_text: task = { preset = "bart_ls" } (docs/tasks.md)'
         )
     if not data.across_documents:
         raise FarspanError(
-            "across_documents is false, but tasks do not say which document a position belongs to, as the question "
-            "belongs to all; leave it out"
+            "across_documents is false, but tasks do not number the documents of positions, because a question belongs "
+            "to all; leave it out"
         )
     pairs = PairSet(config.pairs, config.documents, verify)
     pairs.check_files()
@@ -151,7 +151,7 @@ def _paired(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
     few = None if config.examples is None else FewExamples(config.examples, config.examples_seed)
     source = PairedSource.of(pairs, config.split, equipped_task(config.task, pairs.folder), config.task.seed, few)
     for _ in check_lengths(source, data, section):
-        pass  # warnings are for the start of a run
+        pass  # warnings are given when a run starts
     return source
 
 
@@ -170,27 +170,27 @@ def _equipped(config: ObjectiveConfig, corpus: Corpus) -> Objective:
     return objective
 
 
-def _check_objective(masks: MaskSet, wanted: ObjectiveConfig) -> None:
-    """Check that the masks are those of the objective that the recipe names beside them."""
+def _check_objective(masks: MaskSet, named: ObjectiveConfig) -> None:
+    """Check that the masks were made by the objective that the recipe names beside them."""
     made = masks.objective
-    if made.name != wanted.name:
+    if made.name != named.name:
         raise FarspanError(
-            f"{masks.folder} holds masks of objective {made.name}, the recipe asks for {wanted.name}; give a mask set "
+            f"{masks.folder} holds masks of objective {made.name}, the recipe asks for {named.name}; give a mask set "
             "made with it, or leave out masks to draw them on the fly"
         )
-    asked = load_objective(wanted.name, wanted.preset, wanted.options).options
-    presets = getattr(objective_factory(wanted.name), "presets", {})
-    for name in {**presets.get(wanted.preset, {}), **wanted.options}:
-        if asked.get(name) != made.options.get(name):
+    options = load_objective(named.name, named.preset, named.options).options
+    presets = getattr(objective_factory(named.name), "presets", {})
+    for name in {**presets.get(named.preset, {}), **named.options}:
+        if options.get(name) != made.options.get(name):
             raise FarspanError(
                 f"{masks.folder} holds masks of objective {made.name} with {name} {made.options.get(name)!r}, the "
-                f"recipe asks for {asked.get(name)!r}; give another mask set, or leave out masks to draw them on the "
+                f"recipe asks for {options.get(name)!r}; give another mask set, or leave out masks to draw them on the "
                 "fly"
             )
 
 
 def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
-    """Check the lengths that the manifest records, which would otherwise stop the run at a later step."""
+    """Check the maximum lengths in the manifest; longer rows would end the run at a later step."""
     for side in ("source", "target"):
         longest, limit = masks.manifest.totals.get(f"max_{side}_length", 0), getattr(data, f"{side}_length")
         if longest > limit:
@@ -201,10 +201,11 @@ def _check_lengths(masks: MaskSet, data: DataConfig) -> None:
 
 
 def check_sample(mixture: Mixture, data: DataConfig, section: str = "data") -> None:
-    """Render a few rows of each part, to find most corpora whose rows are too long though no manifest says so.
+    """Render a few rows of each part, to find rows that are too long although no manifest says so.
 
     Raises:
-        FarspanError: rows that cannot be rendered, or are longer than ``data`` says; no ``data.decoder_start``.
+        FarspanError: rows that cannot be rendered, or are longer than ``data`` allows; no special token
+            ``data.decoder_start``.
     """
     for part in mixture.parts:
         rows = spread_rows(part.source, _SAMPLE)

@@ -1,4 +1,4 @@
-"""The setup of a run before its first update: checks of its data and model, the tokenizer kept with it."""
+"""Setup of a run before its first update: checks of data and model, and a copy of the tokenizer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trainer.run.units.unit import TrainUnit
 
 
 def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
-    """Look at examples of all stages, and at the held-out ones, for what would fail or mislead later.
+    """Check examples of all stages and of the held-out data for faults that would show late or never.
 
     Returns:
         Warnings.
@@ -56,11 +56,11 @@ def check_data(unit: TrainUnit, held_out: Sequence[HeldOut]) -> list[str]:
 
 
 def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
-    """Say in words what a recipe leaves to be computed: lengths in epochs, learning rates of extensions, costs.
+    """Yield consequences of a recipe as messages: steps of epochs, learning rates of extensions, costs of R3F.
 
     Args:
-        recipe: the recipe as it was given.
-        unit: the unit that it opened.
+        recipe: recipe as given.
+        unit: unit of the run.
     """
     if recipe.run.epochs is not None:
         samples, batch = len(unit.mixtures[0]), recipe.run.batch_size
@@ -69,8 +69,8 @@ def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
         yield "loss.r3f passes every batch twice: an update takes twice the time, its activations twice the memory"
         if recipe.run.precision == "bf16" and recipe.parallel.mode != "ddp":
             yield (
-                f"warning: parallel.mode {recipe.parallel.mode} with run.precision bf16 keeps little of noise as small "
-                f"as loss.r3f.eps, {recipe.loss.r3f.eps:g}; with ddp, or in fp32, it reaches the first layer whole"
+                f"warning: parallel.mode {recipe.parallel.mode} with run.precision bf16 rounds away most of noise as "
+                f"small as loss.r3f.eps, {recipe.loss.r3f.eps:g}; ddp and fp32 keep it up to the first layer"
             )
     base = len(unit.curriculum) - len(recipe.run.extend)
     for before, stage in pairwise(unit.curriculum[base - 1 :]):
@@ -79,7 +79,7 @@ def consequences(recipe: Recipe, unit: TrainUnit) -> Iterator[str]:
             meaning = f"is that of a run of {stage.schedule_steps:,} updates"
         else:
             length = f" of {schedule.steps:,} updates" if schedule.steps else ""
-            meaning = f"goes on by its {schedule.shape} schedule{length}"
+            meaning = f"follows its {schedule.shape} schedule{length}"
         last = f"{before.learning_rate_at(stage.first_step - 1):.2e}"
         first, end = (f"{stage.learning_rate_at(step):.2e}" for step in (stage.first_step, stage.last_step - 1))
         yield (
@@ -92,7 +92,7 @@ def check_best(best: str | None, measured: Sequence[str]) -> None:
     """Check that evaluations measure the metric that chooses the best checkpoint.
 
     Raises:
-        FarspanError: ``best``, of the recipe's checkpoint section, is none of the metrics ``measured``.
+        FarspanError: ``best``, of the recipe's checkpoint section, is not among the metrics ``measured``.
     """
     if best is not None and best not in measured:
         raise FarspanError(
@@ -101,12 +101,12 @@ def check_best(best: str | None, measured: Sequence[str]) -> None:
 
 
 def check_shards(sources: Sequence[SourceConfig], world: World, console: Console, cached: bool = False) -> None:
-    """Compare every shard of ``sources`` with its checksum, each rank a part of them.
+    """Compare every shard of ``sources`` with its checksum; the ranks divide the shards.
 
-    Artefacts that are missing or have files of the wrong size are left to the code that opens them.
+    Artefacts that are missing or have files of the wrong size are reported by the code that opens them.
 
     Args:
-        sources: what the recipe trains and evaluates on.
+        sources: sources of training and evaluation.
         world: all processes of the run.
         console: shows a progress bar if it is a terminal.
         cached: leave out remote corpora and mask sets, whose shards are compared when they are fetched.
@@ -134,7 +134,7 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
 
 
 def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
-    """Open the artefacts, given by folder and format, that are complete; each once."""
+    """Open those artefacts, given by folder and format, that are complete; each once."""
     found = []
     for folder, kind in dict.fromkeys(named):
         with suppress(FarspanError):
@@ -145,10 +145,10 @@ def _complete(named: Iterable[tuple[str, str]]) -> list[ShardedRows]:
 
 
 def check_models(recipe: Recipe) -> None:
-    """Check that the weights of the model fit every stage, and that the initial model has them; reads no data.
+    """Check the attention of every stage and the configuration of the initial model, without reading data.
 
     Raises:
-        FarspanError: a stage whose attention has other weights; no initial model, or one of another configuration.
+        FarspanError: a stage whose attention has other weights; no initial model, or one with another configuration.
     """
     check_attention(recipe.model, recipe.curriculum)
     if recipe.run.initial_model:
@@ -156,7 +156,7 @@ def check_models(recipe: Recipe) -> None:
 
 
 def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
-    """Check that the weights of the model fit the attention of every stage.
+    """Check that the attention of every stage has the weights of the model's.
 
     Raises:
         FarspanError: a stage whose attention has other weights.
@@ -176,7 +176,7 @@ def check_attention(model: ModelConfig, curriculum: Sequence[Stage]) -> None:
 
 
 def _weights(model: ModelConfig) -> set[tuple[str, tuple[int, ...]]]:
-    """Names and shapes of the weights for a vocabulary of one token."""
+    """Names and shapes of the weights with a vocabulary of one token."""
     with torch.device("meta"):
         return {(name, tuple(value.shape)) for name, value in make_model(model, 1).state_dict().items()}
 

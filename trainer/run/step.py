@@ -36,11 +36,11 @@ from trainer.run.units.unit import Model, TrainUnit
 
 
 class Sample(TypedDict):
-    """A sample, as metrics name it.
+    """A sample as identified in metrics.
 
     Attributes:
-        number: its number in the order of its stage.
-        sequence_id: 32 hexadecimal digits.
+        number: number of the sample in the order of its stage.
+        sequence_id: id of its sequence, 32 hexadecimal digits.
     """
 
     number: int
@@ -52,10 +52,10 @@ class Update:
     """An update that is queued on the device; ``Trainer.record`` waits for its results.
 
     Attributes:
-        step: finished updates, this one included.
-        timing: timer of the update; its results are the loss, summed over all ranks, the gradient norm before clipping
-            and, with R3F, its divergence, summed over all ranks.
-        waited: seconds spent waiting for its batches.
+        step: number of finished updates, this one included.
+        timing: timer of the update; its results are the loss, summed over all ranks, the gradient norm before clipping,
+            and with R3F the divergence, summed over all ranks.
+        waited: seconds of waiting for its batches.
         learning_rate: learning rate of the update.
         counts: counts of all ranks.
         metrics: further metrics of the unit.
@@ -77,7 +77,7 @@ class Trainer:
     Attributes:
         unit: unit of training.
         model: module with the trained weights; under FSDP each rank holds its shard of them.
-        step: finished updates; with the recipe and the data it determines everything that follows.
+        step: number of finished updates.
     """
 
     def __init__(self, unit: TrainUnit, model: Model, world: World, peak_tflops: float | None = None) -> None:
@@ -104,9 +104,9 @@ class Trainer:
     def update(self, batches: Batches, stop: bool = False) -> Update | None:
         """Queue the next update.
 
-        Every gradient is divided by the number of target tokens of the whole step, so that it depends on neither
-        micro-batches nor ranks nor their padding. If the loss or the gradient is not finite, the weights stay as they
-        are; all ranks see the same loss and gradient, so all of them agree.
+        Gradients are divided by the number of target tokens of the whole step, so that they do not depend on
+        micro-batches, ranks or padding. If the loss or the gradient is not finite, the weights do not change; all ranks
+        have the same loss and gradient, so they agree.
 
         Args:
             batches: batches of this rank.
@@ -141,7 +141,7 @@ class Trainer:
             self._attention = stage.attention
 
     def gradients(self, stage: Stage, batches: Sequence[Batch], targets: int = 1) -> list[Losses]:
-        """Pass micro-batches forward and backward; gradients become those of the sum over all ranks.
+        """Pass micro-batches forward and backward; the gradients are those of the sum over all ranks.
 
         Args:
             stage: stage that determines the attention.
@@ -170,7 +170,7 @@ class Trainer:
         return losses
 
     def _summed(self, values: list[Tensor]) -> Tensor:
-        """The sum over micro-batches and ranks, ``()`` float64."""
+        """Sum over micro-batches and ranks, ``()`` float64."""
         return self.world.sum_on_device(torch.stack(values).double().sum())
 
     def record(self, update: Update) -> dict[str, Any]:
@@ -223,14 +223,14 @@ class Trainer:
             )
 
     def loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy of a batch, summed over its target tokens, ``()``; dropout depends on the model's mode."""
+        """Sum the cross-entropy over the target tokens of a batch, ``()``; dropout depends on the model's mode."""
         return self._pass(self.model, batch).plain
 
     @contextmanager
     def generating(self) -> Iterator[Seq2Seq]:
-        """The model with all its weights on this device, for generation in the precision of training.
+        """Context with the model, all its weights on this device, for generation in the precision of training.
 
-        Sharded weights are gathered into a copy, which all ranks do together.
+        Sharded weights are gathered into a copy by all ranks together.
 
         Raises:
             FarspanError: the device has no memory for the copy.
@@ -244,7 +244,7 @@ class Trainer:
             if not out_of_memory(error):
                 raise
             raise FarspanError(
-                "evaluation.generation gathers the weights that FSDP shards, for which the device has no memory; "
+                "evaluation.generation gathers the weights that FSDP shards, and the device lacks memory for them; "
                 "remove the section, and run farspan generate on checkpoints of the run"
             ) from error
         assert isinstance(model, Seq2Seq)
@@ -263,20 +263,20 @@ class Trainer:
 
     @property
     def _sharded(self) -> bool:
-        """True if each rank holds a part of the weights."""
+        """True if each rank holds only a part of the weights."""
         return self.world.size > 1 and self.recipe.parallel.mode != "ddp"
 
     def _clipped(self) -> Tensor:
         """Clip the gradients to the recipe's norm and return their norm before clipping."""
         for parameter in self.model.parameters():
-            if parameter.grad is None:  # unused on this rank; the parallel mode decides whether others used it
+            if parameter.grad is None:  # unused on this rank, but perhaps not on others
                 parameter.grad = torch.zeros_like(parameter)
         clip = self.recipe.optimizer.clip_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), clip)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _change_weights(self, stage: Stage, finite: Tensor) -> float:
-        """Step the optimizer if ``finite``, ``()`` bool, is true, and drop the gradients.
+        """Run the optimizer's step if ``finite``, ``()`` bool, is true, and drop the gradients.
 
         Returns:
             The learning rate.
@@ -299,7 +299,7 @@ class Trainer:
         return int.from_bytes(key[:8], "little", signed=True)
 
     def _suspects(self, update: Update) -> list[Sample]:
-        """Samples of the micro-batches, on any rank, whose loss is not finite; of all if only gradients are not."""
+        """Samples of the micro-batches of all ranks whose loss is not finite; all samples if only gradients are not."""
         own = [[bool(loss.isfinite()), samples] for samples, loss in update.batches]
         everyone = [batch for rank in self.world.gather(own) for batch in rank]
         bad = [samples for finite, samples in everyone if not finite] or [samples for _, samples in everyone]

@@ -1,4 +1,4 @@
-"""A whole training run: open the data, build or continue the model, train, evaluate, checkpoint, stop."""
+"""A whole training run, from opening the data to the summary of the finished run."""
 
 from __future__ import annotations
 
@@ -38,7 +38,12 @@ from trainer.run.units.unit import TrainUnit
 
 @dataclass(frozen=True)
 class Outcome:
-    """The step at which a run stopped, and whether it is finished: at its last step, or early by its patience."""
+    """The end of a call of ``train``.
+
+    Attributes:
+        step: number of finished updates.
+        finished: True if the run is at its last step, or has ended early by ``evaluation.patience``.
+    """
 
     step: int
     finished: bool
@@ -54,23 +59,23 @@ def train(
     world: World | None = None,
     name: str = "",
 ) -> Outcome:
-    """Train, or continue the run that ``run.directory`` holds; all processes of a run call this together.
+    """Start a run, or continue the run in ``run.directory``; all processes of a run call this together.
 
     On SIGINT (Ctrl-C) or SIGTERM to any of them, the update in progress is finished, a checkpoint is written, and all
-    return; a second signal, seconds later, ends its process at once.
+    return; a second signal some seconds later ends its process at once.
 
     Args:
-        recipe: everything about the run.
+        recipe: configuration of the run.
         source: training data; None opens the data that the recipe names.
         held_out: data of the recipe's evaluation section; None opens the data that it names.
         until: stop after this update, with a checkpoint, before the recipe's last one.
-        console: shows progress, on rank 0.
+        console: console for progress on rank 0; None for standard output.
         world: all processes of the run; None reads them from the environment.
         name: name of the recipe, for lists of runs.
 
     Raises:
         FarspanError: data that cannot be read or does not suit the model, a directory that holds another run, too
-            little memory, updates that are not finite, another process that was lost.
+            little memory, too many updates that are not finite, a lost process.
     """
     joined = world or World.from_environment(recipe.run.device)
     with explained(joined), Interruption() as stop:
@@ -135,7 +140,7 @@ def _train(
 def _restore(
     trainer: Trainer, unit: TrainUnit, directory: Path, checkpoints: Checkpoints, display: Display
 ) -> int | None:
-    """Continue from the newest checkpoint; returns its step, None if there is none."""
+    """Continue from the newest checkpoint and return its step; None if there is none."""
     with raised_alike():
         restored = checkpoints.restore(trainer.model, trainer.optimizer)
     if restored is not None:
@@ -183,22 +188,22 @@ def _opened_data(
 
 
 def _resumed(unit: TrainUnit, step: int, directory: Path, selection: Selection) -> str:
-    """Line that says what is left to do in a run with ``step`` finished updates."""
+    """Message about a continued run with ``step`` finished updates."""
     if stopped_early(unit.recipe, selection):
         return f"the run in {directory} ended early after step {step}: nothing is left to do"
     if step >= unit.steps:
-        return f"all {unit.steps} steps of the run in {directory} are made: nothing is left to do"
-    return f"going on after step {step}"
+        return f"all {unit.steps} steps of the run in {directory} are done: nothing is left to do"
+    return f"continuing after step {step}"
 
 
 def _stopped(step: int, signal: str | None) -> str:
-    """Line that says which signal stopped a run; None for a signal to another process."""
+    """Message about a run stopped by ``signal``; None for a signal to another process."""
     signal = signal or "a signal to another process"
     return f"stopped by {signal} after step {step}; the same command continues from there"
 
 
 def _ended_early(step: int, selection: Selection) -> str:
-    """Line that says why a run ended before its last step."""
+    """Message about a run that ended before its last step."""
     best = "" if selection.step is None else f" than {selection.value:.4f}, of step {selection.step}"
     return (
         f"ended early after step {step}: {selection.since} evaluations in a row brought no better {selection.metric}"

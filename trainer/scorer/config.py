@@ -21,10 +21,10 @@ class GeneratorConfig:
     Attributes:
         mode: ``frozen`` scores with the weights of ``initial``, as ``data.objective.scorer`` does; ``joint`` trains the
             generator together with the model, on all candidates, and scores with its current weights.
-        initial: an encoder-only run of ``farspan train``, whose weights the generator starts from.
+        initial: encoder-only run of ``farspan train`` with the generator's initial weights.
         model: configuration of an encoder-only model with random weights, instead of ``initial``; for ``joint``.
         weight: weight of the generator's mean loss per candidate token against the model's mean loss per target token;
-            for ``joint``. The paper gives none, and the published code ignores its own.
+            for ``joint``. The paper does not state it, and the published code ignores its setting.
 
     Raises:
         FarspanError: neither or both of ``initial`` and ``model``, a decoder, a frozen model without trained weights, a
@@ -39,12 +39,12 @@ class GeneratorConfig:
     def __post_init__(self) -> None:
         if (self.initial is None) == (self.model is None):
             raise FarspanError(
-                "generator: set one of initial, the run that trained it, and model, a section of its sizes, to begin "
-                "with drawn weights"
+                "generator: set either initial, the run that trained it, or model, a section with its sizes, to begin "
+                "with random weights"
             )
         if self.model is not None and self.mode == "frozen":
             raise FarspanError(
-                "generator.mode is 'frozen', but generator.model has drawn weights, which know nothing; set "
+                "generator.mode is 'frozen', but generator.model has random, untrained weights; set "
                 "generator.initial, or generator.mode to joint"
             )
         if self.model is not None and self.model.decoder is not None:
@@ -54,7 +54,7 @@ class GeneratorConfig:
 
     @property
     def scorer(self) -> str | None:
-        """The run with a frozen generator's weights; None in joint training."""
+        """Run with a frozen generator's weights; None in joint training."""
         return self.initial if self.mode == "frozen" else None
 
     def identity(self) -> dict[str, Any] | None:
@@ -66,8 +66,8 @@ class GeneratorConfig:
         """Check that something uses this generator.
 
         Args:
-            model: the model that is trained.
-            data: all data sections of the training, already ``with_scorer``.
+            model: configuration of the model in training.
+            data: data sections of all stages, from ``with_scorer``.
 
         Raises:
             FarspanError: a model without a decoder, pairs, or a frozen generator that no objective uses.
@@ -84,15 +84,15 @@ class GeneratorConfig:
         objectives = [source.objective for section in data for source in section.sources]
         if self.scorer and not any(objective and objective.scorer == self.scorer for objective in objectives):
             raise FarspanError(
-                "generator.mode is 'frozen', but no objective in the data asks it: set data.objective to model_based "
+                "generator.mode is 'frozen', but no objective in the data uses it: set data.objective to model_based "
                 "without a scorer, or remove the generator section"
             )
 
 
 def with_scorer(data: DataConfig, scorer: str) -> DataConfig:
-    """A data section in which every ``model_based`` objective without a scorer has ``scorer``.
+    """Set ``scorer`` in every ``model_based`` objective of a data section that has no scorer.
 
-    An objective beside a mask set is left unchanged, because the masks are chosen already.
+    An objective beside a mask set is left unchanged, because its masks are already chosen.
     """
     mixture = tuple(
         replace(source, objective=_scored(source.objective, source.masks, scorer)) for source in data.mixture

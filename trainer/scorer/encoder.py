@@ -23,9 +23,9 @@ class Framing:
 
     Attributes:
         tokenizer: tokenizer that adds no special tokens.
-        before, after: ``(n,)`` int64, ids before and after a text.
-        pad: id of padding.
-        mask: id of the mask token, or None.
+        before, after: ``(n,)`` int64, ids of the special tokens before and after a text.
+        pad: id of the padding token.
+        mask: id of the mask token; None without one.
     """
 
     tokenizer: HuggingFaceTokenizer
@@ -43,7 +43,7 @@ def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any
         what, cure: expected kind of model and remedy, for the error message.
 
     Raises:
-        FarspanError: the configuration describes no model of this kind.
+        FarspanError: the configuration does not describe a model of this kind.
     """
     from transformers import AutoConfig  # slow to import
 
@@ -51,7 +51,7 @@ def described_model(files: EncoderFiles, kind: Any, what: str, cure: str) -> Any
         config = AutoConfig.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
         with torch.device("meta"):
             return kind.from_config(config, trust_remote_code=False)
-    except Exception as error:  # model code raises anything for an invalid configuration
+    except Exception as error:  # an invalid configuration may make model code raise anything
         raise FarspanError(
             f"encoder {files.folder}: config.json describes no {what} ({_first_line(error)}); {cure}"
         ) from error
@@ -69,18 +69,18 @@ def load_weights(files: EncoderFiles, kind: Any, unused: tuple[str, ...] = ()) -
     """
     from transformers.utils import logging  # slow to import
 
-    logging.set_verbosity_error()  # its warnings are checked below
+    logging.set_verbosity_error()  # what it warns of is checked below
     logging.disable_progress_bar()
     try:
         model, found = kind.from_pretrained(
             files.folder, trust_remote_code=False, local_files_only=True, weights_only=True, output_loading_info=True
         )
-    except Exception as error:  # damaged or hostile files can raise anything
+    except Exception as error:  # damaged or hostile files may make the library raise anything
         raise FarspanError(
             f"encoder {files.folder}: its weights cannot be loaded ({_first_line(error)}); download it again, or give "
             "another"
         ) from error
-    # any other missing parameter would be random
+    # Any other missing parameter would be random.
     missing = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
     missing = [key for key in missing if not any(part in key for part in unused)]
     if missing:
@@ -110,7 +110,7 @@ def load_framing(files: EncoderFiles) -> Framing:
     try:
         loaded = AutoTokenizer.from_pretrained(files.folder, trust_remote_code=False, local_files_only=True)
         backend = loaded.backend_tokenizer
-    except Exception as error:  # converters can raise anything
+    except Exception as error:  # converters may raise anything
         raise FarspanError(
             f"encoder {files.folder}: its tokenizer cannot be loaded ({_first_line(error)}); give an encoder with a "
             "tokenizer.json"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from corpora.errors import FarspanError
 
-_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")  # in the order in which the loader looks for them
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")  # in the loader's order
 _SETTINGS = (".json", ".txt", ".model")  # configuration and vocabulary
 _CURE = (
     "give the folder of a BERT-like encoder as Hugging Face saves it: config.json, tokenizer.json (or vocab.txt), and "
@@ -23,9 +23,9 @@ class EncoderFiles:
     """The local files of an encoder.
 
     Attributes:
-        folder: folder of its files.
+        folder: folder of the files.
         name: name on the hub, or last part of the folder.
-        dimension: width of its vectors.
+        dimension: width of the encoder's vectors.
         fingerprint: hex sha256 of names and contents of configuration, vocabulary and weights.
     """
 
@@ -78,11 +78,11 @@ def _download(name: str) -> str:
             if fnmatch.filter(os.listdir(folder), weights):
                 break
         return folder
-    except Exception as error:  # whatever the hub or the network raises
+    except Exception as error:  # the hub or the network may raise anything
         reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"encoder {name!r} is no folder here, and the Hugging Face hub did not give it ({reason}); check name and "
-            f"network, or, where there is none, run `hf download {name} --local-dir FOLDER` on a machine that has it "
+            f"encoder {name!r} is not a local folder, and the Hugging Face hub did not provide it ({reason}); check "
+            f"name and network, or, without a network, run `hf download {name} --local-dir FOLDER` where there is one, "
             "and give the folder"
         ) from error
 
@@ -96,7 +96,7 @@ def _dimension(given: str, folder: str) -> int:
     except (OSError, ValueError, KeyError, AttributeError, json.JSONDecodeError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise FarspanError(
-            f"encoder {given}: config.json describes no encoder known here ({reason}); {_CURE}"
+            f"encoder {given}: config.json does not describe a known encoder ({reason}); {_CURE}"
         ) from error
     if config.is_encoder_decoder or getattr(config, "is_decoder", False):
         raise FarspanError(f"encoder {given}: config.json describes a model with a decoder; {_CURE}")

@@ -1,4 +1,4 @@
-"""Initialisation of the generator for joint training."""
+"""Loading or initialisation of the generator for joint training."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
         assert config.model is not None
         names = [DOCUMENT_SEPARATOR, MASK] if corpus.manifest.config["room_per_document"] else [MASK]
         special = SpecialTokens.append(entry["vocab_size"], entry["owned_tokens"], names)
-        key = make_key(seed, "generator")  # a different seed, since otherwise its embeddings would equal the model's
+        key = make_key(seed, "generator")  # a different seed, because its embeddings would otherwise equal the model's
         drawn = build_model(config.model, special.vocab_size, int.from_bytes(key[:4], "little"))
         assert isinstance(drawn, MaskedLM)
         return Generator(drawn, special, config.model.encoder.positions.limit, None)
@@ -61,8 +61,8 @@ def open_generator(config: GeneratorConfig, corpus: Corpus, seed: int) -> Genera
     model = found.load()
     if not isinstance(model, MaskedLM):
         raise FarspanError(
-            f"generator.initial {config.initial} is no run of `farspan train`; give one with an encoder alone, or set "
-            "generator.mode to frozen"
+            f"generator.initial {config.initial} is not a run of `farspan train`; give one with an encoder alone, or "
+            "set generator.mode to frozen"
         )
     return Generator(model, found.special, found.positions, found.fingerprint)
 
@@ -71,7 +71,7 @@ def generator_config(config: GeneratorConfig) -> ModelConfig:
     """Read the generator's configuration without its weights.
 
     Raises:
-        FarspanError: no such run.
+        FarspanError: there is no such run.
     """
     if config.model is not None:
         return config.model

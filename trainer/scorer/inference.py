@@ -1,4 +1,4 @@
-"""Forward passes over rows of unequal length: batching, device, threads."""
+"""Batching, device and threads of forward passes over rows of unequal length."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ BATCH_TOKENS = {"cpu": 2048, "cuda": 65_536}
 
 
 def own_device(kind: str) -> torch.device:
-    """Return ``cpu``, or this process's CUDA device: by rank under torchrun, otherwise spread over all devices."""
+    """Return the CPU, or this process's CUDA device: by rank under torchrun, else spread over all devices."""
     if kind != "cuda":
         return torch.device(kind)
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", os.getpid())) % torch.cuda.device_count())
 
 
 def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
-    """Batch rows of similar length, longest first: yield arrays of row indices with at most ``tokens`` after padding.
+    """Batch rows of similar length, longest first; yields arrays of row indices.
 
-    A row longer than ``tokens`` is a batch of its own; rows of length 0 are in no batch.
+    A row longer than ``tokens`` is a batch by itself; rows of length 0 are in no batch.
 
     Args:
-        lengths: ``(n,)`` int.
+        lengths: ``(n,)`` int, length of each row.
+        tokens: maximum number of tokens of a batch after padding.
     """
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
     start = 0
@@ -38,7 +39,7 @@ def batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:
 
 @contextmanager
 def pinned_threads(number: int | None) -> Iterator[None]:
-    """Run on ``number`` threads, or for None on torch's default number.
+    """Context that runs torch on ``number`` threads; None for the default number.
 
     The number of threads affects the order of additions in a matrix product.
     """

@@ -1,4 +1,4 @@
-"""Hugging Face masked language models, evaluated in two steps: states of all positions, logits of masked ones."""
+"""Hugging Face masked language models, run in two steps: states of all positions, logits of masked ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CURE = "give one that was saved as a masked language model (RobertaForMaskedLM,
 class PretrainedMaskedLM(nn.Module):
     """A model of ``AutoModelForMaskedLM`` with the methods of ``MaskedLM`` that score tokens.
 
-    Every architecture has another name for its head, but all apply it position by position to the first output of the
-    backbone. So the head is the model itself, with the backbone replaced by one that returns given states.
+    Architectures name their heads differently, but all apply them position by position to the first output of the
+    backbone. So the whole model serves as the head, with its backbone replaced by one that returns given states.
 
     Raises:
         FarspanError: the head does not work position by position.
@@ -38,7 +38,7 @@ class PretrainedMaskedLM(nn.Module):
             raise FarspanError(f"{type(model).__name__} predicts more than one position at a time; {_CURE}")
 
     def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
-        """``(B, S)`` int32 or int64 and bool -> ``(B, S, d)``."""
+        """Encode ``(B, S)`` int32 or int64 ids with their ``(B, S)`` bool mask; returns ``(B, S, d)``."""
         output = self._backbone(
             input_ids=source_ids, attention_mask=None if source_padding_mask is None else source_padding_mask.long()
         )
@@ -46,7 +46,7 @@ class PretrainedMaskedLM(nn.Module):
         return output[0]
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """``(N, d)`` -> ``(N, V)``."""
+        """Map hidden states ``(N, d)`` to logits ``(N, V)``."""
         self._fixed.states = hidden[None]
         return self._head(input_ids=None).logits[0]
 
@@ -62,7 +62,7 @@ class _FixedStates(nn.Module):
 
 
 def load_masked_lm(files: EncoderFiles) -> PretrainedMaskedLM:
-    """Load the weights.
+    """Load the model with its weights, in float32 on the CPU.
 
     Raises:
         FarspanError: the weights cannot be read or do not fit the configuration.
@@ -77,7 +77,7 @@ def described_positions(files: EncoderFiles) -> int:
     """Return the maximum input length of the masked language model, without loading its weights.
 
     Raises:
-        FarspanError: another kind of model, or weights without the head that predicts tokens.
+        FarspanError: another kind of model, or weights without a head that predicts tokens.
     """
     from transformers import AutoModelForMaskedLM  # slow to import
 

@@ -52,11 +52,11 @@ def find_model(path: str) -> FoundModel:
     """Find a masked language model and check what can be checked without its weights.
 
     Args:
-        path: a run of ``farspan train`` or a checkpoint of it (in joint training, its generator is used); or a folder,
-            or a name on the Hugging Face hub.
+        path: run of ``farspan train`` or one of its checkpoints (after joint training, its generator is used), or a
+            folder or a name on the Hugging Face hub.
 
     Raises:
-        FarspanError: there is no model, it is no masked language model, or it has no ``<mask>``.
+        FarspanError: there is no model, it is not a masked language model, or it has no ``<mask>``.
     """
     if is_model_folder(Path(path)):
         raise FarspanError(
@@ -71,13 +71,13 @@ def _found_run(path: str) -> FoundModel:
     if trained.config.decoder is not None:
         if trained.generator is None:
             raise FarspanError(
-                f"scorer {path}: the run trains an encoder-decoder without a generator; give one of an encoder-only "
-                "objective, cross_document, or one with generator.mode joint"
+                f"scorer {path}: the run trains an encoder-decoder without a generator; give a run of the encoder-only "
+                "objective, cross_document, or a run with generator.mode joint"
             )
         trained = trained.generator
     if MASK not in trained.special.ids:
         raise FarspanError(
-            f"scorer {path}: the run's special tokens hold no {MASK}; give one of an objective that masks tokens"
+            f"scorer {path}: the run has no special token {MASK}; give a run of an objective that masks tokens"
         )
     identity = [trained.weights_sha256, asdict(trained.config), trained.tokenizer_fingerprint]
     return FoundModel(
@@ -91,7 +91,7 @@ def _found_run(path: str) -> FoundModel:
 
 
 def _load_trained(trained: TrainedModel) -> MaskedLM:
-    with torch.device("meta"):  # no weights that would be thrown away
+    with torch.device("meta"):  # without initial weights, which would be replaced
         model = MaskedLM(trained.config, trained.special.vocab_size)
     try:
         model.load_state_dict(trained.weights(), assign=True)
@@ -109,15 +109,15 @@ def _found_pretrained(path: str) -> FoundModel:
     files = find_encoder(path)
     positions, framing = described_positions(files), load_framing(files)
     if framing.mask is None:
-        raise FarspanError(f"scorer {path}: its tokenizer names no mask token; give a masked language model")
+        raise FarspanError(f"scorer {path}: its tokenizer has no mask token; give a masked language model")
     if max(len(framing.before), len(framing.after)) > 1:
         raise FarspanError(
             f"scorer {path}: its tokenizer puts {len(framing.before)} tokens before a text and {len(framing.after)} "
-            "behind it; give a model with at most one each"
+            "after it; give a model with at most one each"
         )
     ids = {PAD: framing.pad, MASK: framing.mask}
     ids |= {name: int(edge[0]) for name, edge in ((BEGIN, framing.before), (END, framing.after)) if len(edge)}
-    tokenizer = load_tokenizer(files.folder)  # as a corpus is tokenised, so that fingerprints can be compared
+    tokenizer = load_tokenizer(files.folder)  # loaded as for a corpus, so that fingerprints can be compared
     special = SpecialTokens(ids, tokenizer.vocab_size)
     return FoundModel(
         path, files.fingerprint, tokenizer.fingerprint, special, positions, partial(load_masked_lm, files)

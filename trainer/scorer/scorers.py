@@ -1,11 +1,11 @@
-"""Masked language models that score how hard masked tokens are: the scorers of objective ``model_based``.
+"""Masked language models as scorers of the objective ``model_based``: the losses of masked tokens.
 
 A row longer than the model's positions is cut into windows, each framed by the begin and end tokens that the model was
 trained with. A model of 512 positions reads a row of 16,384 tokens as 33 independent windows, similar to BART-LS's own
 scorer, whose attention stays within blocks of 512 (arXiv:2209.10052, section 2.3).
 
-A row's losses depend on the other rows of its batch only through padding, which changes the order of float additions:
-they agree to 1e-5 in float32. The same call on the same machine gives the same bits.
+A row's losses depend on the other rows of its batch only through padding, which changes the order of float additions,
+so they agree to 1e-5 in float32. The same call on the same machine gives the same bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainer.scorer.inference import BATCH_TOKENS, batches, own_device, pinned_t
 from trainer.scorer.models import FoundModel, find_model
 
 PRECISIONS = ("auto", "float32", "bfloat16")
-# positions whose logits are in memory at once; on a processor, more are not faster
+# Positions whose logits are in memory at once; on a CPU, larger chunks are not faster.
 _CHUNK = {"cpu": 512, "cuda": 8192}
 
 
@@ -34,16 +34,16 @@ class TokenModel(Protocol):
     """The interface of a scorer's model, a ``MaskedLM`` or ``PretrainedMaskedLM``."""
 
     def encode(self, source_ids: Tensor, source_padding_mask: Tensor | None = None) -> Tensor:
-        """``(B, S)`` int64 and bool -> ``(B, S, d)``."""
+        """Encode ``(B, S)`` int64 ids with their ``(B, S)`` bool mask; returns ``(B, S, d)``."""
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """``(N, d)`` -> ``(N, V)``."""
+        """Map hidden states ``(N, d)`` to logits ``(N, V)``."""
 
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 class _Windows(NamedTuple):
-    """Windows of text with at least one masked token each; all ``(n,)`` int64."""
+    """Row, start and size of windows of text with a masked token each; ``(n,)`` int64."""
 
     rows: np.ndarray
     starts: np.ndarray
@@ -51,7 +51,7 @@ class _Windows(NamedTuple):
 
 
 class MaskedLMScorer:
-    """An ``objectives.api.tools.Scorer``; its weights are loaded at its first use.
+    """A scorer, as in ``objectives.api.tools.Scorer``, whose weights are loaded at its first use.
 
     Attributes:
         fingerprint: fingerprint of the model, and of the precision if it is not float32.
@@ -68,8 +68,8 @@ class MaskedLMScorer:
         self.room = found.positions - self._ends
         if self.room < 1:
             raise FarspanError(
-                f"scorer {found.path}: has {found.positions} positions, all taken by its begin and end; give a model "
-                f"with at least {self._ends + 1}"
+                f"scorer {found.path}: has {found.positions} positions, all taken by its begin and end tokens; give a "
+                f"model with at least {self._ends + 1}"
             )
 
     def __reduce__(self) -> tuple:
@@ -78,12 +78,12 @@ class MaskedLMScorer:
 
     @cached_property
     def model(self) -> TokenModel:
-        """The model on its device."""
+        """Model on its device."""
         model = self._found.load().eval().requires_grad_(False)
         return model.to(own_device(self._device), getattr(torch, self._precision))  # type: ignore[return-value]
 
     def losses(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """As in ``objectives.api.tools.Scorer``; each window has its own begin and end in place of the row's."""
+        """Compute the losses as in ``objectives.api.tools.Scorer``; each window has its own begin and end tokens."""
         found = np.zeros(ids.shape, np.float32)
         windows = self._windows(ids, lengths, labels)
         with pinned_threads(self._threads), torch.inference_mode():
@@ -92,15 +92,15 @@ class MaskedLMScorer:
                 places = np.arange(sizes.max())
                 inside = places < sizes[:, None]  # (n, longest)
                 at = rows[:, None], np.minimum(starts[:, None] + places, ids.shape[1] - 1)
-                asked = np.where(inside, labels[at], IGNORED)
-                window, place = np.nonzero(asked != IGNORED)
-                found[rows[window], starts[window] + place] = self._score(ids[at], sizes, asked)
+                targets = np.where(inside, labels[at], IGNORED)
+                window, place = np.nonzero(targets != IGNORED)
+                found[rows[window], starts[window] + place] = self._score(ids[at], sizes, targets)
         return found
 
     def _windows(self, ids: np.ndarray, lengths: np.ndarray, labels: np.ndarray) -> _Windows:
         """Cut rows into windows of the model's input length; windows without masked tokens are left out."""
         width = ids.shape[1]
-        edges = np.zeros((len(ids), 2), np.int64)  # positions that begin and end take
+        edges = np.zeros((len(ids), 2), np.int64)  # positions of begin and end tokens
         if width:
             edges[:, 0] = (lengths > 0) & (ids[:, 0] == self._begin)
             edges[:, 1] = (lengths > edges[:, 0]) & (ids[np.arange(len(ids)), lengths - 1] == self._end)
@@ -110,17 +110,18 @@ class MaskedLMScorer:
         number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
         sizes = np.minimum(self.room, text[rows] - number * self.room)
         starts = edges[rows, 0] + number * self.room
-        before = np.zeros((len(ids), width + 1), np.int32)  # tokens asked before each position
+        before = np.zeros((len(ids), width + 1), np.int32)  # masked tokens before each position
         np.cumsum(labels != IGNORED, axis=1, out=before[:, 1:])
         used = before[rows, starts + sizes] > before[rows, starts]
         return _Windows(rows[used], starts[used], sizes[used])
 
-    def _score(self, text: np.ndarray, sizes: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        """Losses of the masked tokens of n windows, in order, ``(masked,)`` float32.
+    def _score(self, text: np.ndarray, sizes: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Compute the losses of the masked tokens of n windows, in order, ``(masked,)`` float32.
 
         Args:
-            text: ``(n, longest)`` int32 ids, the first ``sizes`` of each.
-            asked: ``(n, longest)`` int32, the tokens asked for, ``IGNORED`` where nothing is.
+            text: ``(n, longest)`` int32, ids of the windows.
+            sizes: ``(n,)`` int64, number of ids of each window.
+            targets: ``(n, longest)`` int32, the masked tokens, ``IGNORED`` elsewhere.
         """
         longest, first = text.shape[1], int(self._begin is not None)
         places = np.arange(longest + self._ends)
@@ -130,17 +131,17 @@ class MaskedLMScorer:
             shown[:, 0] = self._begin
         if self._end is not None:
             shown[np.arange(len(text)), first + sizes] = self._end
-        real = places < sizes[:, None] + self._ends
+        mask = places < sizes[:, None] + self._ends
         device = next(self.model.parameters()).device
         states = self.model.encode(
-            torch.from_numpy(shown).to(device), None if real.all() else torch.from_numpy(real).to(device)
+            torch.from_numpy(shown).to(device), None if mask.all() else torch.from_numpy(mask).to(device)
         )
-        wanted = torch.from_numpy(asked.astype(np.int64)).to(device)
-        hidden = states[:, first : first + longest][wanted != IGNORED]  # (asked, d)
+        labels = torch.from_numpy(targets.astype(np.int64)).to(device)
+        hidden = states[:, first : first + longest][labels != IGNORED]  # (masked, d)
         chunks = zip(
-            hidden.split(_CHUNK[self._device]), wanted[wanted != IGNORED].split(_CHUNK[self._device]), strict=True
+            hidden.split(_CHUNK[self._device]), labels[labels != IGNORED].split(_CHUNK[self._device]), strict=True
         )
-        parts = [F.cross_entropy(self.model.logits(part).float(), want, reduction="none") for part, want in chunks]
+        parts = [F.cross_entropy(self.model.logits(part).float(), label, reduction="none") for part, label in chunks]
         return torch.cat(parts).cpu().numpy()
 
 
@@ -151,14 +152,14 @@ def load_scorer(
     """Find and validate a scorer without loading its weights, once per process.
 
     Args:
-        path: directory of a run of ``farspan train``, or a checkpoint in it, of an encoder-only model; or folder, or
-            name on the Hugging Face hub, of a masked language model.
+        path: run of ``farspan train`` with an encoder-only model or one of its checkpoints, or folder or hub name of a
+            masked language model of Hugging Face.
         device: ``cpu``, ``cuda``, or ``auto`` for CUDA if available.
         precision: precision of the arithmetic: ``float32``, ``bfloat16``, or ``auto`` (bfloat16 on CUDA, else float32).
         threads: number of threads on the processor; None for torch's default.
 
     Raises:
-        FarspanError: there is no model, it is no masked language model, it has no ``<mask>`` or too few positions, or
+        FarspanError: there is no model, it is not a masked language model, has no ``<mask>``, has too few positions, or
             an option is invalid.
     """
     for option, value, choices in (("device", device, ("auto", "cpu", "cuda")), ("precision", precision, PRECISIONS)):

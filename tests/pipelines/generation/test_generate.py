@@ -133,7 +133,7 @@ def test_the_options_are_those_of_the_recipe_and_the_flags(made, tmp_path):
 def test_a_folder_needs_a_task_and_gives_the_same(made, tmp_path):
     run, pairs = made
     convert(Path(run), tmp_path / "model", Conversion(checkpoint="3"))
-    with pytest.raises(FarspanError, match="names no task; name the one that renders the pairs"):
+    with pytest.raises(FarspanError, match="names no task; name a task that renders the pairs"):
         run_of((str(tmp_path / "model"), pairs), tmp_path / "refused")
     named = {
         "task": "text_to_text",

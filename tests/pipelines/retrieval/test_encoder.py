@@ -246,6 +246,6 @@ def test_no_code_of_a_model_folder_runs(tiny, tmp_path):
     assert encoder(str(hostile)).encode(["the fox"]).tobytes() == encoder(tiny).encode(["the fox"]).tobytes()
     config["model_type"] = "unknown"
     (hostile / "config.json").write_text(json.dumps(config))
-    with pytest.raises(FarspanError, match="describes no encoder known here"):
+    with pytest.raises(FarspanError, match="does not describe a known encoder"):
         encoder(str(hostile))
     assert not (tmp_path / "executed").exists()

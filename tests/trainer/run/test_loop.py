@@ -155,7 +155,7 @@ def test_a_metric_that_nothing_measures_is_refused_with_the_nearest(tmp_path):
     ("best", "patience", "message"),
     [
         ("held_out_loss", None, "nothing is evaluated; add an evaluation section"),
-        (None, 3, "no metric says what is better; set checkpoint.best"),
+        (None, 3, "no metric chooses the best checkpoint; set checkpoint.best"),
         (None, 0, "evaluation.patience is 0; it must be at least 1"),
     ],
 )

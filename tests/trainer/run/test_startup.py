@@ -142,7 +142,7 @@ def staged(recipe, data: DataConfig):
         ({"masks": ""}, r"data: masks is ''; name the folder of a mask set"),
         ({"corpus": ""}, r"data: corpus is not set; .* --set data.corpus=FOLDER"),
         ({"corpus": "nowhere"}, r"data: nowhere: no farspan artefact"),
-        ({"objective": ObjectiveConfig(name="cross_document")}, r"data: the objective asks for masked tokens in place"),
+        ({"objective": ObjectiveConfig(name="cross_document")}, r"data: the objective has labels at masked tokens"),
     ],
 )
 def test_bad_data_is_told_by_the_section_that_names_it(tmp_path, corpus, changes, said):

@@ -42,7 +42,7 @@ def test_a_run_in_two_parts_is_the_run_in_one(tmp_path):
     torch.manual_seed(999)
     outcome, said, resumed = run(broken)
     assert outcome.finished
-    assert "going on after step 12" in said
+    assert "continuing after step 12" in said
     assert [record["step"] for record in resumed] == list(range(1, 25))
     assert losses(resumed) == pytest.approx(losses(metrics), rel=1e-6)
     for name, value in weights_of(straight).items():
@@ -60,7 +60,7 @@ def test_a_damaged_checkpoint_costs_steps_not_the_run(tmp_path):
         path.write_bytes(path.read_bytes()[:-1])
     _, said, again = run(recipe)
     assert said.count("is damaged") == 2
-    assert "going on after step 10" in said
+    assert "continuing after step 10" in said
     assert losses(again) == pytest.approx(losses(whole), rel=1e-6)
 
 

@@ -49,7 +49,7 @@ def test_a_finished_run_is_extended_as_if_it_had_been_so_from_the_start(tmp_path
     assert run(grown, **held_out)[0].finished
     assert run(extended(grown, 3), until=7, **held_out)[0].finished is False
     outcome, said = run(extended(grown, 3, 2), **held_out)
-    assert "going on after step 7" in said
+    assert "continuing after step 7" in said
     assert (outcome.step, outcome.finished) == (11, True)
     assert_same_run(straight, grown)
     rates = [record["learning_rate"] for record in metrics_of(grown) if "learning_rate" in record]
@@ -63,7 +63,7 @@ def test_other_schedules_go_on(tmp_path):
         toy_recipe(tmp_path, steps=6, dry_run=False), schedule=ScheduleConfig(shape="inverse_sqrt", warmup_steps=2)
     )
     _, said = run(extended(recipe, 2))
-    assert "the learning rate goes on by its inverse_sqrt schedule: 5.77e-03 after 6.32e-03" in said
+    assert "the learning rate follows its inverse_sqrt schedule: 5.77e-03 after 6.32e-03" in said
 
 
 def test_only_what_follows_may_be_changed(tmp_path):
@@ -84,4 +84,4 @@ def test_epochs_are_counted_in_the_sequences_of_the_data(tmp_path):
     assert "0.7 epochs of 50 sequences are 6 updates of 6" in said
     outcome, said = run(by_steps)
     assert outcome.finished
-    assert "going on after step 5" in said
+    assert "continuing after step 5" in said

@@ -81,7 +81,7 @@ def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_wor
         assert (outcome.step, outcome.finished) == (3, False)
     outcome, said = stopped_run(World.alone(), broken)
     assert outcome.finished
-    assert "going on after step 3" in said
+    assert "continuing after step 3" in said
     assert losses(broken) == pytest.approx(losses(straight), rel=1e-9)
     assert len(losses(straight)) == 8
     assert {"held_out_loss/each", "held_out_loss/sampled"} <= metrics_of(straight)[-1].keys()

@@ -91,7 +91,7 @@ def test_a_run_is_the_same_when_stopped_by_a_signal_and_continued_at_another_wor
     again = replace(broken, parallel=DDP)  # 4 micro-batches on 3 ranks
     (outcome, said), *_ = on_ranks(3, stopped_run, again)
     assert outcome.finished
-    assert f"going on after step {steps // 2}" in said
+    assert f"continuing after step {steps // 2}" in said
     assert losses(broken) == pytest.approx(losses(straight), rel=1e-9)
     learnt = weights_of(broken)
     assert {value.dtype for value in learnt.values()} == {torch.float64}
@@ -217,4 +217,4 @@ def test_under_torchrun_a_signal_is_a_checkpoint_and_the_same_command_goes_on(tm
             finally:
                 running.kill()
         assert "stopped by SIGTERM after step" in said.read_text()
-        assert ("going on after step" in said.read_text()) == bool(start)
+        assert ("continuing after step" in said.read_text()) == bool(start)

@@ -16,9 +16,9 @@ ENCODER = replace(MODEL, decoder=None)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "set one of initial"),
-        ({"mode": "joint", "initial": "run", "model": ENCODER}, "set one of initial"),
-        ({"model": ENCODER}, "which know nothing"),
+        ({}, "set either initial"),
+        ({"mode": "joint", "initial": "run", "model": ENCODER}, "set either initial"),
+        ({"model": ENCODER}, "random, untrained weights"),
         ({"mode": "joint", "model": MODEL}, "decoder"),
         ({"initial": "run", "weight": 0.0}, "weight is 0.0"),
         ({"initial": "run", "weight": float("nan")}, "weight is nan"),

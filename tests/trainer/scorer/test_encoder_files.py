@@ -26,7 +26,7 @@ def test_what_is_no_encoder_is_refused(tiny, tmp_path):
     (lame / "model.safetensors").rename(lame / "model.bak")
     with pytest.raises(FarspanError, match="has no weights"):
         find_encoder(str(lame))
-    with pytest.raises(FarspanError, match="describes no encoder known here"):
+    with pytest.raises(FarspanError, match="does not describe a known encoder"):
         other = shutil.copytree(tiny, tmp_path / "other")
         (other / "config.json").write_text('{"model_type": "perceptron"}')
         find_encoder(str(other))

@@ -140,7 +140,7 @@ def test_an_encoder_decoder_run_is_refused(tmp_path):
 
 def test_a_run_without_mask_token_is_refused(tmp_path):
     train(encoder_recipe(tmp_path), source=ToySource(encoder_only=True))
-    with pytest.raises(FarspanError, match="the run's special tokens hold no <mask>"):
+    with pytest.raises(FarspanError, match="the run has no special token <mask>"):
         scorer_of(tmp_path)
 
 
@@ -162,11 +162,11 @@ def test_what_is_no_scorer_is_refused_before_any_work(bert, tmp_path):
         scorer_of(tmp_path)
     with pytest.raises(FarspanError, match="its weights have no head that predicts tokens; give one that was saved"):
         scorer_of(make_encoder(str(tmp_path / "headless"), positions=16))
-    with pytest.raises(FarspanError, match="its tokenizer names no mask token"):
+    with pytest.raises(FarspanError, match="its tokenizer has no mask token"):
         scorer_of(edited(bert, tmp_path / "maskless", "tokenizer_config.json", mask_token=None))
     with pytest.raises(FarspanError, match=r"config\.json describes no masked language model"):
         scorer_of(edited(bert, tmp_path / "clip", "config.json", model_type="clip_text_model"))
-    with pytest.raises(FarspanError, match=r"2 positions, all taken by its begin and end; give .* at least 3"):
+    with pytest.raises(FarspanError, match=r"2 positions, all taken by its begin and end tokens; give .* at least 3"):
         scorer_of(edited(bert, tmp_path / "short", "config.json", max_position_embeddings=2))
     damaged = shutil.copytree(bert, tmp_path / "damaged")
     (damaged / "model.safetensors").write_bytes(b"\x08" + bytes(20))

@@ -1,1 +1,1 @@
-"""Units of training: what is trained, on which batches and with which loss, one file per kind."""
+"""Units of training, one file per kind: model, batches, loss and metrics."""

@@ -1,4 +1,4 @@
-"""The units that a recipe can ask for."""
+"""Selection of the unit of training for a recipe."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from trainer.run.units.unit import TrainUnit
 
 
 def unit_type(recipe: Recipe) -> type[TrainUnit]:
-    """The kind of unit that ``recipe`` describes."""
+    """Return the type of unit for ``recipe``."""
     if recipe.generator and recipe.generator.mode == "joint":
         return JointUnit
     return Seq2SeqUnit if recipe.model.decoder else MaskedLMUnit
 
 
 def open_unit(recipe: Recipe, source: Source | None = None) -> TrainUnit:
-    """The unit of ``recipe`` with its training data; see ``TrainUnit.open``."""
+    """Open the unit of ``recipe`` with its training data, as ``TrainUnit.open`` does."""
     return unit_type(recipe).open(recipe, source)

@@ -1,7 +1,7 @@
-"""Joint training: a generator is trained beside an encoder-decoder and chooses what the encoder-decoder learns.
+"""Joint training of an encoder-decoder and a generator, which chooses the spans that the encoder-decoder learns.
 
-The loader's batches show every candidate masked. The generator's losses on them decide which candidates stay hidden;
-the rows rendered with this choice are what the encoder-decoder is trained on. See ``trainer.data.generator_masks``.
+In the loader's batches every candidate is masked. The generator's losses on them decide which candidates stay hidden;
+the encoder-decoder is trained on the rows rendered with this choice. See ``trainer.data.generator_masks``.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from trainer.scorer.config import GeneratorConfig
 from trainer.scorer.generator import Generator, generator_config, open_generator
 
 _CANDIDATES = 3
-"""One in so many positions is a candidate in the dry run and the memory estimate."""
+"""Positions per candidate in the dry run and the memory estimate."""
 
 
 @dataclass(frozen=True)
 class JointBatch(Batch):
-    """Both views of the same samples; the ``Batch`` is that of the encoder-decoder.
+    """Both views of the same samples; the fields of ``Batch`` hold the encoder-decoder's view.
 
     Attributes:
-        candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, as ``MaskedLM`` takes them.
+        candidate_ids, candidate_padding_mask, candidate_labels: ``(B, C)``, inputs of ``MaskedLM``.
         target_counts: ``(2,)`` int64, target and candidate tokens of the whole step, over all ranks.
         generator_loss: mean cross-entropy per candidate token of the whole step, over all ranks, without dropout.
     """
@@ -141,7 +141,7 @@ class JointUnit(Seq2SeqUnit):
         evaluation = self.recipe.evaluation
         if evaluation and not evaluation.mixture and not evaluation.masks:
             raise FarspanError(
-                "evaluation.corpus stands without masks, and what joint training hides changes as the generator "
+                "evaluation.corpus has no masks, and the spans that joint training hides change as the generator "
                 "learns; give evaluation.masks, or evaluation.mixture with an objective that has a scorer or needs none"
             )
         return super().open_held_out(source)
@@ -157,7 +157,7 @@ class JointUnit(Seq2SeqUnit):
 
     def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
         batch = super().largest_batch(stage, vocab_size)
-        ids = torch.zeros_like(batch.source_ids)  # an id of any vocabulary
+        ids = torch.zeros_like(batch.source_ids)  # 0 is an id of every vocabulary
         labels = ids.masked_fill(torch.arange(ids.shape[1]) % _CANDIDATES > 0, IGNORED)
         candidates = replace(batch, source_ids=ids, labels=labels)
         counts = torch.tensor([batch.target_tokens, int((labels != IGNORED).sum())])
@@ -165,7 +165,7 @@ class JointUnit(Seq2SeqUnit):
 
 
 class JointBatches:
-    """Batches with both views: scores the candidates of each step, then renders the rows with the choice.
+    """Batches with both views: the candidates of a step are scored, then the rows are rendered with the choice.
 
     All ranks call ``step`` together.
     """
@@ -174,8 +174,8 @@ class JointBatches:
         """
         Args:
             loader: loader over ``Candidates``.
-            batches: its batches, perhaps made ahead.
-            model: the model as it is trained; under FSDP the sharded one.
+            batches: batches of ``loader``, perhaps prefetched.
+            model: model in training, sharded under FSDP.
             world: all processes of the run.
             precision: precision of the run.
         """
@@ -212,7 +212,7 @@ class JointBatches:
         return self._model.score
 
     def _scores(self, shown: Sequence[Batch]) -> list[np.ndarray]:
-        """The generator's losses, ``(B, C)`` float32 for each batch."""
+        """Compute the generator's losses, ``(B, C)`` float32 for each batch."""
         device = self._world.device
         self._model.eval()
         with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=self._precision == "bf16"):
@@ -220,7 +220,7 @@ class JointBatches:
                 self._score(batch.source_ids, batch.source_padding_mask, batch.labels)
                 for batch in (batch.to(device) for batch in shown)
             ]
-        # A loss that is not finite does not affect the choice; training meets it again and skips the update.
+        # A loss that is not finite must not affect the choice; in training it recurs, and the update is skipped.
         return [np.nan_to_num(losses.cpu().numpy(), nan=0.0, posinf=0.0, neginf=0.0) for losses in scores]
 
 
@@ -236,7 +236,7 @@ def _rows(mixture: Mixture) -> GeneratorMaskedCorpus:
 
 
 def _generator_flops(batches: Sequence[Batch], generator: MaskedLM) -> int:
-    """The generator's operations in a step: one forward pass to choose, and training, counted as in ``Counts``.
+    """Count the generator's operations in a step: a forward pass for the choice, and training as in ``Counts``.
 
     The two passes differ in dropout, so neither can replace the other.
     """

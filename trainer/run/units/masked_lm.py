@@ -14,7 +14,7 @@ from trainer.recipe import Recipe
 from trainer.run.units.unit import ModelSize, TrainUnit, has_labels, random_ids
 
 _MASKED = 4
-"""One in so many positions is masked in the dry run and the memory estimate, more than any objective masks."""
+"""Positions per masked one in the dry run and the memory estimate; objectives mask fewer."""
 
 
 class MaskedLMUnit(TrainUnit):
@@ -27,7 +27,7 @@ class MaskedLMUnit(TrainUnit):
     def check_examples(self, mixture: Mixture, data: DataConfig, section: str) -> None:
         if not has_labels(mixture):
             raise FarspanError(
-                f"{section}: the objective asks for a target text; add a model.decoder section to the recipe, or give "
+                f"{section}: the objective has a target text; add a model.decoder section to the recipe, or give "
                 "another objective"
             )
 

@@ -32,7 +32,7 @@ class Seq2SeqUnit(TrainUnit):
         check_start(mixture.special, data)
         if has_labels(mixture):
             raise FarspanError(
-                f"{section}: the objective asks for masked tokens in place; remove the recipe's model.decoder section, "
+                f"{section}: the objective has labels at masked tokens; remove the recipe's model.decoder section, "
                 "as --set model.decoder=none does, or give another objective"
             )
 

@@ -1,10 +1,10 @@
-"""The unit of training: the data, the model, and what one micro-batch contributes to a step.
+"""The unit of training: data, model, and the contribution of a micro-batch to a step.
 
-The training loop, start-up, dry run and memory estimate know a unit through ``TrainUnit`` alone. A new kind of training
-is a subclass in a file of its own and its line in ``units.py``.
+Training loop, start-up, dry run and memory estimate use a unit only through ``TrainUnit``. A new kind of training is a
+subclass in a file of this folder, and a line in ``choose.py``.
 
-``model`` is always what ``build_model`` returned, on its device, sharded under FSDP. All encoder and decoder layers in
-it, those of further modules included, are checkpointed, compiled and sharded one by one.
+``model`` is always the model of ``build_model`` on its device, sharded under FSDP. All its encoder and decoder layers,
+also in further modules, are checkpointed, compiled and sharded one by one.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from trainer.run.evaluation import HeldOut, evaluate, metric_names
 from trainer.run.sources import check_sample, open_source, open_stages
 
 Model = Seq2Seq | MaskedLM
-"""A model that can be trained, subclasses included: it has a token table ``tokens`` and an ``encoder``."""
+"""A model that can be trained; it has a token table ``tokens`` and an ``encoder``."""
 
 
 class ModelSize(NamedTuple):
     """One of the models that a unit trains, for the memory estimate.
 
     Attributes:
-        config: the model.
-        targets: positions per sequence that its loss is computed at.
-        passes: forward passes of a batch whose activations are saved together.
+        config: configuration of the model.
+        targets: number of positions per sequence at which its loss is computed.
+        passes: number of forward passes of a batch whose activations are saved together.
     """
 
     config: ModelConfig
@@ -62,41 +62,41 @@ class ModelSize(NamedTuple):
 
 
 class TrainUnit(ABC):
-    """One model, trained on the data that a recipe names. Subclasses say what their training does differently.
+    """One model, trained on the data of a recipe; a subclass for each kind of training.
 
     Attributes:
         recipe: recipe of the run, with a number of steps.
-        mixtures: what the model is shown in each stage of the curriculum, all with the same special tokens.
+        mixtures: training data of each stage of the curriculum, all with the same special tokens.
     """
 
     def __init__(self, recipe: Recipe, mixtures: Sequence[Mixture] = ()) -> None:
         self.recipe, self.mixtures = recipe, mixtures
 
-    # What is known without data.
+    # Properties that need no data.
 
     @classmethod
     @abstractmethod
     def sizes(cls, recipe: Recipe, stage: Stage) -> list[ModelSize]:
-        """The models that are trained together in ``stage``."""
+        """Return the sizes of the models that are trained together in ``stage``."""
 
     @property
     def curriculum(self) -> Sequence[Stage]:
-        """The stages of the run; the last one ends it."""
+        """Stages of the run."""
         return self.recipe.curriculum
 
     @property
     def steps(self) -> int:
-        """Updates of the whole run."""
+        """Number of updates of the whole run."""
         return self.curriculum[-1].last_step
 
     @property
     def ends(self) -> frozenset[int]:
-        """The last step of the run, and those of its shorter lengths before it was extended."""
+        """Last steps of the run, now and before each extension."""
         base = len(self.curriculum) - len(self.recipe.run.extend)
         return frozenset(stage.last_step for stage in self.curriculum[base - 1 :])
 
     def stage_at(self, step: int) -> Stage:
-        """The stage of update ``step``, counted from 0."""
+        """Return the stage of update ``step``, counted from 0."""
         return self.curriculum[stage_number(self.curriculum, step)]
 
     # Data.
@@ -107,7 +107,7 @@ class TrainUnit(ABC):
 
         Args:
             recipe: recipe of the run.
-            source: used for every stage instead of the sources that the recipe names.
+            source: source for every stage, instead of those that the recipe names.
 
         Raises:
             FarspanError: data that cannot be read or does not suit the model.
@@ -125,7 +125,7 @@ class TrainUnit(ABC):
         """Check that the data of every stage suits the model.
 
         Raises:
-            FarspanError: it does not.
+            FarspanError: a stage's data does not suit it.
         """
         for stage, mixture in zip(self.curriculum, self.mixtures, strict=True):
             self.check_examples(mixture, stage.data, stage.section)
@@ -135,33 +135,33 @@ class TrainUnit(ABC):
         """Check that the model can be trained or evaluated on the examples of ``mixture``.
 
         Raises:
-            FarspanError: naming ``section`` of the recipe.
+            FarspanError: it cannot; the message names ``section`` of the recipe.
         """
 
     @property
     def special(self) -> SpecialTokens:
-        """The special tokens that the model knows."""
+        """Special tokens that the model knows."""
         return self.mixtures[0].special
 
     @property
     def tokenizer_fingerprint(self) -> str:
-        """The tokenizer of all data."""
+        """Fingerprint of the tokenizer of all data."""
         return self.mixtures[0].tokenizer_fingerprint
 
     def loader(self, rank: int, world_size: int) -> Loader:
-        """The loader of one rank."""
+        """Make the loader of one rank."""
         seed = self.recipe.run.seed
         ahead = ShardsAhead.of(self.curriculum, self.mixtures, seed)
         return Loader(self.curriculum, self.mixtures, seed, rank, world_size, ahead)
 
     def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
-        """Turn the loader's batches into those that ``losses`` takes.
+        """Convert the loader's batches to the inputs of ``losses``.
 
         Args:
             loader: loader of this rank.
-            prefetched: its batches, perhaps made ahead.
-            model: the model as it is trained.
-            world: all processes of the run; all of them ask for the batches of a step.
+            prefetched: batches of ``loader``, perhaps prefetched.
+            model: model in training.
+            world: all processes of the run, which request the batches of a step together.
         """
         return prefetched
 
@@ -170,7 +170,7 @@ class TrainUnit(ABC):
     def build_model(self) -> Model:
         """Build the model before the first update, in float32 on the CPU.
 
-        Its weights are drawn, or those of ``run.initial_model``.
+        Its weights are those of ``run.initial_model``, or random.
         """
         recipe = self.recipe
         model = build_model(recipe.model, self.special.vocab_size, recipe.run.seed)
@@ -181,16 +181,16 @@ class TrainUnit(ABC):
         return model
 
     def build_optimizer(self, model: Model) -> Optimizer:
-        """The optimizer and its parameter groups, for the model as it is trained."""
+        """Build the optimizer with its parameter groups for the model in training."""
         return build_optimizer(model, self.recipe.optimizer)
 
     # Step.
 
     def losses(self, model: nn.Module, batch: Batch, loss: LossConfig) -> Losses:
-        """The forward pass of one micro-batch.
+        """Run the forward pass of one micro-batch.
 
         Args:
-            model: the model, perhaps inside DDP.
+            model: model, perhaps wrapped by DDP.
             batch: micro-batch on the model's device.
             loss: loss to be minimised.
 
@@ -200,11 +200,11 @@ class TrainUnit(ABC):
         return model(**batch.inputs, loss=loss)
 
     def counts(self, model: Model, batches: Sequence[Batch], stage: Stage) -> Counts:
-        """Tokens, positions and floating-point operations of this rank's micro-batches of a step in ``stage``."""
+        """Count tokens, positions and floating-point operations of this rank's micro-batches of a step in ``stage``."""
         return Counts.of(batches, stage.model(self.recipe.model), model.tokens.num_embeddings)
 
     def metrics(self, batches: Sequence[Batch]) -> Mapping[str, float]:
-        """Further metrics of the step with these micro-batches, the same on every rank."""
+        """Return further metrics of the step with these micro-batches, the same on every rank."""
         return {}
 
     # Evaluation.
@@ -213,7 +213,7 @@ class TrainUnit(ABC):
         """Open the data that ``evaluate`` measures; none if the recipe has no evaluation section.
 
         Args:
-            source: used instead of the sources that the recipe names.
+            source: source to use instead of those that the recipe names.
 
         Raises:
             FarspanError: data that cannot be read or does not suit the model.
@@ -235,30 +235,30 @@ class TrainUnit(ABC):
         known = opened.with_special(self.special)
         if known.special != opened.special:  # the model may know fewer sentinels
             check_sample(known, data, "evaluation")
-        rows = min(recipe.run.micro_batch_size, recipe.run.batch_size)  # no more than the dry run tries
+        rows = min(recipe.run.micro_batch_size, recipe.run.batch_size)  # at most the size of the dry run's batches
         return [HeldOut(part.name, part.source, data, recipe.evaluation.sequences, rows) for part in known.parts]
 
     def evaluate(
         self, model: Model, loss: Callable[[Batch], Tensor], held_out: Sequence[HeldOut], world: World
     ) -> dict[str, Any]:
-        """The metrics of an evaluation; all ranks call this together.
+        """Compute the metrics of an evaluation; all ranks call this together.
 
         Args:
-            model: the model as it is trained.
+            model: model in training.
             loss: cross-entropy of a batch, summed over its target tokens.
-            held_out: data of ``open_held_out``.
+            held_out: data from ``open_held_out``.
             world: all processes of the run.
         """
         return evaluate(model, loss, held_out, world)
 
     def evaluated_metrics(self, held_out: Sequence[HeldOut]) -> list[str]:
-        """The names of the numbers among ``evaluate``'s results."""
+        """Return the names of the metrics that ``evaluate`` computes."""
         return metric_names(held_out)
 
     # Checkpoint.
 
     def identity(self) -> dict[str, Any]:
-        """JSON values of recipe, data and initial weights that must not change while a run is continued."""
+        """JSON values of recipe, data and initial weights that must not change when a run is continued."""
         recipe = self.recipe
         mixtures = self.mixtures[: len(self.mixtures) - len(recipe.run.extend)]
         identity = {
@@ -282,14 +282,14 @@ class TrainUnit(ABC):
         return identity
 
     def vocabulary(self) -> dict[str, Any]:
-        """The record that a checkpoint keeps of the model's token ids."""
+        """Describe the model's token ids for a checkpoint."""
         return vocabulary_of(self.tokenizer_fingerprint, self.special, self.mixtures[0].examples(np.zeros(1, np.int64)))
 
     # Dry run.
 
     @abstractmethod
     def largest_batch(self, stage: Stage, vocab_size: int) -> Batch:
-        """The micro-batch of ``stage`` that needs the most memory: full width, no padding, the first position global.
+        """Make the micro-batch of ``stage`` with the most memory: full width, no padding, the first position global.
 
         Args:
             vocab_size: rows of the token table.
@@ -297,11 +297,11 @@ class TrainUnit(ABC):
 
 
 def has_labels(mixture: Mixture) -> bool:
-    """True if the examples of ``mixture`` have labels in place, False if they have a target text."""
+    """Return True if the examples of ``mixture`` have labels in place, False if they have a target text."""
     return mixture.examples(np.zeros(1, np.int64)).labels is not None
 
 
 def random_ids(vocab_size: int, *shapes: tuple[int, int]) -> list[Tensor]:
-    """Random token ids of each shape, int32, the same at every call."""
+    """Draw token ids of each shape, int32, the same at every call."""
     generator = torch.Generator().manual_seed(0)
     return [torch.randint(vocab_size, shape, generator=generator, dtype=torch.int32) for shape in shapes]

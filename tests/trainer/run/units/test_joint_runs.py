@@ -197,7 +197,7 @@ def test_a_run_records_what_each_of_the_two_sees(corpus, generator):
 def test_held_out_data_has_masks_that_do_not_change(corpus, tmp_path):
     recipe = joint_recipe(tmp_path, corpus)
     unmasked = replace(recipe, evaluation=EvaluationConfig(corpus=corpus, every=2, sequences=4))
-    with pytest.raises(FarspanError, match=r"evaluation.corpus stands without masks.*give evaluation.masks"):
+    with pytest.raises(FarspanError, match=r"evaluation.corpus has no masks.*give evaluation.masks"):
         train(unmasked)
     spans = SourceConfig(name="spans", corpus=corpus, objective=ObjectiveConfig(name="span", preset="bart_ls"))
     train(replace(recipe, evaluation=EvaluationConfig(mixture=(spans,), every=2, sequences=4)), until=2)

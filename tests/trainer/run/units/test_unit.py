@@ -61,8 +61,8 @@ def test_the_largest_batch_is_as_large_as_the_unit_says(recipe, source, kind, mo
 @pytest.mark.parametrize(
     ("recipe", "source", "said"),
     [
-        (toy_recipe("unused"), MaskedSource(), "data: the objective asks for masked tokens in place"),
-        (encoder_recipe("unused"), ToySource(), "data: the objective asks for a target text"),
+        (toy_recipe("unused"), MaskedSource(), "data: the objective has labels at masked tokens"),
+        (encoder_recipe("unused"), ToySource(), "data: the objective has a target text"),
     ],
 )
 def test_examples_of_the_other_kind_are_refused(recipe, source, said):
