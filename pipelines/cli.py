@@ -1,4 +1,4 @@
-"""The ``farspan`` command: parse, run, and end a user's error with one clear line."""
+"""The ``farspan`` command: parses arguments, runs a command, and reports user errors in one line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from trainer.parallel.reports import is_reporter
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; user errors end with one clear line and status 1."""
+    """Run a command; after a user error, print one line and exit with status 1."""
     shown = logging.StreamHandler()
     shown.setLevel(logging.ERROR)  # as some libraries set levels of their own
     logging.basicConfig(level=logging.ERROR, handlers=[shown])  # before Beam's import, which would install another
@@ -52,7 +52,7 @@ def _chosen(words: Sequence[str]) -> Reporting:
 
 
 def _ended(typed: Namespace, rest: Sequence[str]) -> None:
-    """Run a command and end the process as its errors say."""
+    """Run a command and end the process with the status of its error, if any."""
     try:
         command: Command = typed.parser.command
         if command.flags != "none":
@@ -65,7 +65,7 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
             tell_error(f"farspan: {printable(str(error))}")
         leave(1)
     except Terminated:
-        note("farspan: ended by SIGTERM; finished work is kept, the same command goes on")
+        note("farspan: ended by SIGTERM; finished work is kept, the same command resumes it")
         leave(128 + signal.SIGTERM)
     except KeyboardInterrupt:
         note("farspan: interrupted; finished work is kept, the same command resumes it")
@@ -73,7 +73,7 @@ def _ended(typed: Namespace, rest: Sequence[str]) -> None:
 
 
 def leave(status: int) -> None:
-    """End now: a runner's threads may still wait for a worker that died, or this process for one that has ended."""
+    """Exit at once, because threads of a runner or other processes of a run may wait forever for dead ones."""
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.stderr.flush()
@@ -81,7 +81,7 @@ def leave(status: int) -> None:
 
 
 def _has_peers() -> bool:
-    """True in a process of a ``torchrun`` that has joined the others, which may never answer again."""
+    """True in a process of ``torchrun`` that has joined the others."""
     distributed = sys.modules.get("torch.distributed")
     return distributed is not None and distributed.is_available() and distributed.is_initialized()
 

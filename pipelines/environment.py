@@ -1,6 +1,6 @@
 """Check that no other distribution installs packages under farspan's import names, which are plain words.
 
-Imports nothing of farspan, since any of its packages may turn out to be somebody else's.
+Imports nothing of farspan, because any of these packages may belong to another distribution.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _IN_RECORD = re.compile(rf"^({'|'.join(ROOMS)})(?:/|\.py,)", re.MULTILINE)
 
 
 def foreign_owners(installed: Iterable[Distribution] | None = None) -> dict[str, str]:
-    """Import name of farspan -> another distribution that installs it too; empty in a sound environment.
+    """Map import names of farspan to other distributions that also install them; empty in a sound environment.
 
     Args:
         installed: distributions to look through; None for all on ``sys.path``.
@@ -24,13 +24,15 @@ def foreign_owners(installed: Iterable[Distribution] | None = None) -> dict[str,
         top = distribution.read_text("top_level.txt")
         names = _IN_RECORD.findall(distribution.read_text("RECORD") or "") if top is None else top.split()
         found = [room for room in ROOMS if room in names]
-        if found and (name := distribution.metadata["Name"]) != "farspan":  # parsed for few, as that takes a while
+        if (
+            found and (name := distribution.metadata["Name"]) != "farspan"
+        ):  # parsed for few only, because parsing is slow
             owners |= dict.fromkeys(found, name)
     return owners
 
 
 def require_own_environment() -> None:
-    """End the program, with one clear line, where another distribution owns an import name of farspan.
+    """End the program with an error message if another distribution owns an import name of farspan.
 
     Raises:
         SystemExit: naming the distribution.
@@ -38,4 +40,4 @@ def require_own_environment() -> None:
     owners = foreign_owners()
     if owners:
         what = ", ".join(f"{name!r} is also a package of {owner}" for name, owner in sorted(owners.items()))
-        raise SystemExit(f"farspan: {what}; install farspan into an environment of its own, or uninstall the other")
+        raise SystemExit(f"farspan: {what}; install farspan into a separate environment, or uninstall the other")

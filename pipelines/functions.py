@@ -1,7 +1,7 @@
-"""Commands as Python functions: the flags of each are the keywords, with their defaults and help.
+"""Commands as Python functions, with the flags, defaults and help of each command as keywords.
 
-A function does what its command does, so a stopped call is resumed by the same call. It raises ``FarspanError`` where
-the command prints a line.
+A function does the same as its command, so repeating a stopped call resumes it. It raises ``FarspanError`` for errors
+that the command prints.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Result = TypeVar("Result")
 
 
 def _function(name: str, command: str, result: Callable[[argparse.Namespace], Result]) -> Callable[..., Result]:
-    """A command as a function.
+    """Make the function of a command.
 
     Args:
         name: name of the function.
         command: words of the command, e.g. ``corpus random``.
-        result: makes what the function returns from the options, once the command has run.
+        result: makes the function's result from the options, after the command has run.
     """
     parser = _parser(command)
     actions = {action.dest: action for action in parser._actions if _stores(action)}
@@ -56,12 +56,12 @@ def _function(name: str, command: str, result: Callable[[argparse.Namespace], Re
 
 
 def _manifest_of(options: argparse.Namespace) -> Manifest:
-    """The manifest of the artefact that a command made."""
+    """Read the manifest of the artefact that a command made."""
     return read_manifest(options.output)
 
 
 def _folder_of(options: argparse.Namespace) -> Path:
-    """The folder that a command made."""
+    """Return the folder that a command made."""
     return Path(options.output)
 
 
@@ -80,7 +80,7 @@ def _parser(command: str) -> Parser:
 
 
 def _stores(action: argparse.Action) -> bool:
-    """True for an action that stores an option, not for ``--help`` and others that stop."""
+    """True for an action that stores an option, unlike ``--help`` and others that exit."""
     return type(action).__name__ in ("_StoreAction", "_StoreTrueAction", "_StoreFalseAction", "_AppendAction")
 
 
@@ -109,7 +109,8 @@ def _repeated(action: argparse.Action) -> bool:
 
 
 def _typed(action: argparse.Action, value: Any) -> Any:
-    """A value as the command line gives it: paths as text, a mapping as ``KEY=VALUE``, one of several as a list."""
+    """Convert a value to the form of the command line: paths to text, mappings to ``KEY=VALUE``, single values of
+    repeatable flags to lists."""
     if isinstance(value, Mapping):
         return [assigned(key, inner) for key, inner in value.items()]
     if _repeated(action):

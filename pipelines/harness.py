@@ -1,4 +1,4 @@
-"""A worker of another engine: what the boot program of Beam's containers does, in Python.
+"""A worker for Beam's engines: the boot program of Beam's containers, in Python.
 
 For ``--environment_type=PROCESS``, whose command Flink starts itself, and for pools of workers (``EXTERNAL``)::
 
@@ -23,13 +23,13 @@ from typing import Any
 from corpora.errors import FarspanError
 from pipelines.environment import require_own_environment
 
-_SECONDS = 60  # for an answer of the engine
+_SECONDS = 60  # timeout for an answer of the engine
 _HARMLESS = "submission_environment_dependencies.txt"  # a list for people that Beam stages with every job
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """``farspan-worker`` and ``python -m pipelines.harness``."""
-    os.environ["PYTHONSAFEPATH"] = "1"  # processes that this one starts look for no module in the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"  # child processes do not import from the current folder
     require_own_environment()
     typed = _parser().parse_known_args(arguments)[0]
     if typed.worker_pool:
@@ -39,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif not (typed.id and typed.provision_endpoint):
         raise SystemExit("farspan-worker: give --worker_pool; --id and --provision_endpoint are given by an engine")
     else:
-        os.dup2(2, 1)  # Beam's pool never reads a worker's output, which would stop there when the pipe is full
+        os.dup2(2, 1)  # Beam's pool never reads a worker's output, so a full pipe would block the worker
         threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
         work(typed)
 
 
 def work(typed: argparse.Namespace) -> None:
-    """Do an engine's work until it ends the connection, or this process."""
+    """Work for an engine until it closes the connection or ends this process."""
     output = ""
     try:
         info = provision(typed.provision_endpoint, typed.id)

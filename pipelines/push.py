@@ -1,7 +1,7 @@
 """``farspan push``: publish an artefact or an exported model on the Hugging Face hub.
 
-Files that are there already are not sent again, so a stopped push is resumed by the same command. The manifest goes up
-in the last commit: as on disk, a folder without one is unfinished.
+Files that the hub already has are not sent again, so the same command resumes a stopped push. The manifest is sent in
+the last commit, because a folder without a manifest counts as unfinished.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
 
 _LAST = ("README.md", "manifest.json")
-_COMMIT_FILES, _COMMIT_BYTES = 100, 5 << 30  # of one commit, which is what an interrupted push repeats at most
+_COMMIT_FILES, _COMMIT_BYTES = 100, 5 << 30  # per commit; an interrupted push repeats at most one commit
 _TARGET = re.compile(r"hf://(datasets/)?([\w.-]+/[\w.-]+)(?:@([\w.-]+))?(?:/(.+?))?/?")
 
 
@@ -37,7 +37,7 @@ class Push:
     Attributes:
         artefact: folder of a finished artefact, or of a model that ``farspan convert --to huggingface`` wrote.
         target: hf://datasets/OWNER/NAME for an artefact, hf://OWNER/NAME for a model; @BRANCH and /FOLDER may follow.
-        private: create the repository private; one that exists stays as it is.
+        private: create the repository as private; an existing one is not changed.
         message: title of the commits (default: the name of the folder).
 
     Examples:
@@ -70,7 +70,7 @@ class Target(NamedTuple):
         found = _TARGET.fullmatch(text)
         if found is None or found[2].startswith("datasets/"):
             raise FarspanError(
-                f"{text}: no place on the hub; give hf://datasets/OWNER/NAME, or hf://OWNER/NAME (model)"
+                f"{text}: not a place on the hub; give hf://datasets/OWNER/NAME, or hf://OWNER/NAME (model)"
             )
         return cls("dataset" if found[1] else "model", found[2], found[3] or "main", found[4] or "")
 
@@ -84,7 +84,7 @@ class Local(NamedTuple):
     sha256: str
 
     def equals(self, there: RepoFile | None) -> bool:
-        """True if the repository has these bytes under the same name."""
+        """True if the repository has the same bytes under this name."""
         if there is None or there.size != self.bytes:
             return False
         return there.lfs.sha256 == self.sha256 if there.lfs else there.blob_id == _blob_id(self.path)
@@ -94,9 +94,9 @@ class Pushed(NamedTuple):
     """Numbers of a push.
 
     Attributes:
-        sent: files sent now.
-        bytes: their bytes.
-        present: files that were there before.
+        sent: number of files sent.
+        bytes: number of their bytes.
+        present: number of files that the hub already had.
         commits: number of commits.
     """
 
@@ -131,11 +131,11 @@ def push(
 ) -> Pushed:
     """Publish a folder on the Hugging Face hub; see ``Push``.
 
-    The repository is created if it is missing. What an earlier push left in the artefact's own folders, and is no part
-    of the artefact any more, is deleted.
+    The repository is created if it is missing. Files of an earlier push in the artefact's own folders that are no
+    longer part of the artefact are deleted.
 
     Args:
-        report: is called with a line for each commit.
+        report: called with a message for each commit.
 
     Raises:
         FarspanError: the artefact is unfinished or damaged, or the hub refuses or cannot be reached.
@@ -183,7 +183,7 @@ def _model_files(folder: str) -> list[Local]:
     """The files of a model in Hugging Face's layout.
 
     Raises:
-        FarspanError: it is none.
+        FarspanError: the folder does not hold one.
     """
     if not os.path.isfile(os.path.join(folder, "config.json")):
         raise FarspanError(
@@ -202,13 +202,13 @@ def _local(folder: str, name: str) -> Local:
 
 
 def _blob_id(path: str) -> str:
-    """The name that git gives the contents of a file."""
+    """Compute git's blob id of a file's contents."""
     data = files.read_bytes(path)
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _remote_files(api: HfApi, to: Target) -> dict[str, RepoFile]:
-    """Name below the target's folder -> what the hub knows of the file."""
+    """Map the names of files below the target's folder to the hub's information about them."""
     from huggingface_hub.errors import EntryNotFoundError
     from huggingface_hub.hf_api import RepoFile
 
@@ -223,7 +223,7 @@ def _remote_files(api: HfApi, to: Target) -> dict[str, RepoFile]:
 
 
 def _stale(found: Sequence[Local], there: Mapping[str, RepoFile]) -> list[str]:
-    """Files of an earlier push in the folders of the artefact that it no longer has."""
+    """List files of an earlier push in the folders of the artefact that are no longer part of it."""
     names = {file.name for file in found}
     folders = {name.split("/")[0] for name in names if "/" in name}
     return sorted(name for name in there if name not in names and "/" in name and name.split("/")[0] in folders)
@@ -234,8 +234,8 @@ def _commits(
 ) -> Iterator[tuple[list[Local], list[str]]]:
     """Files to add and names to delete, commit by commit.
 
-    A manifest that is there already is deleted by the first commit and added again by the last, so that the folder
-    counts as unfinished in between.
+    The first commit deletes an existing manifest, and the last one adds it again, so that the folder counts as
+    unfinished in between.
 
     Args:
         published: the manifest, if the repository has one.

@@ -1,4 +1,4 @@
-"""The text of a data-set card: a pure function of manifests and an example."""
+"""The text of a data-set card, as a pure function of manifests and an example."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def card(
     example: str | None = None,
     sha256: str = "",
 ) -> str:
-    """The README.md of a finished artefact, in Markdown with the YAML head of a data-set card.
+    """Write the README.md of a finished artefact, in Markdown with the YAML head of a data-set card.
 
     Args:
-        manifest: of the artefact.
-        ancestors: sha256 and contents of the manifests of parent, grandparent and so on; None for one out of reach.
-        example: a row in words; None where there is none.
-        sha256: of the artefact's own manifest.
+        manifest: manifest of the artefact.
+        ancestors: sha256 and contents of the manifests of parent, grandparent and so on; None for one that is out of
+            reach.
+        example: a row in words; None without one.
+        sha256: sha256 of the artefact's own manifest.
 
     Returns:
-        The same text for the same arguments; it has no path, no time and no name of a machine.
+        The text, which depends on the arguments only: it contains no path, time or machine name.
     """
     parts = [
         _head(manifest),
@@ -50,7 +51,7 @@ def card(
 
 
 def size_category(rows: int) -> str:
-    """The name that the Hugging Face hub has for data sets of that many rows."""
+    """Return the Hugging Face hub's name for the size of a data set, from its number of rows."""
     at = max(len(str(rows)) - 3, 0) if rows >= 1000 else 0  # the first size above
     if at == 0:
         return f"n<{_SIZES[0]}"
@@ -58,7 +59,7 @@ def size_category(rows: int) -> str:
 
 
 def split_name(manifest: Manifest) -> str:
-    """Name of the only split that ``load_dataset`` finds: that of the predictions' pairs, else ``train``."""
+    """Return the name of the only split of ``load_dataset``: that of the predictions' pairs, else ``train``."""
     split = str(manifest.config.get("split", ""))
     return split if manifest.format == "farspan.predictions" and re.fullmatch(r"\w+", split) else "train"
 

@@ -36,7 +36,7 @@ def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mappin
 
 
 def first_row(reader: pa.RecordBatchFileReader) -> dict[str, Any] | None:
-    """The first row of a shard; None of an empty one."""
+    """Return the first row of a shard; None if it is empty."""
     if not reader.num_record_batches:
         return None
     rows: list[dict[str, Any]] = reader.get_batch(0).slice(0, 1).to_pylist()
@@ -62,7 +62,7 @@ def _text(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 
 def _marked(tokenizer: Tokenizer, row: Mapping[str, Any], corpus_row: Mapping[str, Any]) -> str:
-    """The text around the first span that a model is asked for, such spans in brackets."""
+    """Return the text around the first target span, with target spans in brackets."""
     tokens = np.asarray(corpus_row["tokens"], np.int64)
     spans = [
         (start, start + length)

@@ -1,4 +1,4 @@
-"""The command that makes an artefact, from its manifest alone: recorded options become flags, folders placeholders."""
+"""The command that makes an artefact, derived from its manifest: options become flags, folders placeholders."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BY_TOOL = ("scorer",)  # given if the masks were made with one
 
 
 def command_of(manifest: Manifest) -> str | None:
-    """The command line that makes an artefact again; None for one that no command of farspan makes.
+    """Return the command line that makes an artefact again; None if no command of farspan makes it.
 
-    Options with their defaults are left out. Folders, raw files and models are placeholders in capitals, because a
-    manifest names none.
+    Options with default values are left out. Folders, raw files and models are placeholders in capitals, because
+    manifests do not contain paths.
     """
     from pipelines.commands.table import COMMANDS
 
@@ -52,7 +52,7 @@ def _of_corpus(manifest: Manifest) -> str:
 
 
 def _recorded(manifest: Manifest) -> Mapping[str, Any]:
-    """``config`` with the values that a flag can take."""
+    """Return ``config`` with values in the form of flags."""
     config = dict(manifest.config)
     if manifest.format == "farspan.masks":
         config["options"] = _chosen(str(config["objective"]), config["options"])
@@ -62,7 +62,7 @@ def _recorded(manifest: Manifest) -> Mapping[str, Any]:
 
 
 def _chosen(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Those options of an objective that differ from its defaults; all of an objective that is not installed."""
+    """Return the options of an objective that differ from its defaults; all options if it is not installed."""
     from objectives.api.protocol import load_objective
 
     try:
@@ -73,7 +73,7 @@ def _chosen(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterator[str]:
-    """The flags of a dataclass of options; positional arguments are words of their own."""
+    """Yield the flags of a dataclass of options; positional arguments are separate words."""
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint, flag = declared(kind)[field.name]
@@ -115,7 +115,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _given(name: str, hint: Any, value: Any) -> Iterator[str]:
-    """A flag with its value as the command line takes it."""
+    """Yield a flag with its value in the form of the command line."""
     if isinstance(value, bool):
         yield name  # given: it has another value than its default
     elif get_origin(hint) is tuple:
@@ -136,7 +136,7 @@ def _inputs(config: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _reading(kind: Any, manifest: Manifest, config: Mapping[str, Any]) -> Iterator[str]:
-    """The flags of reading, those that all sources share."""
+    """Yield the read options that all sources share, as flags."""
     reads = list(config.get("read", {}).values())
     first = reads[0] if reads else {}
     shared = {name: value for name, value in first.items() if all(read.get(name) == value for read in reads)}

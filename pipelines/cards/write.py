@@ -1,4 +1,4 @@
-"""Writing of the card of an artefact whose shards are there."""
+"""Writing of the card of an artefact whose shards exist."""
 
 from __future__ import annotations
 
@@ -56,4 +56,4 @@ def find_example(folder: str, manifest: Manifest) -> str | None:
             corpus_row = first_row(open_shard(os.path.join(corpus, "shards", shards[number % len(shards)].name)))
         return row_example(row, load_tokenizer_of(folder), corpus_row)
     except (FarspanError, OSError, pa.ArrowInvalid):
-        return None  # a job of hours does not fail for its card
+        return None  # a long job must not fail because of its card

@@ -139,7 +139,7 @@ def plan(options: LongCorpus) -> Job:
 
 
 def _mixture(options: LongCorpus, recipe: MixtureRecipe, documents: Parent, read: Mapping[str, int]) -> Mixture:
-    """The share of each source; ``read`` are the tokens of one pass over it."""
+    """Compute the share of each source; ``read`` has the tokens of one pass over each."""
     available = _written(documents, options.split == "held-out", recipe) if recipe.windows.overlap else read
     try:
         return mix(
@@ -153,7 +153,7 @@ def _mixture(options: LongCorpus, recipe: MixtureRecipe, documents: Parent, read
 
 
 def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
-    """Tokens of one pass over a source."""
+    """Count the tokens of one pass over a source."""
     folder, counts = documents.folder, documents.manifest.counts
     if source not in counts:
         known = sorted(counts)
@@ -178,7 +178,7 @@ def _tokens(options: LongCorpus, documents: Parent, source: str) -> int:
 
 
 def _written(documents: Parent, held_out: bool, recipe: MixtureRecipe) -> dict[str, int]:
-    """Tokens that one pass over each source writes, overlaps included."""
+    """Count the tokens that one pass over each source writes, overlaps included."""
     written = dict.fromkeys(recipe.sources, 0)
     for shard in documents.shards:
         for batch in shard.batches():

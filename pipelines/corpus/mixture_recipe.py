@@ -15,7 +15,7 @@ from corpora.settings import parse
 from pipelines.documents.inputs import Input
 
 SHARES = ("weight", "epochs")  # a source's keys about the mixture; all others are read options of its input
-MAKING = ("tokenizer", "sentences", "held_out")  # keys about the documents that are to be made
+MAKING = ("tokenizer", "sentences", "held_out")  # keys about the documents to make
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class MixtureRecipe:
         sequence_length: encoder positions of a sequence.
         sources: by name, as in the documents artefact.
         documents: the documents artefact, to be made from the sources' inputs where they have any.
-        tokenizer: for documents that are to be made.
+        tokenizer: tokenizer of the documents to make.
         sentences, held_out: as the flags of ``farspan documents``.
         tokens: budget (default: as many as the epochs allow).
         temperature: instead of weights: shares in proportion to ``tokens ** (1 / temperature)``.
@@ -97,7 +97,7 @@ class MixtureRecipe:
             missing = next(name for name in self.sources if name not in given)
             raise FarspanError(f"{file}: [sources.{missing}] has no input, others have; give it one, or leave all out")
         if self.tokenizer is None:
-            raise FarspanError(f"{file}: sources have inputs, so documents are to be made: add tokenizer = ...")
+            raise FarspanError(f"{file}: sources have inputs, so documents will be made: add tokenizer = ...")
         try:
             return tuple(
                 Input.parse(f"{name}={pattern}", self.sources[name].read_options()) for name, pattern in given.items()

@@ -83,7 +83,7 @@ class Input:
         return tuple(cls.parse(text, read) for text in texts)
 
     def relative(self, path: str) -> str:
-        """The name of a file in ids: its path below the root, in UTF-8 whatever the locale.
+        """Return the name of a file in ids: its path below the root, in UTF-8 for any locale.
 
         Raises:
             FarspanError: a name of other bytes.
@@ -98,7 +98,7 @@ class Input:
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:
     """The root of a file, folder or glob, and the files that it stands for."""
-    if os.path.lexists(pattern):  # an existing path is no glob, whatever characters it has
+    if os.path.lexists(pattern):  # an existing path is not a glob, even with special characters
         if os.path.isdir(pattern):
             return pattern, files_below(pattern)
         try:
@@ -134,7 +134,9 @@ def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
     reads: dict[str, ReadOptions] = {}
     for item in sorted(inputs, key=lambda item: item.source):
         if reads.setdefault(item.source, item.read) != item.read:
-            raise FarspanError(f"source {item.source!r} is to be read in two ways; give the inputs two source names")
+            raise FarspanError(
+                f"source {item.source!r} has two different read options; give the inputs two source names"
+            )
     return reads
 
 

@@ -51,7 +51,7 @@ def plan(options: Documents) -> Job:
     """Check the options, look up the size of every input and declare the tasks.
 
     Raises:
-        FarspanError: two inputs would give equal ids, one source is to be read in two ways, or an option is out of
+        FarspanError: two inputs would give equal ids, one source has two different read options, or an option is out of
             range.
     """
     output = absolute(options.output)

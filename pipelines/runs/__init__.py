@@ -1,1 +1,1 @@
-"""What a training run has done: its curves, and the rows that an update saw."""
+"""Inspection of training runs: lists, curves, and the rows of an update."""

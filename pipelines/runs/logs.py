@@ -1,4 +1,4 @@
-"""The logs of a run: metrics by step, starts, and the spikes of its loss."""
+"""Logs of a run: metrics by step, starts, and spikes of the loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.metrics import METRICS
 from trainer.run.logs import STARTS, read_lines
 
 _BEFORE = 50  # updates that a spike is compared with
-_LEAST = 10  # updates before a spike can be told
+_LEAST = 10  # updates needed before a spike can be detected
 _DEVIATIONS = 8.0  # median absolute deviations that make a spike
 _EVENTS = "events.out.tfevents.*"
 
@@ -25,9 +25,9 @@ class Logs:
     """Metrics of a run.
 
     Attributes:
-        folder: the run.
-        records: an object for each line of metrics, with its ``step``, ascending.
-        starts: an object for each start of the run, the first one first; none in older runs.
+        folder: directory of the run.
+        records: objects of the metrics file, each with its ``step``, ascending.
+        starts: an object for each start of the run, in order; empty for older runs.
     """
 
     folder: Path
@@ -35,7 +35,7 @@ class Logs:
     starts: tuple[Mapping[str, Any], ...] = ()
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """``(n,)`` steps and ``(n,)`` float64 values of a metric, where it has one."""
+        """Return the steps that have a metric, ``(n,)``, and its values, ``(n,)`` float64."""
         found = [(line["step"], line[name]) for line in self.records if isinstance(line.get(name), int | float)]
         steps, values = zip(*found, strict=True) if found else ((), ())
         return np.array(steps, np.int64), np.array(values, np.float64)
@@ -52,14 +52,14 @@ class Logs:
         return [int(start["step"]) for start in self.starts[1:] if start.get("step", 0) > 0]
 
     def tokens_at(self, steps: np.ndarray) -> np.ndarray:
-        """``(n,)`` float64, source tokens seen up to each of the ``(n,)`` steps."""
+        """Count the source tokens read up to each of the ``(n,)`` steps, ``(n,)`` float64."""
         known, tokens = self.curve("source_tokens")
         total = np.concatenate([[0.0], np.cumsum(tokens)])
         return total[np.searchsorted(known, steps, side="right")]
 
 
 def read_logs(folder: str | os.PathLike[str]) -> Logs:
-    """Read ``metrics.jsonl`` of a run, or TensorBoard's event files where there is none.
+    """Read ``metrics.jsonl`` of a run, or else TensorBoard's event files.
 
     Raises:
         FarspanError: neither is there, or TensorBoard is not installed.
@@ -74,7 +74,7 @@ def read_logs(folder: str | os.PathLike[str]) -> Logs:
 
 
 def _read_events(folder: Path) -> list[dict[str, Any]]:
-    """The scalars of TensorBoard's event files; of a step that was made twice, the later one."""
+    """Read the scalars of TensorBoard's event files; for a repeated step, the later values."""
     with from_extra("tracking", "reading event files"):
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -104,7 +104,7 @@ def smoothed(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarr
 
 
 def spikes(steps: np.ndarray, loss: np.ndarray, most: int = 10) -> list[int]:
-    """Updates whose loss is far above that of those before, the highest of neighbouring ones, in order.
+    """Find updates whose loss is far above that of the updates before; of adjacent ones, the highest.
 
     An update is a spike if its loss exceeds the median of the 50 updates before it by 8 times their median absolute
     deviation.
@@ -112,7 +112,7 @@ def spikes(steps: np.ndarray, loss: np.ndarray, most: int = 10) -> list[int]:
     Args:
         steps: ``(n,)``, ascending.
         loss: ``(n,)``.
-        most: number of spikes; of more, the highest ones.
+        most: maximum number of spikes; the highest are kept.
     """
     found: list[tuple[float, int, int]] = []  # height, number, step
     for number in range(_LEAST, len(loss)):

@@ -44,7 +44,7 @@ def command(options: Plot) -> None:
 
 
 def show_command(run: str, step: int) -> str:
-    """The command that shows the rows of an update."""
+    """Return the command that shows the rows of an update."""
     return f"farspan show {shlex.quote(run)} --step {step}"
 
 
@@ -90,20 +90,20 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
 
 
 def _curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """(further name, steps, values) of the lines of a panel."""
+    """Return the lines of a panel as (suffix of the name, steps, values)."""
     keys = logs.held_out if key == "held_out_loss" else [key]
     found = [(name.partition("/")[2], *logs.curve(name)) for name in keys]
     return [(name, steps, values) for name, steps, values in found if len(values)]
 
 
 def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int, key: str) -> tuple[float, float]:
-    """Draw values, faint where a smoothed line stands beside them; return the end of the line."""
+    """Draw values, faintly if a smoothed line is drawn too; return the end of the line."""
     shown = values
     if smooth > 1 and len(values) > 2 * smooth and key != "learning_rate":
         axis.plot(x, values, color=colour, alpha=0.25, linewidth=0.7)
         shown = smoothed(values, smooth, outliers=key == "grad_norm")
     axis.plot(x, shown, color=colour, marker="o" if len(values) < 20 else None, markersize=3)
-    if key in ("loss", "grad_norm") and len(values) > 2:  # a few high values would flatten the rest
+    if key in ("loss", "grad_norm") and len(values) > 2:  # a few high values would flatten the curve
         low, high = np.percentile(values, [0, 99.5])
         bottom, top = axis.get_ylim()
         room = 0.06 * (high - low)
@@ -125,7 +125,7 @@ def _places(logs: Logs, steps: np.ndarray, over: str) -> np.ndarray:
 
 
 def _restarts(axis: Any, logs: Logs, over: str, colour: str) -> None:
-    """Mark the places where a run went on after a stop."""
+    """Mark the restarts of a run."""
     for place in _places(logs, np.array(logs.restarts, np.int64), over):
         axis.axvline(float(place), color=colour, linewidth=0.8, linestyle=(0, (1, 3)), gid="restart")
 

@@ -1,4 +1,4 @@
-"""``farspan runs``: the training runs in a folder, one a line."""
+"""``farspan runs``: a table of the training runs in a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines.runs.options import Runs
 from trainer.metrics import METRICS
 from trainer.run.about import SUMMARY
 
-_LOG_WIDTH = 160  # columns where there is no terminal
+_LOG_WIDTH = 160  # columns without a terminal
 _RATES = 20  # latest updates, over which the speed is averaged
 
 
@@ -89,14 +89,14 @@ def _state(folder: Path, step: int, steps: int | None) -> str:
 
 
 def in_use(folder: Path) -> bool:
-    """True if a process of this machine trains the run; of other machines, where their file system shows locks."""
+    """True if a process trains the run, on this machine or, if the file system shares locks, on another."""
     try:
         with (folder / "checkpoints" / "run.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
-        return False  # never begun, or no locks here
+        return False  # never started, or a file system without locks
     return False
 
 

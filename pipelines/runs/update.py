@@ -57,8 +57,8 @@ class UpdateRows:
     """The rows of an update, in the order of their samples.
 
     Attributes:
-        mixture: what renders them.
-        rows: of the processes asked for.
+        mixture: mixture that renders them.
+        rows: rows of the selected processes.
     """
 
     step: int
@@ -66,7 +66,7 @@ class UpdateRows:
     rows: Sequence[Seen]
 
     def examples(self, row: Seen) -> Examples:
-        """The row as the model saw it, ``(1, ...)``."""
+        """Render the row as the model read it, ``(1, ...)``."""
         index = sum(share.size for share in self.mixture.shares[: row.part]) + row.row
         return self.mixture.examples(np.array([index]), np.array([row.epoch]))
 
@@ -90,12 +90,12 @@ def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
 
 
 def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None = None) -> UpdateRows:
-    """The rows that update ``step`` of a run saw.
+    """Find the rows of update ``step`` of a run.
 
     Args:
-        recipe: of the run.
+        recipe: recipe of the run.
         step: number of the update, counted from 1 as in ``metrics.jsonl``.
-        processes: of the run at that step; they decide which of them had a row.
+        processes: number of processes at that step, which determines the process of each row.
         rank: only the rows of this process; None for all.
 
     Raises:
@@ -172,7 +172,7 @@ def show_update(
 
 
 def _processes(folder: Path, step: int) -> int:
-    """The number of processes that made an update: those of the last start before it."""
+    """Return the number of processes of an update: that of the last start before it."""
     found = [start for start in read_lines(folder / STARTS) if start.get("step", 0) < step]
     return int(found[-1].get("processes", 1)) if found else 1
 
@@ -185,7 +185,7 @@ def _print_list(console: Console, folder: str, update: UpdateRows) -> None:
 
 
 def _print_row(console: Console, number: int, update: UpdateRows, tokenizer: Tokenizer, width: int) -> None:
-    """Print a row with its documents, its spans, and what encoder and decoder saw."""
+    """Print a row with its documents, its spans, source and target."""
     seen = update.rows[number]
     console.print(Text(f"\nrow {number}: {printable(seen.place)}", style="bold reverse"))
     source = update.mixture.parts[seen.part].source

@@ -1,4 +1,4 @@
-"""How the documents of a linked row were linked: similarities from the neighbours, and near-duplicates."""
+"""Links between the documents of a linked row: similarities of neighbours, and near-duplicates."""
 
 from __future__ import annotations
 

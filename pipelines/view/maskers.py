@@ -1,4 +1,4 @@
-"""Masks beside a corpus: those of stored mask sets, and those that an objective would draw."""
+"""Masks of a corpus's rows, from stored mask sets or drawn by an objective."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pipelines.masks.job import equipped_objective
 
 
 class Masker(Protocol):
-    """What hides parts of a corpus's rows.
+    """Interface of a source of masks for a corpus's rows.
 
     Attributes:
-        name: of the mask set's folder, or of the objective.
+        name: name of the mask set's folder, or of the objective.
         draws: number of masks of each row; None if there may be any number.
     """
 

@@ -25,7 +25,7 @@ SAID = 80  # characters of a span beside its reason
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the address asks of a row, besides its number.
+    """Options of a row in the page's address, besides its number.
 
     Attributes:
         draw: of mask sets with several draws.
@@ -74,7 +74,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What stands side by side with others: the row under one mask set, or one text.
+    """A column of the page: the row with one mask set, or one text.
 
     Attributes:
         note: about it, in one line.

@@ -1,4 +1,4 @@
-"""The bounded search for the next row that a filter wants."""
+"""Bounded search for the next row that matches a filter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from pipelines.view.filters import Filter
 from pipelines.view.page import Subject
 
-ROWS = 20_000  # looked at in one request
-TOKENS = 400_000  # decoded in one request
+ROWS = 20_000  # rows examined per request
+TOKENS = 400_000  # tokens decoded per request
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Found:
     """The result of one bounded search.
 
     Attributes:
-        row: the row found, None if none was.
-        next: the row to go on from, None where there is none left.
-        looked_at: rows looked at.
+        row: matching row; None if there is none.
+        next: row from which to continue; None if no rows are left.
+        looked_at: number of rows examined.
     """
 
     row: int | None
@@ -29,9 +29,9 @@ class Found:
 
 
 def search(subject: Subject, wanted: Filter, start: int, step: int) -> Found:
-    """Look for the first row that ``wanted`` wants, from ``start`` on upwards (``step`` 1) or downwards (-1).
+    """Search for the first row that matches ``wanted``, from ``start`` upwards (``step`` 1) or downwards (-1).
 
-    It ends after ``ROWS`` rows or ``TOKENS`` decoded tokens; ``Found.next`` is where another one goes on.
+    The search ends after ``ROWS`` rows or ``TOKENS`` decoded tokens; another one continues from ``Found.next``.
     """
     if wanted.rows:
         return _search_listed(subject, wanted, start, step)

@@ -68,6 +68,6 @@ def test_start_up_says_which_and_imports_nothing_of_it(tmp_path: Path):
     )
     assert done.returncode == 1
     assert done.stderr == (
-        "farspan: 'corpora' is also a package of coach; install farspan into an environment of its own, "
+        "farspan: 'corpora' is also a package of coach; install farspan into a separate environment, "
         "or uninstall the other\n"
     )

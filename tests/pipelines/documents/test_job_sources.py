@@ -111,5 +111,5 @@ def test_clusters_have_numbers_that_survive_a_move_and_another_cut(mixture, toke
 def test_one_source_is_read_in_one_way(raw, tokenizer, tmp_path):
     one = Input.parse(f"c4={raw}/a.jsonl")
     other = Input.parse(f"c4={raw}/b.jsonl", ReadOptions(min_tokens=3))
-    with pytest.raises(FarspanError, match="source 'c4' is to be read in two ways"):
+    with pytest.raises(FarspanError, match="source 'c4' has two different read options"):
         plan(Documents(inputs=(one, other), output=str(tmp_path / "documents"), tokenizer=tokenizer))

@@ -189,7 +189,9 @@ def test_fine_tuning_begins_with_a_converted_model_or_a_folder_of_hugging_face(p
     short = replace(model, encoder=replace(encoder, positions=Learned(32)))
     begun = replace(tiny_model(short, known), tokenizer=tokenizer.serialized())
     write_model_folder(begun, tmp_path / "short")
-    with pytest.raises(FarspanError, match=r"(?s)model.encoder.positions.count: there 32.*extends position tables"):
+    with pytest.raises(
+        FarspanError, match=r"(?s)model.encoder.positions.count: the model has 32.*extends position tables"
+    ):
         train(replace(recipe, run=replace(recipe.run, initial_model=str(tmp_path / "short"))), until=1)
     settings = ("encoder.positions.count=64",)
     convert(

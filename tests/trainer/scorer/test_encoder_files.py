@@ -44,7 +44,7 @@ def test_a_hub_that_cannot_be_reached(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", refuse)
     with pytest.raises(
-        FarspanError, match=r"'facebook/contriever' is no folder.*no route.*hf download facebook/contri"
+        FarspanError, match=r"'facebook/contriever' is not a local folder.*no route.*hf download facebook/contri"
     ):
         find_encoder("facebook/contriever")
 

@@ -133,7 +133,7 @@ def test_the_newest_readable_checkpoint_is_taken_and_damaged_weights_are_refused
 def test_an_encoder_decoder_run_is_refused(tmp_path):
     train(toy_recipe(tmp_path), source=ToySource(), until=1)
     with pytest.raises(
-        FarspanError, match=r"trains an encoder-decoder without a generator; give one of an encoder-only"
+        FarspanError, match=r"trains an encoder-decoder without a generator; give a run of the encoder-only"
     ):
         scorer_of(tmp_path)
 
