@@ -21,7 +21,7 @@ def run(typed: Typed, rest: Sequence[str] = ()) -> None:
     """Run the command that was typed, with Beam's flags ``rest``.
 
     Raises:
-        FarspanError: what the user can cure.
+        FarspanError: an error that the user can fix.
     """
     with reporting(make(Reporting, typed)):
         _run(typed.parser.command, typed, rest)
@@ -34,7 +34,7 @@ def _run(command: Command, typed: Typed, rest: Sequence[str]) -> None:
     if not command.job or typed.engine == "cooperative":
         _execute(command, typed, options)
         return
-    from pipelines.engine.presence.lock import locked  # brings file systems, which no help needs
+    from pipelines.engine.presence.lock import locked  # imports file systems, which --help does not need
 
     with locked(typed.output, typed.lease):  # before the job is planned, which may take minutes
         _execute(command, typed, options)
@@ -50,7 +50,7 @@ def _check(command: Command, typed: Typed, rest: Sequence[str]) -> None:
 
         check_flags(rest, typed.parser.flags(), getattr(typed, "runner", EMBEDDED))
         if use_store_flags(rest):
-            from pipelines.engine.beam.stores import use_flags  # it loads Beam, which reads its own flags
+            from pipelines.engine.beam.stores import use_flags  # imports Beam, which reads its own flags
 
             use_flags(rest)
     else:
