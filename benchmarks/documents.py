@@ -28,7 +28,7 @@ import pyarrow as pa
 from report import HEADINGS, Comparison, arguments, comparison_rows, machine, publish
 from text import real_documents, write_texts
 
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe

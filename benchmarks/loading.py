@@ -28,7 +28,7 @@ from report import arguments, machine, publish
 
 from corpora.storage import files
 from corpora.storage.copies.shard_cache import ShardCache
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from objectives.api.protocol import load_objective
 from trainer.data.loader import Loader
 from trainer.data.prefetch import LoadingConfig, prefetched

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from report import arguments, machine, publish
 from text import real_documents, write_texts
 
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.kinds.byte_level_bpe import train as train_byte_level_bpe
 
 INTERVAL = 0.02

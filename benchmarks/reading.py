@@ -20,7 +20,8 @@ from report import HEADINGS, Comparison, arguments, comparison_rows, in_turn, ma
 
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch, corpus_schema
-from corpora.storage.manifest import Manifest, Receipt, fold, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 

@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from corpora.retrieval.kmeans import centroid_count
 from corpora.retrieval.knn import nearest
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.stored_shards import stored_shards

@@ -16,7 +16,8 @@ import pyarrow as pa
 from corpora.keyed import make_key
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.vectors import vector_column, vectors_schema
-from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import list_files, manifest_sha256, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard

@@ -18,6 +18,7 @@ MODULES = (
     "corpora.schemas.documents",
     "corpora.schemas.sequences",
     "corpora.storage.manifest",
+    "corpora.storage.manifest_file",
     "objectives.api.protocol",
     "objectives.api.authoring",
     "objectives.api.masks",

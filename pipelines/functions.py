@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from corpora.settings import assigned
-from corpora.storage.manifest import Manifest, read_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.commands import build_parser
 from pipelines.commands.command import Parser
 from pipelines.execute import run

@@ -19,7 +19,7 @@ from corpora.options import Flag
 from corpora.readers.load_dataset import is_network_error
 from corpora.reporting import note, result
 from corpora.storage import files
-from corpora.storage.manifest import file_info, read_manifest
+from corpora.storage.manifest_file import file_info, read_manifest
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -17,7 +17,8 @@ from corpora.schemas.documents import DocumentSet, documents_schema
 from corpora.schemas.pairs import PAIR_TOTALS, PairSet, add_pair_totals, pairs_schema
 from corpora.schemas.predictions import PREDICTION_TOTALS, add_prediction_totals, predictions_schema
 from corpora.schemas.sequences import corpus_schema
-from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows

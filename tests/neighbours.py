@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
-from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.shards import shard_name, write_shard
 from tests.artefacts import all_rows, small_tokenizer

@@ -15,8 +15,6 @@ BARRED = {"corpora": {"apache_beam", "torch"}, "objectives": {"apache_beam", "to
 OUTSIDE = {"tests", "benchmarks", "examples"}
 ALLOWED = {("corpora/readers/formats/newshead.py", "torch")}  # .pt files, inside the function that loads them
 
-TYPES_ONLY = {"corpora.storage.manifest_contents": {"corpora.storage.manifest"}}  # a circle left, for the checker alone
-
 
 def imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, absolute module name) of every import, wherever it stands: in functions, or by a literal name."""
@@ -101,25 +99,21 @@ def modules_of(root: Path) -> dict[str, Path]:
     return {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path for path in files}
 
 
-def top_level_imports(tree: ast.Module, modules: Container[str]) -> Iterator[str]:
-    """Those of ``modules`` that a module imports when it is loaded, or for its types: outside functions and classes."""
-    pending: list[ast.AST] = list(tree.body)
-    while pending:
-        node = pending.pop()
+def imported_modules(tree: ast.AST, modules: Container[str]) -> Iterator[str]:
+    """Those of ``modules`` that a module imports: when it is loaded, in a function, or for its types."""
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module in modules:
             names = (f"{node.module}.{alias.name}" for alias in node.names)
             yield from (name if name in modules else node.module for name in names)
-        elif isinstance(node, ast.If | ast.Try):
-            pending += ast.iter_child_nodes(node)
 
 
 def import_cycle(root: Path) -> list[str]:
     """Modules of the rooms that import each other in a circle, the first one repeated at the end; none if empty."""
     modules = modules_of(root)
     graph = {
-        name: {*top_level_imports(ast.parse(path.read_text("utf-8")), modules)} - TYPES_ONLY.get(name, set())
+        name: {*imported_modules(ast.parse(path.read_text("utf-8")), modules)} - {name}
         for name, path in modules.items()
     }
     try:
@@ -133,16 +127,16 @@ def test_no_modules_import_each_other_in_a_circle():
     assert import_cycle(ROOT) == []
 
 
-def test_a_circle_is_found(tmp_path: Path):
+@pytest.mark.parametrize("last", ["import trainer.a", "def f():\n    import trainer.a"])
+def test_a_circle_is_found(tmp_path: Path, last: str):
     room = tmp_path / "trainer"
     room.mkdir()
     for name, text in {
         "__init__": "",
         "a": "from trainer import b",
         "b": "if TYPE_CHECKING:\n    from trainer.c import C",
-        "c": "import trainer.a",
-        "d": "import trainer.a\ndef f():\n    import trainer.e",
-        "e": "import trainer.d",
+        "c": last,
+        "d": "import trainer.a",
     }.items():
         (room / f"{name}.py").write_text(text)
     assert {*import_cycle(tmp_path)} == {"trainer.a", "trainer.b", "trainer.c"}

@@ -17,7 +17,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.mask_set import MaskSet
@@ -34,7 +34,7 @@ from pipelines.retrieval import cluster, neighbours
 from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.fuzzing import damaged
 from tests.neighbours import make_neighbours
-from tests.pipelines.engine.test_job import finished, job
+from tests.pipelines.engine.test_run import finished, job
 from tests.trainer.conversion.models import tiny_model, tokenizer_files
 from tests.vectors import make_vectors
 from trainer.checkpoint.files import DamagedError, find_fault

@@ -11,7 +11,8 @@ import pyarrow as pa
 from corpora.schemas.vectors import vector_column, vector_rows, vectors_schema
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import Manifest, Receipt, fold, list_files, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import list_files, manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import relative_path, write_origins
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows

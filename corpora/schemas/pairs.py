@@ -15,7 +15,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.sequences import token_dtype, token_list
-from corpora.storage.manifest import Manifest, manifest_sha256
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import manifest_sha256
 from corpora.storage.origins import parent_folder
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows

@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from corpora.storage.manifest import Manifest
 from corpora.storage.strict_json import Natural, Positive, Sha256, StructureError, decode
 
 if TYPE_CHECKING:
-    from corpora.storage.manifest import Manifest
     from corpora.tokenizers.protocol import Tokenizer
 
 _TokenId = Annotated[int, range(2**31)]

@@ -16,8 +16,9 @@ from corpora.storage import files
 from corpora.storage.copies.fetched_shards import FetchedShards, Mapped
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Block, Gatherable, gather
-from corpora.storage.manifest import FileInfo, Manifest, file_info, read_manifest
+from corpora.storage.manifest import FileInfo, Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.storage.manifest_file import file_info, read_manifest
 from corpora.storage.shards import map_shard, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.manifest import NAME, Manifest, ShardInfo, file_info, is_listed, read_manifest
+from corpora.storage.manifest import Manifest, ShardInfo
 from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.storage.manifest_file import NAME, file_info, is_listed, read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import local_copy, map_shard
 from corpora.storage.temporary import is_temporary

@@ -13,7 +13,7 @@ from corpora.schemas.sequences import SequenceBatch
 from corpora.storage import files
 from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.gather import Gatherable
-from corpora.storage.manifest import NAME, manifest_sha256
+from corpora.storage.manifest_file import NAME, manifest_sha256
 from corpora.storage.origins import find_parent, parent_folder, resolved
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.masks import MASK_SCHEMA, MaskBatch

@@ -11,7 +11,8 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import write_bytes
-from corpora.storage.manifest import CARD, NAME, Manifest, manifest_sha256, read_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import CARD, NAME, manifest_sha256, read_manifest
 from corpora.storage.origins import find_parent
 from corpora.storage.shards import open_shard
 from corpora.tokenizers.load import load_tokenizer_of

@@ -10,8 +10,9 @@ from functools import lru_cache
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import NAME, Manifest, file_info, manifest_sha256, read_manifest
+from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
+from corpora.storage.manifest_file import NAME, file_info, manifest_sha256, read_manifest
 from corpora.storage.origins import find_parent
 from corpora.tokenizers.load import load_tokenizer, load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer

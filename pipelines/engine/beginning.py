@@ -11,7 +11,8 @@ from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import write_bytes
-from corpora.storage.manifest import NAME, json_bytes, read_manifest
+from corpora.storage.manifest import json_bytes
+from corpora.storage.manifest_file import NAME, read_manifest
 from corpora.storage.temporary import is_temporary
 from pipelines.engine.finalize import read_start
 from pipelines.engine.job import Job

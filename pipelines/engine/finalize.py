@@ -13,20 +13,9 @@ from corpora.printing import printable
 from corpora.reporting import result
 from corpora.storage import files
 from corpora.storage.files import read_bytes
-from corpora.storage.manifest import (
-    COUNTS,
-    FILE_COUNTS,
-    NAME,
-    Manifest,
-    Receipt,
-    TaskName,
-    farspan_version,
-    fold,
-    list_files,
-    read_manifest,
-    write_manifest,
-)
+from corpora.storage.manifest import COUNTS, FILE_COUNTS, Manifest, Receipt, TaskName, farspan_version, fold
 from corpora.storage.manifest_contents import fault
+from corpora.storage.manifest_file import NAME, list_files, read_manifest, write_manifest
 from corpora.storage.origins import write_origins
 from corpora.storage.shards import read_shard
 from corpora.storage.strict_json import Natural, StructureError, decode, parse_json

@@ -15,7 +15,8 @@ from functools import partial
 import torch.distributed as dist
 
 from corpora.errors import FarspanError, from_os_error
-from corpora.storage.manifest import Manifest, read_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.beginning import begin, require_begun
 from pipelines.engine.finalize import finalize
 from pipelines.engine.job import REPEAT, Job

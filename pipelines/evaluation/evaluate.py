@@ -12,7 +12,7 @@ import numpy as np
 from corpora.errors import FarspanError
 from corpora.reporting import current, result
 from corpora.storage.files import write_bytes
-from corpora.storage.manifest import manifest_sha256
+from corpora.storage.manifest_file import manifest_sha256
 from objectives.metrics.copies import COPIED_NGRAM
 from objectives.metrics.load import load_metric
 from objectives.metrics.protocol import Metric

@@ -11,7 +11,7 @@ import pyarrow as pa
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
 from corpora.storage.arrow_views import numbers
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from pipelines.inspect.coherence import redundancy_of, sample_rows, similarity_of

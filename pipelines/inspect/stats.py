@@ -15,7 +15,8 @@ from rich.text import Text
 from corpora.printing import printable
 from corpora.reporting import current, note, result
 from corpora.schemas.pairs import PairSet
-from corpora.storage.manifest import FILE_COUNTS, read_manifest
+from corpora.storage.manifest import FILE_COUNTS
+from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.summary import padding_share, shares
 from pipelines.inspect.distributions import Distribution, distributions, pair_lengths
 from pipelines.inspect.figure import check_figure

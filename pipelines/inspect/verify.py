@@ -8,7 +8,7 @@ from corpora.errors import FarspanError
 from corpora.printing import printable
 from corpora.reporting import result
 from corpora.storage.files import is_local
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.verify import artefact
 from corpora.verify.pairs import verify_pairs
 from objectives.api.verify import verify_masks

@@ -7,7 +7,7 @@ import os
 import numpy as np
 
 from corpora.storage import files
-from corpora.storage.manifest import NAME
+from corpora.storage.manifest_file import NAME
 from corpora.storage.origins import find_parent
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows

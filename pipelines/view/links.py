@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
 from corpora.schemas.vectors import PARTS_OF_CLUSTER, neighbours_schema
-from corpora.storage.manifest import NAME, Manifest, manifest_sha256
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import NAME, manifest_sha256
 from corpora.storage.origins import find_origin
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows

@@ -11,7 +11,7 @@ from corpora.schemas.corpus import Corpus
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
-from corpora.storage.manifest import manifest_sha256, read_manifest
+from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from objectives.api.mask_set import MaskSet
 from pipelines.inspect.options import Choice
 from pipelines.inspect.show import names_update

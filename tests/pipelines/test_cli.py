@@ -10,7 +10,8 @@ from unittest.mock import ANY
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import farspan_version, read_manifest
+from corpora.storage.manifest import farspan_version
+from corpora.storage.manifest_file import read_manifest
 from pipelines.commands import build_parser
 from pipelines.engine.beam.flags import check_flags
 from pipelines.engine.options import Engine

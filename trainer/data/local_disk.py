@@ -7,7 +7,7 @@ from dataclasses import replace
 from corpora.schemas.pairs import documents_folder
 from corpora.storage.copies.mirror import mirrored
 from corpora.storage.files import is_local
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from trainer.data.config import SourceConfig
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.files import CountingHash, read_bytes, write_bytes
-from corpora.storage.manifest import NAME, FileInfo, list_files, manifest_sha256, read_manifest
+from corpora.storage.manifest import FileInfo
+from corpora.storage.manifest_file import NAME, list_files, manifest_sha256, read_manifest
 
 CACHE = "FARSPAN_CACHE"
 

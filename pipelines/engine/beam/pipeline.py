@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from corpora.storage.manifest import Manifest, read_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.beam.remote.signs import SignOfLife
 from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beam.runner import EngineStopped, run_pipeline

@@ -14,7 +14,8 @@ from functools import partial
 from corpora.errors import FarspanError
 from corpora.reporting import note
 from corpora.storage import files
-from corpora.storage.manifest import NAME, Manifest, read_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import NAME, read_manifest
 from corpora.storage.stores.exclusive import Unsupported
 from pipelines.engine.beam.remote.submission import read_submission
 from pipelines.engine.beginning import begin, require_begun

@@ -18,7 +18,7 @@ from corpora.errors import FarspanError, from_os_error
 from corpora.reporting import note
 from corpora.storage import files
 from corpora.storage.files import is_local
-from corpora.storage.manifest import NAME
+from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.exclusive import Unsupported
 from pipelines.engine.paths import claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation

@@ -9,7 +9,8 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.manifest import Manifest, read_manifest, write_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.verify.artefact import verify
 from tests.artefacts import make_corpus
 

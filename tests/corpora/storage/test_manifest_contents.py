@@ -7,10 +7,11 @@ import json
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import read_manifest
 from corpora.storage.manifest_contents import fault, tokenizer_fault
+from corpora.storage.manifest_file import read_manifest
 from tests.artefacts import tokenizer_entry
-from tests.corpora.storage.test_manifest import CONFIG, TOTALS, manifest, receipt
+from tests.corpora.storage.test_manifest import receipt
+from tests.corpora.storage.test_manifest_file import CONFIG, TOTALS, manifest
 
 SHARDS = [vars(receipt(index).shards[0]) for index in range(3)]
 

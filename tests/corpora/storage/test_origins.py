@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import Manifest, manifest_sha256, read_manifest, write_manifest
+from corpora.storage.manifest import Manifest
+from corpora.storage.manifest_file import manifest_sha256, read_manifest, write_manifest
 from corpora.storage.origins import NAME, find_parent, parent_folder, relative_path, resolved
 from corpora.verify.artefact import verify
 from tests.artefacts import make_documents

@@ -11,7 +11,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.storage import stored_shards as module
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.stored_shards import stored_shards
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import list_files, read_manifest, write_manifest
+from corpora.storage.manifest_file import list_files, read_manifest, write_manifest
 from corpora.storage.shards import map_shard, write_shard
 from corpora.verify.artefact import verify
 from tests.artefacts import make_documents

@@ -9,7 +9,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.pairs import pairs_schema
-from corpora.storage.manifest import read_manifest, write_manifest
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.shards import write_shard
 from corpora.verify.pairs import verify_pairs
 from tests.artefacts import all_rows, make_documents, make_pairs

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from corpora.schemas.predictions import predictions_schema
-from corpora.storage.manifest import read_manifest, write_manifest
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.shards import write_shard
 from corpora.verify.artefact import verify
 from tests.artefacts import all_rows, make_documents, make_pairs, make_predictions

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.storage.manifest import read_manifest, write_manifest
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.verify.artefact import verify
 from corpora.verify.rows import ascending

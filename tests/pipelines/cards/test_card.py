@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.cards.card import card, size_category
 from tests.artefacts import make_documents
 

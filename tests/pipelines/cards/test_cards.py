@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow.dataset
 import pytest
 
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.cards.write import write_card
 from pipelines.cli import main
 from tests.artefacts import all_rows, make_corpus, make_documents, make_pairs

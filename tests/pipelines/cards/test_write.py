@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.storage.manifest import CARD, list_files, manifest_sha256, read_manifest
+from corpora.storage.manifest_file import CARD, list_files, manifest_sha256, read_manifest
 from corpora.verify.artefact import verify
 from pipelines.cards.write import find_ancestors, find_example, write_card
 from pipelines.cli import main

@@ -14,7 +14,7 @@ from corpora.linking.options import Linking
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
 from corpora.storage import files
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import read_shard
 from corpora.verify.artefact import verify

@@ -12,7 +12,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents
 from pipelines.corpus.options import LongCorpus

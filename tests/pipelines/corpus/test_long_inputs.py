@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.origins import find_parent
 from corpora.verify.artefact import verify
 from pipelines.corpus.long import plan, plan_documents

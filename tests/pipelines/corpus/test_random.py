@@ -19,7 +19,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import read_manifest, write_manifest
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RandomCorpus
 from pipelines.corpus.random import plan

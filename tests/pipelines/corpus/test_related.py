@@ -12,7 +12,7 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing, RelatedRows
 from corpora.readers import ReadOptions
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import manifest_sha256, read_manifest
+from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.verify.artefact import verify
 from pipelines.corpus.options import RelatedCorpus

@@ -10,7 +10,7 @@ import pytest
 from corpora.errors import FarspanError
 from pipelines.engine.beginning import begin, check_output, check_same, require_begun
 from pipelines.engine.finalize import finalize
-from tests.pipelines.engine.test_job import finished, job
+from tests.pipelines.engine.test_run import finished, job
 
 
 def test_a_folder_must_be_empty_or_an_artefact(tmp_path):

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import manifest_sha256
+from corpora.storage.manifest_file import manifest_sha256
 from pipelines.engine.derived import Parent, derived_job, read_neighbours
 from tests.artefacts import make_corpus, make_documents
 

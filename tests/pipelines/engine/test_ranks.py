@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from corpora.errors import FarspanError
-from corpora.storage.manifest import Manifest, Receipt, read_manifest
+from corpora.storage.manifest import Manifest, Receipt
+from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.presence.lock import locked
 from pipelines.engine.ranks import run_job_on_ranks

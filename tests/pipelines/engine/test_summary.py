@@ -7,7 +7,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from corpora.schemas.document_use import DocumentUse
-from corpora.storage.manifest import ShardInfo, read_manifest
+from corpora.storage.manifest import ShardInfo
+from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.summary import shares, summary
 from tests.artefacts import make_corpus, make_documents
 

@@ -21,7 +21,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.pairs import open_pairs
 from corpora.schemas.predictions import open_predictions
 from corpora.settings import parse
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
 from pipelines import cli
 from pipelines.generation.generate import GenerateShard, generate

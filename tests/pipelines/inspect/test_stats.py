@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from corpora.schemas.pairs import open_pairs
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.summary import padding_share
 from pipelines.inspect.distributions import Distribution, distributions
 from pipelines.inspect.stats import cuts, print_stats, statistics, stats

@@ -6,7 +6,7 @@ import hashlib
 
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 
 WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink café au lait! 世界 is wide; isn't it?".split()
 

@@ -14,7 +14,7 @@ import pytest
 import pipelines
 from corpora.errors import FarspanError
 from corpora.packing.options import Packing
-from corpora.storage.manifest import NAME
+from corpora.storage.manifest_file import NAME
 from corpora.storage.shards import map_shard
 from pipelines.corpus import linked, long, related
 from pipelines.corpus import random as random_corpus

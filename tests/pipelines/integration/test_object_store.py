@@ -13,7 +13,7 @@ from corpora.errors import FarspanError
 from corpora.packing.options import Packing
 from corpora.storage import files
 from corpora.storage.files import read_bytes, write_bytes
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.corpus import random as random_corpus
 from pipelines.corpus.options import RandomCorpus

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.shards import shard_name
 from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import draw_key, load_objective, mask_key

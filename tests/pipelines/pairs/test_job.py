@@ -14,7 +14,7 @@ from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.task_data.declaration import text_key
 from corpora.schemas.pairs import open_pairs
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.tokenizers.load import load_tokenizer
 from pipelines.engine.summary import summary
 from tests.artefacts import all_rows, digests

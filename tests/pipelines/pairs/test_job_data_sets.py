@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from corpora.readers import ReadOptions
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.documents.inputs import Input
 from pipelines.documents.job import plan as plan_documents
 from pipelines.documents.options import Documents

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from tests.artefacts import all_rows
 from tests.pipelines.pairs.raw import build
 

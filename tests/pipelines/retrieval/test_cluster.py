@@ -11,7 +11,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.vectors import PARTS_OF_CLUSTER
 from corpora.storage import files
 from corpora.storage.files import read_bytes
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.verify.artefact import verify
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job

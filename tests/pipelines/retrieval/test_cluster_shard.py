@@ -35,7 +35,7 @@ def build(clusters, output, search=OPTIONS, engine=Engine(workers=1), **options)
 
 def spoilt(folder, change):
     """A copy of clusters, checksum included, in which ``change`` has its way with the vectors of the first shard."""
-    from corpora.storage.manifest import write_manifest
+    from corpora.storage.manifest_file import write_manifest
     from corpora.storage.sharded_rows import ShardedRows
     from corpora.storage.shards import write_shard
 

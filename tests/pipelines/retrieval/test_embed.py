@@ -13,7 +13,7 @@ from transformers import BertModel
 
 from corpora.errors import FarspanError
 from corpora.schemas.vectors import vector_rows
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
 from corpora.storage.shards import read_shard, shard_name

@@ -10,7 +10,7 @@ import pytest
 
 from corpora.errors import FarspanError
 from corpora.retrieval.options import Search
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.text.word_ngrams import jaccard
 from corpora.verify.artefact import verify

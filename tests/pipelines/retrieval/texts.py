@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from corpora.schemas.documents import HeldOut, documents_schema, tokenize_documents
-from corpora.storage.manifest import Manifest, Receipt, fold, list_files, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import list_files, write_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.shards import shard_name, write_shard
 from corpora.text.sentences import load_splitter

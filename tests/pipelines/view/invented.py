@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.schemas.documents import DOCUMENT_TOTALS, DocumentSet, add_document_totals, documents_schema
-from corpora.storage.manifest import Manifest, Receipt, fold, write_manifest
+from corpora.storage.manifest import Manifest, Receipt, fold
+from corpora.storage.manifest_file import write_manifest
 from corpora.storage.shards import shard_name, write_shard
 from corpora.tokenizers.load import load_tokenizer
 from pipelines import functions

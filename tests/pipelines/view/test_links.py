@@ -14,7 +14,7 @@ from corpora.linking.near_duplicates import NEAR_DUPLICATES
 from corpora.linking.options import Linking
 from corpora.packing.options import Packing
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import list_files
+from corpora.storage.manifest_file import list_files
 from corpora.storage.origins import NAME
 from corpora.storage.shards import write_shard
 from pipelines.corpus.linked import plan

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
-from corpora.storage.manifest import read_manifest, write_manifest
+from corpora.storage.manifest_file import read_manifest, write_manifest
 from objectives.api.authoring import SpanObjective
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job

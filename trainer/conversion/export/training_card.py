@@ -8,7 +8,7 @@ from typing import Any
 
 from corpora.errors import FarspanError
 from corpora.storage import files
-from corpora.storage.manifest import NAME, manifest_sha256
+from corpora.storage.manifest_file import NAME, manifest_sha256
 from trainer.kept_recipe import kept_recipe
 from trainer.metrics import METRICS
 from trainer.recipe import Recipe

@@ -11,7 +11,7 @@ from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.copies import mirror
 from corpora.storage.copies.mirror import mirrored
-from corpora.storage.manifest import manifest_sha256, read_manifest
+from corpora.storage.manifest_file import manifest_sha256, read_manifest
 from corpora.verify.artefact import verify
 from tests.artefacts import make_documents
 

@@ -31,7 +31,7 @@ from pipelines.engine.run import run_job
 from pipelines.masks.job import plan as plan_masks
 from pipelines.masks.options import Masking
 from tests.artefacts import digests, small_tokenizer
-from tests.pipelines.engine.test_job import job, work
+from tests.pipelines.engine.test_run import job, work
 
 
 def test_the_largest_tasks_come_first(monkeypatch):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from corpora.storage.manifest import read_manifest
+from corpora.storage.manifest_file import read_manifest
 from pipelines.inspect.verify import verify
 from tests.artefacts import small_tokenizer
 

@@ -23,7 +23,7 @@ from pipelines.engine.presence.claims import Claims
 from pipelines.engine.presence.identity import DRIVER, Identity
 from pipelines.engine.presence.lock import locked
 from pipelines.engine.presence.member import Member
-from tests.pipelines.engine.test_job import finished
+from tests.pipelines.engine.test_run import finished
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from corpora.storage.manifest import manifest_sha256
+from corpora.storage.manifest_file import manifest_sha256
 from tests.artefacts import make_corpus
 from tests.trainer.toy import toy_recipe
 from trainer.conversion.export.training_card import training_section

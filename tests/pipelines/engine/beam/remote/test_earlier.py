@@ -15,7 +15,7 @@ from pipelines.engine.beam.remote.watch import Silence
 from pipelines.engine.beginning import begin
 from pipelines.engine.options import Engine
 from tests.pipelines.engine.beam.remote.services import JobService, served
-from tests.pipelines.engine.test_job import job
+from tests.pipelines.engine.test_run import job
 
 
 @pytest.fixture(autouse=True)

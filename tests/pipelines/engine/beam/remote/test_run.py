@@ -21,7 +21,7 @@ from pipelines.engine.beam.remote.watch import Silence, Watch
 from pipelines.engine.beam.runner import WorkerDied
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
-from tests.pipelines.engine.test_job import TOTALS, job
+from tests.pipelines.engine.test_run import TOTALS, job
 
 TRACE = """\
 java.lang.RuntimeException: The Runner failed

@@ -9,7 +9,7 @@ from pipelines.engine.beam.remote.signs import Sign
 from pipelines.engine.beam.remote.watch import Silence, Watch
 from pipelines.engine.job import Task
 from pipelines.engine.tasks import RunTask
-from tests.pipelines.engine.test_job import job, work
+from tests.pipelines.engine.test_run import job, work
 
 
 class Clock:

@@ -1,0 +1,92 @@
+"""``manifest.json`` in the folder of an artefact, and the other files that it lists.
+
+A folder with a manifest is finished; one without is unfinished and can be resumed from the receipts in ``_work/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from corpora.storage.files import read_bytes, write_bytes
+from corpora.storage.manifest import FileInfo, Manifest
+from corpora.storage.manifest_contents import fault
+from corpora.storage.strict_json import StructureError
+from corpora.storage.temporary import is_temporary
+
+NAME = "manifest.json"
+CARD = "README.md"  # derived from the manifest, which therefore does not list it
+_RESTORE = "restore it from its source, or make the artefact again"
+
+
+def write_manifest(folder: str, manifest: Manifest) -> None:
+    write_bytes(os.path.join(folder, NAME), manifest.to_json())
+
+
+def read_manifest(folder: str, format: str | None = None) -> Manifest:
+    """Read and check a manifest.
+
+    Raises:
+        FarspanError: no manifest (not an artefact, or unfinished), an unreadable one, another format or an unknown
+            version.
+    """
+    path = os.path.join(folder, NAME)
+    if not files.exists(path):
+        unfinished = any(files.walk(os.path.join(folder, "_work")))
+        cure = "run the same command again to resume it" if unfinished else "give the folder that a farspan job wrote"
+        raise FarspanError(f"{folder}: {'unfinished' if unfinished else 'no farspan artefact'}, no {NAME}; {cure}")
+    try:
+        manifest = Manifest.from_json(read_bytes(path))
+        if wrong := fault(manifest):
+            raise StructureError(wrong)
+    except (StructureError, OSError) as error:
+        raise FarspanError(f"{path}: not a manifest of farspan ({error}); {_RESTORE}") from error
+    except FarspanError as error:
+        raise FarspanError(f"{path}: {error}") from None
+    if format is not None and manifest.format != format:
+        raise FarspanError(f"{folder}: is {manifest.format!r} where {format!r} is needed; give another folder")
+    return manifest
+
+
+def manifest_sha256(folder: str) -> str:
+    return hashlib.sha256(read_bytes(os.path.join(folder, NAME))).hexdigest()
+
+
+def file_info(file: BinaryIO) -> FileInfo:
+    """Return size and sha256 of the rest of an open file."""
+    digest, size = hashlib.sha256(), 0
+    while data := file.read(1 << 20):
+        digest.update(data)
+        size += len(data)
+    return FileInfo(size, digest.hexdigest())
+
+
+def list_files(folder: str) -> dict[str, FileInfo]:
+    """Return the ``files`` entry of a manifest: all files in the folder that are neither shards nor hidden.
+
+    Reads several at a time, because each request to an object store takes long.
+    """
+    names = [os.path.relpath(path, folder) for path in files.walk(folder)]
+    names = [name for name in names if is_listed(name)]
+
+    def info(name: str) -> FileInfo:
+        with files.open(os.path.join(folder, name)) as file:
+            return file_info(file)
+
+    with ThreadPoolExecutor(8) as pool:
+        return dict(zip(names, pool.map(info, names), strict=True))
+
+
+def is_listed(path: str) -> bool:
+    """Return True if a manifest lists the file: not shards, ``_work/``, hidden or temporary files, manifest, card."""
+    folder = path.partition("/")[0]
+    return (
+        not is_temporary(path)
+        and path not in (NAME, CARD)
+        and folder not in ("shards", "_work")
+        and not os.path.basename(path).startswith(".")
+    )
