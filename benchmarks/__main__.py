@@ -25,6 +25,7 @@ SCRIPTS = (
     "model_based.py",
     "attention_models.py",
     "checkpoint_stall.py",
+    "sentence_splitting.py",
     "documents.py",
     "memory.py",
     "chain_building.py",

@@ -3,18 +3,19 @@
 nupunkt 0.8 decides in three steps. A *mark* (``.?!…``) before white space or closing punctuation is a candidate; of the
 candidates in a word the last counts. Layout rules refuse some: the period of "1." at the start of a line, "!" before
 another, a closing quote before a small letter. The others have a *context*, the word with the mark and the next word,
-and Punkt's rules say whether a sentence ends in it. At last, closing punctuation goes to the sentence before it.
+and Punkt's rules say whether a sentence ends in it. Finally, closing punctuation goes to the sentence before it.
 
 ``punkt_kernels`` takes the same steps, but decides contexts only where all of Punkt's rules agree:
 
-- "?" and "!" always end a sentence: they are a token of their own, of which no rule takes the break back. So is a
-  period that begins its word or follows a bracket or a double quote.
+- "?" and "!" always end a sentence: each is a token of its own, and no rule takes back the break after it. The same
+  holds for a period that begins its word or follows a bracket or a double quote.
 - A period after a word of ASCII letters and digits ends a sentence, unless the word is an abbreviation or the first
   of a collocation of the model (or has an equal hash).
 - A number or a single letter with a period is judged by the case of the next word, by an empty line between them and,
   for numbers, by the collocations.
 
-Other contexts, one in thirteen of Wikipedia's, are given to nupunkt's own decision, which keeps those of the last ones.
+Other contexts, one in twelve of Wikipedia's, are given to nupunkt's own decision, which remembers the last ones. So
+that most are found there, a next word of letters is replaced by another of the same case, unless the model knows it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ COMPARED = frozenset({"0.8.0"})
 
 _AT_ONCE = 1 << 20  # bytes of UTF-8 that are scanned at once, or one text
 _PLAIN = 1 << 20  # bytes of a process that nupunkt splits in the time in which compiled code is loaded
+_NEXT_WORD = re.compile(rb"\s+([A-Za-z]+),?")
+_CAPITAL, _SMALL = b"Xx", b"xx"  # stand for the next words of which Punkt's rules see the case alone
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
@@ -68,6 +71,7 @@ class CompiledPunkt:
     def __init__(self, model: PunktSentenceTokenizer, limits: Limits, calm: Callable[[str], str]) -> None:
         self._model, self._limits, self._calm = model, limits, calm
         self._seen = 0
+        self._followers = _followers(model)
         self._tables: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def is_worth_loading(self, size: int) -> bool:
@@ -126,8 +130,11 @@ class CompiledPunkt:
         decide = self._model._decision_state()[3]
         refused = []
         for index, begin, split, end in doubts.tolist():
-            before, after = data[begin:split], data[split:end]
-            if not decide((before.decode(errors="surrogatepass"), after.decode(errors="surrogatepass"))):
+            after = data[split:end]
+            word = _NEXT_WORD.fullmatch(after)
+            if word and word[1].lower() not in self._followers:
+                after = (b"\n\n" if after.count(b"\n") > 1 else b" ") + (_CAPITAL if word[1][0] < 97 else _SMALL)
+            if not decide((data[begin:split].decode(errors="surrogatepass"), after.decode(errors="surrogatepass"))):
                 refused.append(index)
         return refused
 
@@ -143,6 +150,7 @@ def is_known(model: PunktSentenceTokenizer) -> bool:
         and not model.EXCL_QUEST_LOWERCASE_CONTINUES
         and not parameters.ortho_context
         and not any(first.startswith(".") for first, _ in parameters.collocations)
+        and _SMALL not in _followers(model)
     )
 
 
@@ -177,6 +185,13 @@ def _words(model: PunktSentenceTokenizer) -> tuple[np.ndarray, np.ndarray]:
     rare = model.parameters.abbrev_types | {first for first, _ in collocations}
     seconds = {re.match("[a-z]*", second) for first, second in collocations if first == "##number##"}
     return _hashes(rare), _hashes({found[0] for found in seconds if found})
+
+
+def _followers(model: PunktSentenceTokenizer) -> frozenset[bytes]:
+    """Words, in lower case, of which Punkt's rules see more than their case ("_second_pass_outcome")."""
+    parameters = model.parameters
+    words = {*parameters.sent_starters, *(second for _, second in parameters.collocations), *model._ELLIPSIS_CONTINUERS}
+    return frozenset(word.lower().encode() for word in words)
 
 
 def _hashes(words: Iterable[str]) -> np.ndarray:
