@@ -12,6 +12,7 @@ project = "farspan"
 author = "the farspan developers"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
+highlight_language = "none"  # a block without a language is no Python
 html_theme = "furo"
 html_title = "farspan"
 html_static_path = ["_static"]

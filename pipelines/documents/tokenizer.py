@@ -9,6 +9,7 @@ from itertools import chain
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
+from corpora.reporting import result
 from corpora.storage import files
 from corpora.tokenizers.training import train_tokenizer
 from pipelines.documents.inputs import Input, check_first, every_file, read_options
@@ -21,7 +22,8 @@ def command(options: TokenizerTraining) -> None:
     Raises:
         FarspanError: as ``train``.
     """
-    print(train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output))
+    made = train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output)
+    result(made, output=options.output)
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
@@ -40,7 +42,8 @@ def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, 
         raise FarspanError(f"--input {', '.join(inputs)}: no text to train a tokenizer on{_rejected(rejects)}")
     tokenizer = train_tokenizer(kind, chain([first], texts), vocab_size, output)
     made = f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
-    return made + _rejected(rejects)
+    fewer = f"; fewer than {vocab_size:,}, as the text has no more" if tokenizer.vocab_size < vocab_size else ""
+    return made + fewer + _rejected(rejects)
 
 
 def _rejected(rejects: Counter[str]) -> str:

@@ -19,6 +19,14 @@ def test_bad_records_are_counted(tmp_path, run):
     assert printed.strip().endswith("; 2 bad records left out: broken_json 1, not_a_string 1")
 
 
+def test_a_vocabulary_that_the_text_does_not_fill_is_said(tmp_path, run):
+    path = lines(tmp_path / "raw.jsonl", {"text": "hello hello hello"})
+    flags = ("--vocab-size", 8000, "--output", tmp_path / "made", "--log-format", "json")
+    status, printed, _ = run("tokenizer", "train", "--input", path, *flags)
+    assert status == 0
+    assert json.loads(printed)["message"].endswith("; fewer than 8,000, as the text has no more")
+
+
 @pytest.mark.parametrize(
     ("records", "message"),
     [
