@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from corpora.errors import FarspanError, from_extra
 from corpora.reporting import result
@@ -64,7 +65,8 @@ def serve(options: View, subjects: Sequence[Subject]) -> None:
             lifespan="off",
             ws="none",
         )
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # the way to end it
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def first_row(options: View) -> int:

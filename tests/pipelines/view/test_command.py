@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def test_pages_are_served_on_this_machine_alone(made):
     server = subprocess.Popen(
         [sys.executable, "-m", "pipelines", "view", made["documents"], "--rows", "3,5"],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
@@ -85,6 +87,9 @@ def test_pages_are_served_on_this_machine_alone(made):
             assert b"document 3 of 119" in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(re.sub(r"/[\w-]{22}/.*", "/", address), timeout=60)
+        server.send_signal(signal.SIGINT)  # Ctrl-C ends it, and stopped no work
+        _, errors = server.communicate(timeout=60)
+        assert (server.returncode, errors) == (0, "")
     finally:
-        server.terminate()
+        server.kill()
         server.wait(30)
