@@ -1,4 +1,4 @@
-"""Operations on artefacts that jobs share: copying tokenizers, naming parents, following lineage."""
+"""Operations on artefacts for several jobs: copying of tokenizers, entries of parents, lineage."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inherit_tokenizer(parent: str, manifest: Manifest, target: str) -> None:
     """Copy the tokenizer of the artefact ``parent`` into ``target``, if it matches the ``manifest``.
 
     Raises:
-        FarspanError: a file of it is missing or another, or one too many.
+        FarspanError: a file of it is missing, differs, or is superfluous.
     """
     folder = tokenizer_folder(parent)
     listed = {name.removeprefix("tokenizer/"): info for name, info in manifest.files.items() if "tokenizer/" in name}
@@ -59,12 +59,12 @@ def _write(tokenizer: Mapping[str, bytes], target: str) -> None:
 
 @lru_cache(maxsize=4)
 def artefact_tokenizer(artefact: str) -> Tokenizer:
-    """The tokenizer of an artefact, loaded once per process."""
+    """Load the tokenizer of an artefact, once per process."""
     return load_tokenizer_of(artefact)
 
 
 def parent_entry(output: str, parent: str) -> Mapping[str, str]:
-    """The ``parent`` entry of a manifest: sha256 of the parent's manifest.
+    """Make the ``parent`` entry of a manifest: the sha256 of the parent's manifest.
 
     Raises:
         FarspanError: parent and output are one folder.
@@ -75,7 +75,8 @@ def parent_entry(output: str, parent: str) -> Mapping[str, str]:
 
 
 def lineage(folder: str, format: str) -> str | None:
-    """sha256 of the manifest of the ancestor with ``format``; None if one on the way is missing or changed."""
+    """Return the sha256 of the manifest of the ancestor with ``format``; None if an artefact between is missing or
+    changed."""
     while True:
         if not files.exists(os.path.join(folder, NAME)):
             return None
@@ -97,7 +98,7 @@ def tokens_of_split(numbers: Mapping[str, int], split: str) -> int:
 
 
 def some_tokens(folder: str, documents: Manifest, split: str) -> int:
-    """``tokens_of_split`` of the documents in ``folder``.
+    """Return ``tokens_of_split`` of the documents in ``folder``.
 
     Raises:
         FarspanError: there are none.

@@ -1,4 +1,4 @@
-"""The start of a job in its folder, and checks that the folder belongs to the job and remains its own."""
+"""Start of a job in its folder, and checks that the folder belongs to the job and still does later."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_output(output: str) -> None:
 
     if held() or all(shows_presence(output, path) or is_temporary(path) for path in files.walk(output)):
         return
-    if not held():  # nor begun by another process meanwhile
+    if not held():  # and not started by another process meanwhile
         raise FarspanError(f"{output}: not empty and no farspan artefact; give --output a new or empty folder")
 
 
@@ -91,7 +91,7 @@ def require_begun(output: str) -> None:
     if not files.exists(os.path.join(output, WORK, "job.json")):
         if files.exists(os.path.join(output, NAME)):
             raise FarspanError(f"{output}: another job finished this artefact meanwhile; look at it, or make another")
-        raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to begin anew")
+        raise FarspanError(f"{output}: was deleted while the job ran; run the same command again to start over")
 
 
 def _refuse_changes(output: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Fold the receipts of a finished job into the manifest."""
+"""``farspan finalize``: the manifest of a job from its receipts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Intermediate files between the stages of a job, with checksums, so that damage on disk is detected.
+"""Intermediate files between the stages of a job, with checksums that detect damage.
 
-Record batches carry the CRC-32 of their values, for a task reads one of a file's many; arrays end in their sha256.
+Record batches carry the CRC-32 of their values, because a task reads one batch of many in a file; arrays end with
+their sha256.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def read_batch(path: str, index: int) -> pa.RecordBatch:
     """Read record batch ``index``; of a remote file, only the footer and that batch.
 
     Raises:
-        FarspanError: it is not what ``write_batches`` was given.
+        FarspanError: its checksum differs from that of ``write_batches``.
     """
     return checked_batch(open_shard(path), index, path)
 
@@ -103,7 +104,7 @@ def read_array(path: str, mapped: bool = False) -> np.ndarray:
         mapped: a view of a local file.
 
     Raises:
-        FarspanError: other bytes than were written, or none.
+        FarspanError: the file is missing or damaged.
     """
     if not is_local(path):
         data = read_bytes(path)

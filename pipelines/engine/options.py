@@ -12,7 +12,7 @@ from pipelines.engine.presence.lease import LEASE
 from pipelines.options import ErrorBudget
 
 EMBEDDED = "embedded"
-_SMALL = 16 << 20  # bytes of work that are done before a second process is up
+_SMALL = 16 << 20  # bytes of work done before a second process has started
 EngineName = Literal["auto", "beam", "cooperative"]
 
 
@@ -60,7 +60,7 @@ class Engine:
             )
 
     def worker_count(self, tasks: int, work_bytes: int) -> int:
-        """Number of processes to start: one for a job that ends before a second one is up."""
+        """Return the number of processes to start; one for a job that would end before a second process has started."""
         if self.workers:
             return max(1, min(self.workers, tasks))
         if work_bytes < _SMALL:

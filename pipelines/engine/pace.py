@@ -1,4 +1,4 @@
-"""The pace of a stage of a job: share done, rate, time left, and what the processes of this machine hold in memory."""
+"""The pace of a stage of a job: share done, rate, time left, and memory of the processes on this machine."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ class Pace:
 
 
 def short(number: float) -> str:
-    """A number with three digits: 0.0213, 2.13, 213, 2,130."""
+    """Format a number with three digits: 0.0213, 2.13, 213, 2,130."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def memory_of_family(root: int | None = None) -> int | None:
-    """Bytes that a process (this one) and its descendants hold in memory; None where the system has no ``/proc``.
+    """Return the resident bytes of a process (this one) and its descendants; None on systems without ``/proc``.
 
     Pages that several share count for each of them.
     """

@@ -1,4 +1,4 @@
-"""Running a job without Beam: each process of a ``torchrun`` does every n-th task; a single process does all.
+"""Running a job without Beam: each process of ``torchrun`` does every n-th task; a single process does all.
 
 For jobs whose tasks share a model on a device, which is loaded once per process. Tasks, receipts and manifest are those
 of any job, so a stopped job is resumed with any number of processes.

@@ -1,4 +1,4 @@
-"""The line that a job ends with, and the numbers that follow from a manifest alone."""
+"""The summary line of a job, and numbers derived from a manifest alone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _equal_draws(manifest: Manifest) -> int:
 
 
 def padding_share(manifest: Manifest) -> float:
-    """Share of a corpus's positions that stay empty when rows are rendered without a mask."""
+    """Return the share of a corpus's positions that are padding when rows are rendered without masks."""
     positions = manifest.totals["sequences"] * manifest.config["sequence_length"]
     return manifest.totals["padding"] / positions if positions else 0.0
 

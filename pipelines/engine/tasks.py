@@ -24,7 +24,7 @@ from pipelines.engine.paths import WORK
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
 _PATIENCE = 20.0  # seconds that an attempt waits for the receipt of another one, whose file has its name
-_LOOK = 0.5  # seconds between two looks for it
+_LOOK = 0.5  # seconds between two checks for it
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class RunTask:
 
 
 def without_prefix(error: FarspanError) -> str:
-    """The message of ``RunTask`` about a failed task, for the user."""
+    """Return the message of ``RunTask`` about a failed task without its prefix."""
     return str(error).removeprefix(_TOLD)
 
 
@@ -146,19 +146,19 @@ class _Attempt:
 
 
 def _told(error: Exception, output: str) -> str:
-    """The message to the user for a task's exception, with the cure."""
+    """Make the message to the user for a task's exception, with the cure."""
     if isinstance(error, OSError) and (cured := from_os_error(error, output)):
         return f"{cured}; {REPEAT}"
     return f"{error}\n{_MEND}" if isinstance(error, FarspanError) else f"{traceback.format_exc()}{REPEAT}"
 
 
 def is_for_good(text: str) -> bool:
-    """True if a task whose ``.failed`` holds ``text`` fails again until its user mends something."""
+    """Return True if the failure ``text`` of a task is one that only the user can fix."""
     return text.rstrip().endswith(_MEND)
 
 
 def explain(work: str, error: Exception) -> FarspanError:
-    """The error to show for what a runner raised: the message of the task that failed, where one did."""
+    """Return the error to show for an exception of a runner: the message of the failed task, if there is one."""
     done = {path.removesuffix(".json") for path in ending(work, ".json")}
     failed = [path for path in ending(work, ".failed") if path.removesuffix(".failed") not in done]  # still undone
     if failed:

@@ -1,1 +1,1 @@
-"""The engine Apache Beam: its embedded runner with worker processes, and any other runner of Beam's."""
+"""The engine Apache Beam: its embedded runner with worker processes, and Beam's other runners."""

@@ -1,4 +1,4 @@
-"""Import of Apache Beam for all of ``pipelines``: without its warnings, and with one clear line if it is missing."""
+"""Import of Apache Beam for all of ``pipelines``, without its warnings and with a clear message if it is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from corpora.errors import from_extra
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Beam's import from warning of Google's libraries, and from giving the root logger a handler for that."""
+    """Keep Beam's import from warning about Google's libraries and from adding a handler to the root logger."""
     handler, before = logging.NullHandler(), logging.root.manager.disable
     logging.root.addHandler(handler)
     logging.disable(logging.WARNING)

@@ -1,4 +1,4 @@
-"""The check of the flags that are handed on to Beam, which would ignore a misspelt one silently."""
+"""Check of the flags that are passed on to Beam, which silently ignores misspelt ones."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _unknown(name: str, hint: str) -> FarspanError:
 
 
 def _flags_in_source() -> set[str]:
-    """Flags that stand in the source of Beam's options; all of Beam's own do."""
+    """Find the flags in the source of Beam's options, which has all flags of Beam."""
     beam = find_spec("apache_beam")
     if beam is None or beam.origin is None:
         return set()

@@ -1,4 +1,4 @@
-"""Beam inside IPython: its labels for interactive pipelines are switched off while a job runs."""
+"""Context that disables Beam's labels for interactive pipelines in IPython while a job runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job as a pipeline of Beam's: its stages one after the other, their tasks spread over the workers.
+"""A job as a pipeline of Beam: its stages one after the other, with tasks distributed over the workers.
 
 A job for one process on this machine needs no pipeline: its tasks run in a plain loop, and Beam is not imported.
 """
@@ -88,7 +88,7 @@ class _Work:
     reporter: Reporter | SignOfLife
 
     def __call__(self, task: Task, barrier: Any = None) -> str:
-        from pipelines.engine.beam.stores import use_flags_of_pipeline  # it loads Beam
+        from pipelines.engine.beam.stores import use_flags_of_pipeline  # imports Beam
 
         use_flags_of_pipeline()
         with self.reporter.working(self.run.stage, task.name):

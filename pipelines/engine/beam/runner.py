@@ -1,4 +1,4 @@
-"""Beam's embedded runner: in process, or with worker processes, whose death it detects."""
+"""Beam's embedded runner, in process or with worker processes, whose death is detected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> 
 
 
 def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> None:
-    """Run on the embedded runner, in a thread of its own, and notice when a worker process dies."""
+    """Run on the embedded runner in a separate thread, and detect the death of worker processes."""
     from pipelines.engine.beam.apache import beam
     from pipelines.engine.beam.notebook import without_interactive_labels
 

@@ -1,4 +1,4 @@
-"""Beam's flags for object stores (``--s3_endpoint_url``, ...), handed to the clients that corpora reads with."""
+"""Beam's flags for object stores (``--s3_endpoint_url``, ...), passed to the clients of ``corpora``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def use_flags(flags: Sequence[str]) -> None:
 
 
 def use_flags_of_pipeline() -> None:
-    """Set up the stores of a worker, on whichever machine, by the flags that its pipeline was given."""
+    """Set up the stores of a worker, on any machine, by the flags of its pipeline."""
     if FileSystems._pipeline_options is not None:
         use_options(FileSystems._pipeline_options)
 

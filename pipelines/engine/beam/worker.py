@@ -1,6 +1,6 @@
-"""A worker process of the embedded runner: Beam's own, without its log, and ended with its driver.
+"""A worker process of the embedded runner: Beam's own without its log, which ends with its driver.
 
-A failed task reports in a file; Beam's log would bury that one line.
+A failed task reports through a file, because its message would be lost in Beam's log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipelines.engine.presence.identity import is_running
 def main() -> None:
     """``python -m pipelines.engine.beam.worker PID``, with the driver's PID; Beam sets the environment variables."""
     logging.disable(logging.CRITICAL)  # before Beam's import logs anything
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
     threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
     from apache_beam.runners.worker import sdk_worker_main
 

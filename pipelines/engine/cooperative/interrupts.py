@@ -1,4 +1,4 @@
-"""Signals of a process that shares a job: it ends after its task, or gives the task back."""
+"""Handling of signals in a process that shares a job: it ends after its task, or gives the task back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from corpora.reporting import note
 
 
 class Terminated(BaseException):
-    """The process was told to end, by SIGTERM."""
+    """The process received SIGTERM."""
 
 
 class TaskDoneElsewhere(BaseException):

@@ -1,4 +1,4 @@
-"""The order in which a process tries to claim tasks, and the pace at which it looks for what others have done."""
+"""The order in which a process claims tasks, and the pace at which it checks the progress of others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from pipelines.engine.job import Task
 
-_LISTED = 1000  # names that an object store lists with one request
-_SHORTEST, _LONGEST = 0.05, 5.0  # seconds between two looks while nothing changes
+_LISTED = 1000  # names that an object store lists per request
+_SHORTEST, _LONGEST = 0.05, 5.0  # seconds between two checks while nothing changes
 
 
 def order_of(tasks: Iterable[Task], process: str) -> list[Task]:
-    """Largest tasks first; those that differ by less than a half are in an order of the process's own.
+    """Return tasks from large to small; tasks of similar size (within a half) are in an order that differs by process.
 
-    In one order for all, every process would try to claim what the others have just claimed.
+    With one order for all, every process would try to claim tasks that others have just claimed.
     """
 
     def rank(task: Task) -> tuple[int, bytes]:
@@ -27,7 +27,7 @@ def order_of(tasks: Iterable[Task], process: str) -> list[Task]:
 
 
 def listing_cost(files: int) -> int:
-    """Requests that it takes to list a folder of so many files."""
+    """Return the number of requests for listing a folder with this number of files."""
     return 1 + files // _LISTED
 
 

@@ -1,7 +1,7 @@
-"""A process's part in a job: join, do tasks stage by stage, and fold the receipts or wait for the one that does.
+"""A process's part in a job: join, do tasks stage by stage, and write the manifest or wait until another does.
 
-The files in ``_work/`` are all that the processes know of each other. No process is special, and each may die at any
-time: its claims pass on, and a task that was done twice has written its files once.
+Processes know each other only through files in ``_work/``. All are equal, and each may die at any time: others take
+over its claims, and a task that was done twice has written its files once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _finished(output: str) -> bool:
 
 
 def _take_part(job: Job, engine: Engine, interrupts: Interrupts) -> None:
-    """Be one of the processes of a job until it is finished."""
+    """Work on a job together with other processes until it is finished."""
     member = Member(job.output, Identity.own(LAUNCHER, engine.lease), interrupts.look_elsewhere)
     part = _Part(job, member, interrupts)
     try:

@@ -19,12 +19,12 @@ from pipelines.engine.presence.member import IDLE, Member
 
 ATTEMPTS = 4
 """Processes that may die with a task before the job ends."""
-_LOOKED_AT = 64  # claims of others that are looked at in one go
+_LOOKED_AT = 64  # claims of others that are checked at a time
 _RATES = {True: 500.0, False: 4.0}  # requests a second while waiting, on local folders and elsewhere
 
 
 class JobGone(Exception):
-    """The job was finished or deleted meanwhile."""
+    """The job was finished or deleted while this process worked on it."""
 
 
 class SharedStage:
@@ -113,7 +113,7 @@ class SharedStage:
             self._member.unmark(IDLE)
 
     def require_sound(self) -> None:
-        """Check that the job goes on.
+        """Check that the job is still active.
 
         Raises:
             FarspanError: another process reported a failure.
@@ -178,7 +178,7 @@ class SharedStage:
         return self._owners[name]
 
     def _deaths(self, name: str, generation: int, owner: str | None) -> str:
-        """The error for a task that kills its processes. Its claims go, so that the next start may try again."""
+        """Make the error for a task that kills its processes, and delete its claims for the next start."""
         for number in range(1, generation + 1):
             self._claims.give_back(name, number)
         last = Identity.parse(owner or "") or "an unknown one"

@@ -1,1 +1,1 @@
-"""The processes that work in a folder, on whichever machines: signs of life, leases, claims and the lock."""
+"""Coordination of the processes that work in a folder, on any machines: signs of life, leases, claims, the lock."""

@@ -1,4 +1,4 @@
-"""Claims: files that exactly one process creates, and the decision who may claim next.
+"""Claims, files that exactly one process creates, and the rule for the next claim.
 
 A claim is held by the process whose name its file holds, until it is given back (the file goes) or the process is dead;
 then the next generation of the claim may be created. So the generation counts the processes that died with it.

@@ -1,4 +1,4 @@
-"""Names of processes, which tell the machine and, on the same machine, whether the process lives."""
+"""Names of processes, which contain the machine and allow a check on it whether the process is alive."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Identity:
 
     @classmethod
     def parse(cls, name: str) -> Identity | None:
-        """The inverse of ``name``; None for another text."""
+        """Parse a ``name``; None for other texts."""
         parts = name.split("~")
         with suppress(ValueError):
             if len(parts) == 7 and "." not in parts[-1]:  # with a suffix, it says more of a process
@@ -57,7 +57,7 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """A file name that says all of this."""
+        """File name that contains all fields."""
         parts = (self.kind, self.host, self.pid, self.started, self.machine, f"{self.lease:g}", self.nonce)
         return "~".join(map(str, parts))
 

@@ -1,6 +1,6 @@
-"""Judging by signs of life whether another process still works.
+"""Leases: the decision by signs of life whether another process still works.
 
-Each process renews a file of its own. The times of these files come from the clock of the store that they lie on, so
+Each process renews its own file. The times of these files come from the clock of the store that they lie on, so
 the clocks of the machines do not matter. Some parallel file systems take the time from the writer, and a wrong clock
 makes a file look old there; so a process is dead only if its file has also not changed while it was watched.
 """

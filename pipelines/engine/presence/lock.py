@@ -1,4 +1,4 @@
-"""The lock of a process that works in a folder alone: another job there would delete its temporary files.
+"""The lock of a process that works alone in a folder, where another job would delete its temporary files.
 
 On this machine a lock of the operating system decides, which ends with the process. Between machines, and on object
 stores, it is a claim with a lease: a process that gives no sign of life for as long loses it.
@@ -28,7 +28,7 @@ from pipelines.engine.presence.member import Member
 
 _LOCK = "lock"
 _NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)  # of file systems that leave it to the lease
-_LOOKS = 1.0  # seconds between two looks at a process that may be dead
+_LOOKS = 1.0  # seconds between two checks of a process that may be dead
 _held: set[tuple[int, str]] = set()  # (thread, folder) of the locks of this process
 
 

@@ -1,4 +1,4 @@
-"""This process among those that work in a folder: its sign of life, and what it sees of the others."""
+"""This process among those that work in a folder: its own sign of life, and those of the others."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Member:
             raise Unsupported(f"{self._output}: the store creates a file a second time (it ignores If-None-Match)")
 
     def leave(self) -> None:
-        """Mark this process as gone for good, so that no other one waits for its lease to expire."""
+        """Mark this process as ended, so that no other process waits for its lease to expire."""
         self.mark(LEFT)
 
     def disappear(self) -> None:

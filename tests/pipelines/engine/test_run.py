@@ -120,7 +120,7 @@ def test_a_full_disk_before_the_first_task(small_disk, tmp_path, monkeypatch):
 def test_a_folder_deleted_under_the_job_stays_deleted(tmp_path):
     output = tmp_path / "output"
     lines = failure(output, "delete", "fine")
-    assert lines[0].endswith(f"{output}: was deleted while the job ran; run the same command again to begin anew")
+    assert lines[0].endswith(f"{output}: was deleted while the job ran; run the same command again to start over")
     assert not (output / "shards").exists()
     assert not (output / "_work" / "fine.json").exists()
 

@@ -1,4 +1,4 @@
-"""Jobs that an earlier run of the same command left on an engine: attach to them, or make sure that they have ended."""
+"""Jobs that an earlier run of the same command left on an engine: attaching to them, or making sure of their end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _require_silence(output: str, submission: Submission) -> None:
     if not before:
         return
     note(f"{submission} cannot be asked for its state; seeing whether its workers live")
-    for _ in range(4):  # several chances, as one beat may be late
+    for _ in range(4):  # several looks, because one beat may be late
         time.sleep(BEAT_SECONDS)
         for path, sign in _at_work(output, submission).items():
             if path not in before or before[path].beat != sign.beat:

@@ -25,7 +25,7 @@ class Flink:
         self.address = address if "://" in address else f"http://{address}"
 
     def state(self, name: str) -> str:
-        """State of the job with a name, of several that of the youngest; empty if there is none.
+        """Return the state of the newest job with a name; empty if there is none.
 
         Raises:
             OSError: the cluster cannot be reached.

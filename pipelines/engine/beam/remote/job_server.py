@@ -1,6 +1,6 @@
-"""Beam's Java job servers as child processes of the driver: their output is kept, and they end with it.
+"""Beam's Java job servers as child processes of the driver, which keeps their output and ends them.
 
-Beam's wrapper stops the server at Ctrl-C, before the job could be cancelled through it, and loses what it printed.
+Beam's wrapper stops the server at Ctrl-C, before it could cancel the job, and loses its output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from apache_beam.runners.portability import job_server  # isort: skip
 START_SECONDS = 120.0
 _LINES = 20  # lines of a server's output that are kept
 _WATCH = (
-    'read nothing; kill -9 "$1"'  # kills the server when its driver has ended, however it did, and with it the pipe
+    'read nothing; kill -9 "$1"'  # kills the server when the pipe closes because the driver has ended, for any reason
 )
 
 
@@ -74,7 +74,7 @@ class JobServer(job_server.JobServer):
 
     @property
     def words(self) -> str:
-        """The last lines that the server printed, indented."""
+        """Return the last lines that the server printed, indented."""
         return "".join(f"\n  {line}" for line in self._words)
 
     def _await(self, channel: grpc.Channel, reader: threading.Thread) -> None:
@@ -86,7 +86,7 @@ class JobServer(job_server.JobServer):
                 return
             except grpc.FutureTimeoutError:
                 if self._process.poll() is not None:
-                    reader.join(5)  # until its last words are read
+                    reader.join(5)  # until its last output is read
                     raise EngineStopped(
                         f"Beam's job server ended at once, with status {self._process.returncode}; it said:{self.words}"
                     ) from None

@@ -1,4 +1,4 @@
-"""State and cancellation of jobs on an engine, by their record; also of jobs that another driver submitted."""
+"""State and cancellation of jobs on an engine by their record, also of jobs of other drivers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pipelines.engine.beam.remote.submission import Submission, forget
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc  # isort: skip
 from apache_beam.runners.portability.portable_runner import TERMINAL_STATES  # isort: skip
 
-_SECONDS = 10.0  # for an answer of a job service
+_SECONDS = 10.0  # timeout for an answer of a job service
 CANCEL_SECONDS = 60.0
 
 

@@ -1,4 +1,4 @@
-"""A pool of workers: an engine that runs on the same machine asks it for a worker, and for its end."""
+"""A pool that starts and ends workers at the request of an engine on the same machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipelines.engine.beam.apache import beam  # noqa: F401 (quietly, before oth
 
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc  # isort: skip
 
-START_SECONDS = 120.0  # for a worker to say that it runs, or why not
+START_SECONDS = 120.0  # timeout for a worker's report that it runs, or cannot start
 _STOP_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
 

@@ -1,4 +1,4 @@
-"""A pipeline on an engine elsewhere: submission, watch, and an end that leaves nothing running."""
+"""Running a pipeline on a remote engine: submission, monitoring, and an end that leaves nothing running."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _DriverOptions(PipelineOptions):
 
 
 def workers_are_here(engine: Engine) -> bool:
-    """True if an engine runs its workers on this machine, as far as its flags say."""
+    """Return True if, by its flags, an engine runs its workers on this machine."""
     options = PipelineOptions(list(engine.beam_flags))
     kind = options.view_as(pipeline_options.PortableOptions).environment_type
     runner = engine.runner.rpartition(".")[2]
@@ -153,7 +153,7 @@ def _silence(engine: Engine, result: Any) -> Silence:
 def _follow(result: Any, watch: Watch, submission: Submission, output: str, servers: list[JobServer]) -> None:
     """Wait for the end of a job, and end it if it hangs or this process is interrupted.
 
-    A job whose tasks are all done needs no engine any more, so one that hangs then is not waited for.
+    A job whose tasks are all done no longer needs its engine, so an engine that hangs then is not waited for.
     """
     ended, failure = threading.Event(), []
 
@@ -211,7 +211,7 @@ def _last_error(submission: Submission) -> str:
 
 
 def _engine_error(error: BaseException, submission: Submission, output: str, servers: list[JobServer]) -> Exception:
-    """The error of a job that its engine ended, or lost."""
+    """Make the error for a job that its engine ended or lost."""
     for server in servers:
         if (status := server.status) is not None:
             cancel_unseen(output, submission)
@@ -224,7 +224,7 @@ def _engine_error(error: BaseException, submission: Submission, output: str, ser
 
 
 def root_cause(trace: str) -> str:
-    """The innermost cause of a Java stack trace, with a Python traceback in it if there is one; other text as it is.
+    """Return the innermost cause of a Java stack trace, with its Python traceback if any; other text unchanged.
 
     An outer cause that repeats the words of the inner one says more, e.g. which program cannot be run.
     """

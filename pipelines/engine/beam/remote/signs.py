@@ -1,4 +1,4 @@
-"""Signs of life of workers elsewhere: each keeps a small file in ``_work/`` that says what it is working on.
+"""Signs of life of remote workers: each keeps a small file in ``_work/`` that names its current tasks.
 
 The driver needs no connection to its workers, and no common clock: a worker is alive if its file changes.
 """
@@ -128,7 +128,7 @@ class _Heart:
                 require_current(self._of.output, self._of.attempt)
                 self._write()
             except FarspanError:
-                break  # cancelled, or finished: what is written now would stay in the finished artefact
+                break  # cancelled or finished: a file written now would remain in the finished artefact
             except OSError:
                 continue  # of a store; the next beat may succeed
             if idle:

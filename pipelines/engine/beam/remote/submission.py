@@ -1,4 +1,4 @@
-"""The record of a job that was handed to an engine: ``_work/submitted.json``, which drivers and workers read."""
+"""The record of a job that was submitted to an engine: ``_work/submitted.json``, read by drivers and workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Submission:
         return f"job {self.name} of {self.runner}" + (f" at {place}" if place else "")
 
     def write(self, output: str) -> None:
-        """Make it the record of the job in ``output``."""
+        """Write this record for the job in ``output``."""
         write_bytes(_path(output), json.dumps(asdict(self), indent=2).encode())
 
 
@@ -67,7 +67,7 @@ def read_submission(output: str) -> Submission | None:
 
 
 def forget(output: str) -> None:
-    """Delete the record: workers of that job, if there are any left, begin no other task."""
+    """Delete the record, so that remaining workers of the job start no other task."""
     files.delete([_path(output)])
 
 

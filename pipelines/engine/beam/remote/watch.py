@@ -1,4 +1,4 @@
-"""The watch over workers elsewhere: progress from receipts and signs of life, and the end of a job that hangs."""
+"""Monitoring of remote workers: progress from receipts and signs of life, and the end of a job that hangs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def silence_limits(runner: str, worker_timeout: int, restarts: bool = True) -> t
 
 @dataclass
 class Silence:
-    """Decides when workers have been silent for too long.
+    """Detector of workers that have been silent for too long.
 
     Attributes:
         begin, later: seconds before the first sign, and after it.
@@ -54,7 +54,7 @@ class Silence:
         self._last = self.clock()
 
     def observe(self, signs: Mapping[str, Sign], receipts: int) -> None:
-        """Take what ``_work/`` holds now.
+        """Take the present contents of ``_work/``.
 
         A new receipt, and a changed sign of a worker with a task in hand, end the silence. Those of idle
         workers do not: they may outlive a killed worker whose task the engine does not assign again.
@@ -121,7 +121,7 @@ class Watch:
         return self._done == self._stages.keys()
 
     def why_silent(self) -> str:
-        """The reason that workers themselves gave for not starting; empty if none could."""
+        """Return the reason that workers gave for not starting; empty if they gave none."""
         return "; ".join(f"{worker}: {reason}" for worker, reason in sorted(self._failures.items()))
 
     def _show(self, task: str, units: int) -> None:

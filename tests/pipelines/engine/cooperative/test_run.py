@@ -226,7 +226,7 @@ def test_a_folder_deleted_under_the_processes_stays_deleted(tmp_path, log):
     folder.rename(tmp_path / "gone")
     assert end_of(process) == [1]
     assert (
-        "was deleted while the job ran; run the same command again to begin anew" in (tmp_path / "errors").read_text()
+        "was deleted while the job ran; run the same command again to start over" in (tmp_path / "errors").read_text()
     )
     assert not folder.exists()
 
