@@ -77,7 +77,7 @@ def test_a_repetition_is_advised_only_where_it_may_help(tmp_path):
         ),
         (
             "quota",
-            r"/shards/part-00000-of-00001.arrow: Disk quota exceeded; make room there, .* quota raised; finished",
+            r"/shards/part-00000-of-00001.arrow: Disk quota exceeded; make room there, .* larger quota; finished",
         ),
         ("read-only", r"/tmp/spill: Read-only file system; mount it for writing, or choose another place; finished"),
     ],
