@@ -1,7 +1,6 @@
 """The compiled boundaries are those of nupunkt itself, on ordinary and on adversarial text."""
 
 import re
-import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -97,7 +96,7 @@ def test_boundaries_are_those_of_nupunkt(splitter, batch):
 
 @pytest.mark.slow
 @given(batch=st.lists(texts, max_size=20))
-@settings(deadline=None, max_examples=20_000)
+@settings(deadline=None, max_examples=1_000)
 def test_boundaries_are_those_of_nupunkt_on_much_more(splitter, batch):
     assert_equal(splitter, batch)
 
@@ -105,13 +104,14 @@ def test_boundaries_are_those_of_nupunkt_on_much_more(splitter, batch):
 @pytest.mark.slow
 def test_boundaries_of_real_text_are_those_of_nupunkt(splitter):
     """Source code, licences and documentation in several languages: 20 MB of the installed packages."""
-    folder, size, batch = Path(sysconfig.get_paths()["purelib"]), 0, []
+    folder, size, batch = Path(nupunkt.__file__).parents[1], 0, []
     for path in sorted(folder.rglob("*")):
         if path.suffix in {".md", ".rst", ".txt", ".py", ".html"} or path.name.startswith("LICENSE"):
             batch.append(path.read_text("utf-8", errors="replace")[:1_000_000])
             size += len(batch[-1])
             if size > 20_000_000:
                 break
+    assert len(batch) > 100
     assert_equal(splitter, batch)
 
 
