@@ -16,6 +16,7 @@ from corpora.readers.load_dataset import find_split, is_data_set, parse_path
 from corpora.readers.records import PAIRS_OF
 from corpora.readers.selection import check_fields, holds_records, size_of
 from corpora.storage import files
+from corpora.storage.manifest_file import NAME
 from corpora.storage.stores.file_search import FoundFiles, files_below, files_matching
 from pipelines.engine.artefacts import absolute
 
@@ -58,6 +59,11 @@ class Input:
         pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
         root, found = _search(pattern)
         there = data_files([path for path in found.paths if not _hidden(path[len(root) :])])
+        if artefact := _artefact_among(there):
+            raise FarspanError(
+                f"--input {text}: {artefact} was written by a farspan job; keep outputs out of the input's folder, or "
+                "give a glob that leaves it out"
+            )
         paths = there if there == [pattern] else [path for path in there if holds_records(path, read)]
         if there and not paths:
             format = str(read.format).removeprefix(PAIRS_OF)
@@ -94,6 +100,12 @@ class Input:
             return os.fsencode(name).decode() if files.is_local(self.root) else name.encode().decode()
         except UnicodeError as error:
             raise FarspanError(f"--input: {path!r} is not valid UTF-8, which ids need; rename the file") from error
+
+
+def _artefact_among(paths: Sequence[str]) -> str | None:
+    """The folder of a finished artefact whose files are among these."""
+    folders = [os.path.dirname(path) for path in paths if os.path.basename(path) == NAME]
+    return next((one for one in folders if any(path.startswith(f"{one}/shards/") for path in paths)), None)
 
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:

@@ -26,6 +26,18 @@ def test_an_input_is_named_and_rooted(raw):
         Input.parse(f"a:b={raw}")
 
 
+def test_an_output_inside_the_folder_of_the_input_is_no_input(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "manifest.json").write_text("{}")  # of somebody else
+    assert len(Input.parse(str(tmp_path)).paths) == 2
+    (tmp_path / "made" / "shards").mkdir(parents=True)
+    for name in ("manifest.json", "README.md", "shards/part-00000-of-00001.arrow"):
+        (tmp_path / "made" / name).touch()
+    with pytest.raises(FarspanError, match=f"{tmp_path}/made was written by a farspan job; keep outputs out"):
+        Input.parse(str(tmp_path))
+    assert len(Input.parse(f"{tmp_path}/*.jsonl").paths) == 1
+
+
 def test_what_publishers_put_beside_the_records_is_left_out_of_a_folder(tmp_path):
     names = {
         "pg19": (["train/1.txt", "train/2.txt"], ["README.md", "metadata.csv"]),
