@@ -1,6 +1,6 @@
 """Compiled scan for nupunkt's sentence boundaries; ``punkt.py`` says why they are equal.
 
-Names in quotes are the functions of nupunkt 0.8 whose steps a function takes. Positions are bytes of UTF-8.
+A docstring quotes the name of the function of nupunkt 0.8 that has the same steps. Positions are bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ def scan(
         data: ``(bytes,)`` uint8, the texts one after the other.
         edges: ``(texts + 1,)`` int64; text t is ``data[edges[t]:edges[t + 1]]``.
         kinds: ``(0x110000,)`` uint8, bits of each code point.
-        rare: ascending ``hash_words`` of the words after which a period may be no sentence end.
-        seconds: the same, of the letters with which words begin that belong to a number with a period before them.
-        stretch_limit: characters times marks of a word.
-        crowd, spacing: marks of a crowd, and characters from one to the next on average.
+        rare: ascending ``hash_words`` of the words after which a period may not end a sentence.
+        seconds: the same for words that continue a number with a period; only their first letters.
+        stretch_limit, crowd, spacing: the ``Limits``.
 
     Returns:
-        starts: ``(sentences,)`` int64, bytes from the text's beginning, ascending in each text.
+        starts: ``(sentences,)`` int64, bytes from the start of the text, ascending in each text.
         lengths: ``(texts,)`` int64, starts of each text.
-        doubts: ``(doubts, 4)`` int64: index of a start that only counts if a sentence ends before it, and the
-            context that decides: its begin, the position between its two parts, and its end.
+        doubts: ``(doubts, 4)`` int64: index of a start about which nupunkt has to decide, and its context: begin, the
+            position between its two parts, and end.
         beyond: ``(texts,)`` bool: True if a word or a crowd may be beyond the limits. Such a text has no doubts, and
             its starts are void.
     """
@@ -100,7 +99,7 @@ def scan(
 
 @compiled
 def _count_marks(data: np.ndarray) -> int:
-    """At least the number of marks."""
+    """Return an upper bound of the number of marks."""
     count = 0
     for byte in data:
         count += (byte == _PERIOD) | (byte == _EXCLAMATION) | (byte == _QUESTION) | (byte == 0xA6)
@@ -126,7 +125,7 @@ def _candidates(
         stretch_limit, crowd_limit: bytes times marks of a stretch, and characters of a crowd.
 
     Returns:
-        Number of candidates, and whether the text may be beyond the limits.
+        Number of candidates, and True if the text may be beyond the limits.
     """
     beyond, ascii_only = False, True
     for byte in data[begin:stop]:
@@ -170,7 +169,7 @@ def _candidates(
 
 @compiled
 def _next_mark(data: np.ndarray, i: int, stop: int) -> tuple[int, int]:
-    """The next mark and the position after it; ``stop`` twice if there is none."""
+    """Return the positions of the next mark and after it; ``stop`` twice if there is none."""
     while i < stop:
         if _MARK_BYTES[data[i]]:
             if data[i] != 0xE2:
@@ -183,7 +182,7 @@ def _next_mark(data: np.ndarray, i: int, stop: int) -> tuple[int, int]:
 
 @compiled
 def _word_start(data: np.ndarray, begin: int, i: int, kinds: np.ndarray) -> int:
-    """The end of the last white space of ``data[begin:i]``; ``begin`` if there is none."""
+    """Return the end of the last white space of ``data[begin:i]``; ``begin`` if there is none."""
     while i > begin:
         before = previous(data, i)
         if kinds[decode(data, before)[0]] & SPACE:
@@ -203,7 +202,7 @@ def _is_candidate(data: np.ndarray, mark: int, after: int, stop: int, kinds: np.
         return beyond == stop or not kinds[decode(data, beyond)[0]] & LETTER
     if not kind & (BORDER | SPACE):
         return False
-    if data[mark] == _PERIOD and kind & SPACE:  # all periods of ". . ." but the last are none
+    if data[mark] == _PERIOD and kind & SPACE:  # of ". . .", only the last period is a candidate
         further = skip(data, after, stop, kinds, SPACE)
         return further == stop or data[further] != _PERIOD
     return True
@@ -211,7 +210,7 @@ def _is_candidate(data: np.ndarray, mark: int, after: int, stop: int, kinds: np.
 
 @compiled
 def _ellipsis_start(data: np.ndarray, begin: int, last: int, context: int, mark: int, kinds: np.ndarray) -> int:
-    """Start of the word before the spaced periods that precede a mark ("_match_potential_end_contexts")."""
+    """Return the start of the word before the spaced periods before a mark ("_match_potential_end_contexts")."""
     run = mark
     while True:
         i = stripped(data, begin, run, kinds)

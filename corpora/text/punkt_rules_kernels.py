@@ -1,6 +1,6 @@
 """Compiled rules of nupunkt about one candidate for the end of a sentence; ``punkt.py`` says why they are equal.
 
-Names in quotes are the functions of nupunkt 0.8 whose steps a function takes. Positions are bytes of UTF-8.
+A docstring quotes the name of the function of nupunkt 0.8 that has the same steps. Positions are bytes of UTF-8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENUMERATOR = 12  # characters before the period of "1." or "(iv)." within which
 
 @compiled
 def is_refused(data: np.ndarray, begin: int, stop: int, mark: int, after: int, kinds: np.ndarray) -> bool:
-    """True if no sentence ends at a candidate, whatever its words are ("_slices_from_text")."""
+    """True if no sentence ends at a candidate, regardless of its words ("_slices_from_text")."""
     if data[mark] == _PERIOD and _is_enumerator(data, begin, mark, kinds):
         return True
     if after == stop:
@@ -76,7 +76,7 @@ def _is_enumerator(data: np.ndarray, begin: int, mark: int, kinds: np.ndarray) -
 
 @compiled
 def realigned(data: np.ndarray, after: int, end: int, kinds: np.ndarray) -> int:
-    """End of the sentence whose mark ends at ``after``: closing punctuation belongs to it ("_realign_boundaries")."""
+    """Return the end of a sentence with its closing punctuation; its mark ends at ``after`` ("_realign_boundaries")."""
     begin = skip(data, after, end, kinds, SPACE)
     i = skip(data, begin, end, kinds, CLOSER)
     if i == begin:
@@ -99,7 +99,7 @@ def verdict(
     rare: np.ndarray,
     seconds: np.ndarray,
 ) -> int:
-    """Yes, no or unknown: a sentence ends with a candidate ("_strings_contain_sentbreak").
+    """Decide if a sentence ends with a candidate: ``YES``, ``NO``, or ``ASK`` nupunkt ("_strings_contain_sentbreak").
 
     Args:
         context: start of the candidate's context.
@@ -110,7 +110,7 @@ def verdict(
     if data[mark] != _PERIOD:
         return YES if after - mark == 1 else ASK
     if mark == context or (data[mark - 1] < 0x80 and kinds[data[mark - 1]] & (BORDER | MARK) == BORDER):
-        return YES  # the period is a token, for the character before it is one
+        return YES  # the character before the period is a token, so the period is one too
     letters, digits = _count_plain(data, context, mark)
     if letters and mark - context > 1:
         return ASK if _is_among(rare, _word_hash(data[context:mark])) else YES
@@ -134,7 +134,7 @@ def verdict(
 
 @compiled
 def _count_plain(data: np.ndarray, begin: int, end: int) -> tuple[int, int]:
-    """ASCII letters and digits of a word; none if nupunkt might divide it, or if it has other characters."""
+    """Count the ASCII letters and digits of a word; 0 and 0 if nupunkt might divide it, or it has other characters."""
     letters = digits = 0
     for i in range(begin, end):
         byte = data[i]
@@ -166,7 +166,7 @@ def _is_among(ascending: np.ndarray, value: int) -> bool:
 
 @compiled
 def _word_hash(word: np.ndarray) -> int:
-    """32-bit FNV-1a that does not tell capital from small letters."""
+    """Return the 32-bit FNV-1a hash of a word, regardless of case."""
     value = 0x811C9DC5
     for byte in word:
         value = ((value ^ (byte | 0x20)) * 0x01000193) & 0xFFFFFFFF
@@ -175,7 +175,7 @@ def _word_hash(word: np.ndarray) -> int:
 
 @compiled
 def hash_words(data: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """``(words,)`` int64, a hash of each word ``data[edges[i]:edges[i + 1]]``."""
+    """Hash each word ``data[edges[i]:edges[i + 1]]``; ``(words,)`` int64."""
     hashes = np.empty(len(edges) - 1, np.int64)
     for i in range(len(hashes)):
         hashes[i] = _word_hash(data[edges[i] : edges[i + 1]])

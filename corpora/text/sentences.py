@@ -1,4 +1,4 @@
-"""Sentence starts, in text and in tokens."""
+"""Sentence splitters, and the sentence starts of texts as characters, bytes and tokens."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class SentenceSplitter:
     Attributes:
         name: name for ``load_splitter``.
         version: versions of the library, of the rule for adversarial text, and of the model, if any.
-        spans: text -> (start, stop) characters of each sentence, ascending, with or without white space.
-        compiled: a faster way to equal boundaries, if there is one.
+        spans: function from a text to the (start, stop) characters of its sentences, ascending, with or without white
+            space.
+        compiled: faster code with equal boundaries, if there is any.
     """
 
     name: str
@@ -36,9 +37,9 @@ class SentenceSplitter:
     compiled: CompiledPunkt | None = None
 
     def boundaries(self, text: str) -> np.ndarray:
-        """Sentence starts: 0, then the end of each sentence but the last, without its trailing white space.
+        """Return the sentence starts: 0, then the end of each sentence but the last, without trailing white space.
 
-        The space between two sentences belongs to the second, as in tokens with a leading space.
+        The space between two sentences belongs to the second, because tokens have leading spaces.
 
         Returns:
             ``(sentences,)`` int64 character offsets, strictly ascending, less than ``len(text)``; none for "".
@@ -56,20 +57,23 @@ class SentenceSplitter:
         return np.array(ends[:-1] or ends, np.int64)
 
     def byte_boundaries(self, texts: Sequence[str]) -> Ragged:
-        """The ``boundaries`` of texts without lone surrogates, as bytes of their UTF-8; one row of int64 per text."""
+        """Return the ``boundaries`` of each text as positions in its UTF-8, one row of int64 per text.
+
+        The texts have no lone surrogates.
+        """
         if self.compiled and self.compiled.is_worth_loading(sum(map(len, texts))):
             return self.compiled.starts(text.encode() for text in texts)
         return Ragged.from_rows([byte_offsets(text, self.boundaries(text)) for text in texts], np.int64)
 
 
-# From each sentence mark, the libraries scan to the next white space. A stretch without white space therefore costs its
-# length times its marks, which the limits below bound. Elsewhere the cost grows with the number of marks: one in 30 to
-# 100 characters of prose. Only denser text, such as 300,000 times ". ", is slow.
+# The libraries scan from each sentence mark to the next white space. A stretch without white space therefore costs its
+# length times its marks, which the limits below bound. In other text the cost grows with the number of marks, which is
+# one in 30 to 100 characters of prose; only much denser text, such as 300,000 times ". ", is slow.
 _RULE = "+bounded.2"
 _SENTENCE_ENDS = re.compile(r"[.?!…]")
 _PUNCTUATION = re.compile(r"[^\w\s]|_")
-_KEPT = 16  # characters at the end of a stretch, by which a library decides whether a sentence ends there
-_CROWD = 4096  # marks, of which each is followed by the next after _SPACING characters on average
+_KEPT = 16  # characters at the end of a stretch, from which a library decides whether a sentence ends there
+_CROWD = 4096  # number of consecutive marks that are a crowd if they are _SPACING characters apart on average, or less
 _SPACING = 6
 _PUNKT_LIMIT = 1 << 14
 
@@ -96,7 +100,7 @@ def uncrowded(spans: Callable[[str], Result]) -> Callable[[str], Result]:
     """Make ``spans`` linear in time by replacing the marks of a crowd by letters, except in its last word.
 
     A crowd is a passage with one of ``.?!…`` per ``_SPACING`` characters on average, measured over ``_CROWD``
-    consecutive marks and over 16. Prose is never as dense over 24,000 characters. A sentence may end with a crowd but
+    consecutive marks and over 16. Prose is never so dense over 24,000 characters. A sentence may end with a crowd but
     not inside it.
     """
 
@@ -119,7 +123,7 @@ def uncrowded(spans: Callable[[str], Result]) -> Callable[[str], Result]:
 
 
 def _dense(places: np.ndarray, count: int) -> np.ndarray:
-    """``(places,)`` bool: the place is among ``count + 1`` that lie at most ``_SPACING`` apart."""
+    """Find the places in a run of ``count + 1`` that are at most ``_SPACING`` apart on average; ``(places,)`` bool."""
     dense = places[count:] - places[:-count] <= _SPACING * count
     steps = np.zeros(len(places) + 1, np.int64)
     steps[: len(dense)] += dense
@@ -128,20 +132,20 @@ def _dense(places: np.ndarray, count: int) -> np.ndarray:
 
 
 def _punkt(spans: Callable[[str], Result]) -> Callable[[str], Result]:
-    """A Punkt splitter's ``spans``, bounded in both ways."""
+    """Make the ``spans`` of a Punkt splitter linear in time, by ``bounded`` and ``uncrowded``."""
     return bounded(uncrowded(spans), _SENTENCE_ENDS, _PUNKT_LIMIT)
 
 
 def load_splitter(name: str = "nupunkt") -> SentenceSplitter:
     """Load a splitter by name.
 
-    - ``nupunkt``: Punkt with a model included in its distribution; the default, for its speed and agreement. With a
-      version of nupunkt that ``corpora.text.punkt.COMPARED`` names, compiled code finds its boundaries.
-    - ``nltk``: Punkt without training, which knows no abbreviations, because NLTK includes no data. ``nltk:english``
-      (or another language) is the trained one; it needs NLTK's ``punkt_tab`` data.
+    - ``nupunkt``: Punkt with a model included in its distribution; the default, for its speed and agreement. Compiled
+      code finds the boundaries if the version of nupunkt is one of ``corpora.text.punkt.COMPARED``.
+    - ``nltk``: Punkt without a trained model, hence without abbreviations, because NLTK includes no data.
+      ``nltk:english`` (or another language) is the trained one; it needs NLTK's ``punkt_tab`` data.
     - ``spacy``: the rule-based sentencizer; ``spacy:en_core_web_sm`` (or another installed model) uses that model.
 
-    nupunkt and NLTK need languages with white space between sentences; spaCy also knows the full stops of other
+    nupunkt and NLTK are for languages with white space between sentences; spaCy also supports the full stops of other
     scripts.
 
     Raises:
@@ -173,7 +177,7 @@ def _nltk(language: str) -> SentenceSplitter:
     from nltk import redos
     from nltk.tokenize import punkt
 
-    redos.DEFAULT_TIMEOUT = None  # seconds of a clock, after which long text fails on a slow machine; ours are bounded
+    redos.DEFAULT_TIMEOUT = None  # with a time limit, long text fails on a slow machine; ``bounded`` limits the time
     if not language:
         spans = _punkt(punkt.PunktSentenceTokenizer().span_tokenize)
         return SentenceSplitter("nltk", nltk.__version__ + _RULE, spans)
@@ -204,17 +208,17 @@ def _spacy(model: str) -> SentenceSplitter:
         pipeline = spacy.blank("en")
         pipeline.add_pipe("sentencizer")
         version = spacy.__version__ + _RULE
-    pipeline.max_length = 2**31  # spaCy's limit guards the memory of parsers; ours is the reader's record size
+    pipeline.max_length = 2**31  # spaCy's limit protects the memory of parsers; readers limit the size of records
 
     def spans(text: str) -> Iterable[tuple[int, int]]:
         return ((sentence.start_char, sentence.end_char) for sentence in pipeline(text).sents)
 
-    # its tokenizer takes mark after mark from both ends of a stretch, hence the smaller limit
+    # spaCy's tokenizer removes one mark at a time from both ends of a stretch, hence the smaller limit
     return SentenceSplitter(f"spacy:{model}" if model else "spacy", version, bounded(spans, _PUNCTUATION, 1 << 10))
 
 
 def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
-    """First token of each sentence; a token across a boundary belongs to the earlier sentence.
+    """Find the first token of each sentence; a token across a boundary belongs to the earlier sentence.
 
     Args:
         token_starts: rows of int64, one row per text: first byte of each token, ascending.
@@ -222,7 +226,7 @@ def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
             splitter's boundaries).
 
     Returns:
-        Rows of int32, strictly ascending, beginning with 0 if there are tokens. Sentences in which no token begins are
+        Rows of int32, strictly ascending; the first is 0 if there are tokens. Sentences in which no token starts are
         left out.
     """
     starts, lengths = _token_starts(token_starts.values, token_starts.offsets, boundaries.values, boundaries.offsets)
@@ -233,7 +237,7 @@ def sentence_token_starts(token_starts: Ragged, boundaries: Ragged) -> Ragged:
 def _token_starts(
     starts: np.ndarray, offsets: np.ndarray, boundaries: np.ndarray, boundary_offsets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Token index within the text, ``(sentences,)`` int32, and the number of sentences, ``(texts,)`` int64."""
+    """Return token indices within each text, ``(sentences,)`` int32, and sentences per text, ``(texts,)`` int64."""
     found = np.empty(len(offsets) - 1 + len(boundaries), np.int32)
     lengths = np.zeros(len(offsets) - 1, np.int64)
     count = 0

@@ -16,7 +16,7 @@ _TAB, _BLANK = 9, 32
 
 @compiled
 def decode(data: np.ndarray, i: int) -> tuple[np.int64, int]:
-    """The code point at ``i`` and the position after it."""
+    """Return the code point at ``i`` and the position after it."""
     byte = np.int64(data[i])
     if byte < 0x80:
         return byte, i + 1
@@ -30,7 +30,7 @@ def decode(data: np.ndarray, i: int) -> tuple[np.int64, int]:
 
 @compiled
 def previous(data: np.ndarray, i: int) -> int:
-    """Position of the character that ends at ``i``."""
+    """Return the position of the character that ends at ``i``."""
     i -= 1
     while data[i] & 0xC0 == 0x80:
         i -= 1
@@ -39,7 +39,7 @@ def previous(data: np.ndarray, i: int) -> int:
 
 @compiled
 def skip(data: np.ndarray, i: int, stop: int, kinds: np.ndarray, kind: int) -> int:
-    """The first position from ``i`` on whose character is not of a kind."""
+    """Return the first position from ``i`` on whose character is not of ``kind``; ``stop`` if there is none."""
     while i < stop:
         code, after = decode(data, i)
         if not kinds[code] & kind:
@@ -67,7 +67,7 @@ def skip_word(data: np.ndarray, i: int, stop: int, kinds: np.ndarray) -> int:
 
 @compiled
 def stripped(data: np.ndarray, begin: int, i: int, kinds: np.ndarray) -> int:
-    """``i``, or the end of the last character before it that is no white space; ``begin`` if there is none."""
+    """Return the end of ``data[begin:i]`` without trailing white space."""
     while i > begin:
         before = previous(data, i)
         if not kinds[decode(data, before)[0]] & SPACE:
