@@ -1,7 +1,7 @@
 """gigatoken as an engine for byte-level BPE: about 10 times as fast as tiktoken on English text.
 
-It is used where it is installed, and gives Hugging Face's ids. Its tables of letters and digits follow another version
-of Unicode, so texts with characters of ranges in which the two may differ are left to another engine.
+It is used if it is installed, and returns Hugging Face's ids. Its tables of letters and digits are of another version
+of Unicode, so text with characters that the two libraries may classify differently is left to another engine.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-# Outside of these ranges, both libraries class all characters alike (tested).
+# Outside these ranges, both libraries classify all characters alike (tested).
 _UNLIKE = re.compile("[\u0850-\u101f\ua000-\U0010ffff]")
-# Bytes of UTF-8 that begin none of these characters: without others, a text need not be searched.
+# Bytes that begin none of these characters in UTF-8. A text of such bytes alone is not searched.
 _ALIKE = bytes(set(range(256)) - {0xE0, 0xE1, *range(0xEA, 0x100)})
-# A new word begins with this space, whatever the pattern, so text may be cut before it.
+# A new word starts with this space under every pattern, so text may be cut before it.
 _CUT = re.compile("(?<=[0-9A-Za-z]) (?=[0-9A-Za-z])")
 _PROBED = [*range(0x850), *range(0x2000, 0x2070), *range(0x3000, 0x3020), 0x1E9E, 0x20AC, 0x2160, 0x4E2D, 0x9FA5]
-# Its cache of words has no limit. Loading again costs .1 s; words of this many bytes take at most .9 GB.
+# gigatoken's cache of words has no limit, so it is loaded again (.1 s) after this many bytes of text, which fill at
+# most .9 GB.
 _BYTES_A_CACHE = 128_000_000
 
 
@@ -38,7 +39,7 @@ class GigatokenEngine:
         self._seen = 0
 
     def encode(self, text: str) -> np.ndarray | None:
-        """``(n,)`` int32, or None for a text whose characters the library may class otherwise."""
+        """Return the ids, ``(n,)`` int32, or None if the library may classify a character of the text differently."""
         data = text.encode()
         if not text.isascii() and data.translate(None, _ALIKE) and _UNLIKE.search(text):
             return None
@@ -49,9 +50,9 @@ class GigatokenEngine:
 
 
 def passages(text: str) -> Iterator[str]:
-    """Cut a text between words, so that gigatoken can encode all passages but the few with characters it may not.
+    """Cut a text between words into passages, of which gigatoken can encode those without the excluded characters.
 
-    Encoded alone, each passage gives its ids in the text.
+    The ids of the passages, concatenated, are the ids of the text.
     """
     done = 0
     while found := _UNLIKE.search(text, done):
@@ -71,18 +72,18 @@ def passages(text: str) -> Iterator[str]:
 def gigatoken_engine(
     config: dict[str, Any], reference: tokenizers.Tokenizer, probes: Sequence[str]
 ) -> GigatokenEngine | None:
-    """gigatoken for a tokenizer.json, or None if it is not installed, refuses the file, or gives other ids.
+    """Load gigatoken for a tokenizer.json; None if it is not installed, rejects the file, or returns different ids.
 
     Args:
         config: the parsed tokenizer.json, without a normaliser and without added tokens that are not special.
         reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
-        probes: texts that both must encode alike, besides one of every class of character.
+        probes: texts that both must encode alike, in addition to texts with characters of every class.
     """
     try:
         from gigatoken.gigatoken_rs import load_hf_json
     except ImportError:
         return None
-    # Without its added tokens, which the library would look for in text.
+    # gigatoken would recognise added tokens in text.
     data = json.dumps(config | {"added_tokens": []})
     try:
         engine = GigatokenEngine(lambda: load_hf_json(data))
@@ -96,7 +97,7 @@ def gigatoken_engine(
 
 
 def _class_probes() -> Iterator[str]:
-    """Texts in which every character of ``_PROBED`` stands beside letters, digits, marks and white space."""
+    """Yield texts with every character of ``_PROBED`` next to letters, digits, punctuation and white space."""
     for start in range(0, len(_PROBED), 500):
         characters = map(chr, _PROBED[start : start + 500])
         yield "".join(f"a{c}1{c}.{c} {c}a'{c}\n{c}" for c in characters)
