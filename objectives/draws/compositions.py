@@ -15,7 +15,7 @@ from corpora.keyed import philox_blocks
 
 PLACEMENTS = ("t5", "rolled", "free")
 
-_BLOCKS = 64  # made at once, eight draws each
+_BLOCKS = 64  # generated at once; a block has eight draws
 _LOW, _32, _TWO_32 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(1 << 32)
 _0, _1, _6, _63 = np.uint64(0), np.uint64(1), np.uint64(6), np.uint64(63)
 
@@ -28,7 +28,7 @@ def _load_trailing_zeros() -> Any:
 
 @intrinsic(_load_trailing_zeros)
 def _trailing_zeros(word: np.uint64) -> int:
-    """The number of the lowest bit of ``word`` that is 1."""
+    """Return the index of the lowest bit of ``word`` that is 1."""
     return (int(word) & -int(word)).bit_length() - 1
 
 
@@ -44,10 +44,10 @@ def draw_spans(
     lengths: np.ndarray,
     pieces: np.ndarray,
 ) -> None:
-    """Place ``spans[i]`` spans with ``noise[i]`` tokens together among the ``sizes[i]`` tokens of row i.
+    """Place ``spans[i]`` spans with ``noise[i]`` tokens in all among the ``sizes[i]`` tokens of row i.
 
     The draws of row i are those of ``numpy.random.Generator(numpy.random.Philox(key=keys[i])).integers``, first for the
-    visible stretches, then for the hidden ones, then for the offset of a roll.
+    visible stretches, then for the hidden ones, then for the offset of a rotation.
 
     Args:
         keys: ``(n, 2)`` uint64, one generator per row.
@@ -69,16 +69,16 @@ def draw_spans(
     for row in range(len(sizes)):
         first_piece, size, offset = out, sizes[row], np.int64(0)
         if spans[row]:
-            # Free: one more stretch, and a token more in the first and the last, so that these may end up empty.
+            # Free: one stretch more, and one token more in the first and the last, which may therefore end up empty.
             visible = size - noise[row] + 2 * free
             used = _composition(visible, spans[row] + free, keys[row], 0, blocks, gaps, bits, visible_ends)
             used = _composition(noise[row], spans[row], keys[row], used, blocks, gaps, bits, hidden_ends)
             if rolled:
-                # Where a row of one more token is cut in two.
+                # A composition of size + 1 into 2 parts: its first end less 1 is uniform in [0, size).
                 _composition(size + 1, 2, keys[row], used, blocks, gaps, bits, cut)
                 offset = cut[0] - 1
             border, last_border = documents[1][row], documents[1][row + 1]
-            # Rolled: first what has moved over the end, then the rest.
+            # Rolled: first the spans that were rotated past the end of the row, then the others.
             for shift in range(offset - size if offset else 0, offset + 1, size):
                 ends = visible_ends, hidden_ends, spans[row], shift - free
                 out, border = _write_pieces(ends, size, documents[0], border, last_border, starts, lengths, out)
@@ -96,11 +96,12 @@ def _write_pieces(
     lengths: np.ndarray,
     out: np.uint64,
 ) -> tuple[np.uint64, int]:
-    """Write the spans that lie in ``[0, size)`` after a shift, cut at the borders of documents.
+    """Write the spans that are in ``[0, size)`` after a shift, cut at document starts.
 
     Args:
-        ends: ends of visible and of hidden stretches, number of these, and the shift.
-        borders, border, last_border: document starts; those of the row from the first that may still cut a span.
+        ends: ends of the visible and of the hidden stretches, number of hidden stretches, and the shift.
+        borders: document starts of all rows.
+        border, last_border: ``borders[border:last_border]`` are the row's starts that may still cut a span.
         starts, lengths, out: output, and the number of pieces in it.
 
     Returns:
@@ -172,18 +173,18 @@ def _composition(
 def _draw_up_to(
     least: np.uint64, count: np.uint64, key: np.ndarray, used: int, blocks: np.ndarray, drawn: np.ndarray
 ) -> int:
-    """Draw uniform integers up to ``least``, ``least + 1`` ... and return how many draws are used now.
+    """Draw uniform integers from 0 to ``least``, ``least + 1`` ... and return the number of draws used so far.
 
-    Source: Lemire 2019, "Fast random integer generation in an interval", section 4. A draw is rejected so rarely that
-    all are first made as if none were, in vector code.
+    Source: Lemire 2019, "Fast random integer generation in an interval", section 4. Rejections are rare, so a whole
+    stretch is first drawn in vector code as if there were none.
 
     Args:
+        key, used, blocks: as for ``_composition``.
         drawn: output, ``(count,)`` uint64 or longer.
-        Other arguments: as ``_composition``.
     """
     stream = blocks.reshape(-1).view(np.uint32)  # low half first, as numpy takes them
     done = 0
-    if count > 0 and least == 0:  # no choice, no draw
+    if count > 0 and least == 0:  # only one value is possible, and numpy takes no draw for it
         drawn[0] = _0
         done = 1
     while done < count:

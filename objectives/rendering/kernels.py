@@ -1,6 +1,6 @@
 """Compiled kernels of rendering: measuring rows, filling rows, and hiding single tokens.
 
-Columns come as tuples of read-only arrays, offsets last (``rendering.columns``): tokens, document starts, spans
+Columns are passed as tuples of read-only arrays, offsets last (``rendering.columns``): tokens, document starts, spans
 (starts, lengths, flags), replacements.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from corpora.compiled import compiled
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE
 
-NONE = -1  # no such token
+NONE = -1  # id of an absent special token
 
 PARTS, PLACES, BORDER, CONTRADICTION, UNALIGNED = 1, 2, 3, 4, 5  # faults of a row
 
@@ -21,7 +21,7 @@ def measure(tokens: tuple, documents: tuple, spans: tuple, aligned: bool, counts
     """Measure each row, without the tokens around its text.
 
     Args:
-        aligned: every token keeps its position, so a span is exactly one of marked, visible and replaced.
+        aligned: True if every token keeps its position, so that a span is exactly one of marked, visible and replaced.
         counts: output, ``(6, B)`` int32: fault (0 = none), markers in the source, source positions, text tokens in the
             target, marked spans in the target, tokens to be replaced.
     """
@@ -81,12 +81,13 @@ def fill(
 
     Args:
         markers: ``(most,)`` int32, id of a row's marker 0, 1, ...
-        target_marked: whether markers also stand in the target.
-        frame: ids of padding, begin, end, and before, between and after documents; ``NONE`` for none.
-        source, target, segments: output, (B, S), (B, T) and, unless it is empty, (B, S) int32; all positions are set.
+        target_marked: True if the target has the markers too.
+        frame: ids of padding, begin, end, and before, between and after documents; ``NONE`` for no token.
+        source, target, segments: output, ``(B, S)``, ``(B, T)`` and ``(B, S)`` int32; all positions are set.
+            ``segments`` may be empty, and is then not filled.
     """
     columns = tokens, documents, spans, replacements
-    # Flat, because a copy may write beyond its row, into the next one, which is filled afterwards.
+    # Flat, because ``_copy`` may write beyond a row, into the next one, which is filled afterwards.
     shown, hidden = (source.reshape(-1), segments.reshape(-1)), target.reshape(-1)
     for row in range(len(source)):
         first, stop = row * source.shape[1], (row + 1) * source.shape[1]
@@ -97,7 +98,7 @@ def fill(
 
 @compiled(small=True)
 def _fill_source(row: int, columns: tuple, markers: np.ndarray, frame: tuple, out: tuple, at: int, stop: int) -> None:
-    """Fill places ``at`` to ``stop`` of ``out``: a row's source, and its segments unless that array is empty."""
+    """Fill ``out[at:stop]``, the source of a row, and its segments unless that array is empty."""
     (text, token_offsets), (borders, border_offsets), spans, (exchanged, exchanged_offsets) = columns
     starts, lengths, flags, span_offsets = spans
     pad, begin, end, before, between, after = frame
@@ -106,7 +107,7 @@ def _fill_source(row: int, columns: tuple, markers: np.ndarray, frame: tuple, ou
     first_border, last_border = border_offsets[row], border_offsets[row + 1]
     last_span = np.uint64(span_offsets[row + 1])
     position, border, replaced, marker = first_token, first_border, exchanged_offsets[row], np.uint64(0)
-    labelled = at  # places of the segments before it are set
+    labelled = at  # the segments before this position are set
     at = _put(begin, shown, at)
     # One iteration per span, which also copies the text before it; the last iteration copies the rest.
     for i in range(np.uint64(span_offsets[row]), last_span + np.uint64(1)):  # unsigned: see ``_copy``
@@ -171,8 +172,8 @@ def hide_tokens(
     Args:
         offsets: ``(B + 1,)`` int64, of the rows in ``shown`` and ``labels``.
         replacements: ids of all rows, concatenated.
-        shown: ``(tokens,)`` int32, the text; overwritten with the visible tokens.
-        labels: output, ``(tokens,)`` int32; the token at every position that is in the target.
+        shown: ``(tokens,)`` int32, the text; overwritten with the source.
+        labels: output, ``(tokens,)`` int32; set at the positions that are in the target.
     """
     starts, lengths, flags, span_offsets = spans
     used = 0
@@ -193,14 +194,14 @@ def hide_tokens(
 def _copy(text: np.ndarray, start: int, stop: int, out: np.ndarray, at: int) -> int:
     """Copy ``text[start:stop]`` to ``out[at:]`` and return the position after it.
 
-    Stretches are a few tokens long, so whole vectors are moved while there is room. ``out`` is filled from left to
-    right, so later tokens overwrite the excess.
+    Most copies are a few tokens long, so they are rounded up to whole vectors while there is room. ``out`` is filled
+    from left to right, so later tokens overwrite the excess.
     """
     size = stop - start
     rounded = (size + 31) & ~31
     if start + rounded > len(text) or at + rounded > len(out):
         rounded = size
-    # Unsigned indices need no check for negative ones; here, the loop becomes vector moves.
+    # Unsigned indices need no check for negative ones, so the compiler can vectorise the loop.
     first, place = np.uint64(start), np.uint64(at)
     for i in range(np.uint64(rounded)):
         out[place + i] = text[first + i]
