@@ -1,8 +1,8 @@
 """Compiled kernels of tasks: dividing room among documents, and filling sources and targets.
 
-The documents of a row, with a separator between them or after each, are its *stream*. A source is the stream in pieces,
-each in a block: ``head piece <eos>``, where the head is begin, prefix, query and middle. Without blocks there is one
-piece.
+The documents of a row, with a separator between them or after each, are its *stream*. A source is divided into blocks,
+``head piece <eos>``: the head is begin, prefix, query and middle, and the pieces together are the stream. A task
+without blocks has one piece.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def divide(
     kept: np.ndarray,
     streams: np.ndarray,
 ) -> None:
-    """Choose the tokens of each document and of each stream that a source shows.
+    """Choose the tokens of each document, and the part of each stream, that enter a source.
 
     Args:
         lengths, offsets: tokens of each document, of n rows.
         room: ``(n,)`` int64, positions for the stream of each row.
-        separator: positions of a separator.
-        last: a separator also follows the last document.
-        shares: each document has a share of the room; else the stream is cut as one text.
-        handed_on: room that a document leaves of its share is divided among longer ones.
-        tails: a cut text keeps both ends, else its first tokens.
+        separator: number of tokens of a separator.
+        last: True if a separator also follows the last document.
+        shares: True if each document has a share of the room; False if the stream is cut as one text.
+        handed_on: True if room that a short document leaves is divided among longer ones.
+        tails: True if a cut text keeps both ends; False if it keeps its first tokens.
         kept: output, ``(documents, 2)`` int64, first and last tokens of each document that enter the stream.
-        streams: output, ``(4, n)`` int64: length of the stream, its first and last positions that are shown, and the
-            document tokens among these.
+        streams: output, ``(4, n)`` int64: length of the stream, number of its first and of its last positions in the
+            source, and number of document tokens among these.
     """
     for row in range(len(room)):
         first, stop = offsets[row], offsets[row + 1]
@@ -69,7 +69,7 @@ def divide(
 
 @compiled(inline="always")
 def _share(lengths: np.ndarray, first: int, last: int, room: int, separators: int, handed_on: bool) -> tuple[int, int]:
-    """Tokens that documents ``first`` to ``last - 1`` may keep each, and how many longer ones may keep one more."""
+    """Return the tokens that each of documents ``first`` to ``last - 1`` may keep, and how many may keep one more."""
     if handed_on:
         return _equal_shares(lengths[first:last], max(room - separators, 0))
     count = max(last - first, 1)
@@ -80,7 +80,7 @@ def _share(lengths: np.ndarray, first: int, last: int, room: int, separators: in
 
 @compiled(inline="always")
 def _shown(kept: np.ndarray, first: int, last: int, separator: int, head: int, tail: int) -> int:
-    """Tokens of documents ``first`` to ``last - 1`` before ``head`` and from ``tail`` on in their stream."""
+    """Count the tokens of documents ``first`` to ``last - 1`` before ``head`` and from ``tail`` on in their stream."""
     position, shown = 0, 0
     for i in range(first, last):
         end = position + kept[i, 0] + kept[i, 1]
@@ -91,7 +91,7 @@ def _shown(kept: np.ndarray, first: int, last: int, separator: int, head: int, t
 
 @compiled
 def _equal_shares(lengths: np.ndarray, room: int) -> tuple[int, int]:
-    """Size s and count e: longer documents are cut to s tokens, the first e of these to s + 1; all fill the room."""
+    """Return the size s and count e that fill the room: longer documents keep s tokens, the first e of them s + 1."""
     low, high = 0, 0
     for length in lengths:
         high = max(high, length)
@@ -108,7 +108,7 @@ def _equal_shares(lengths: np.ndarray, room: int) -> tuple[int, int]:
 
 @compiled
 def _cut_to(lengths: np.ndarray, size: int) -> int:
-    """Tokens of all documents, each cut to ``size``."""
+    """Count the tokens of all documents, each cut to ``size``."""
     total = 0
     for length in lengths:
         total += min(length, size)
@@ -134,13 +134,14 @@ def fill_sources(
         tokens: text of all documents.
         documents: first token and length of each document, ``kept`` of ``divide``, and offsets of the rows.
         streams: result of ``divide``.
-        queries: tokens, first token and shown length ``(n,)`` of each query.
-        texts: ids before a query, after a query and of a separator.
+        queries: tokens, and first token and shown length ``(n,)`` of each query.
+        texts: ids before a query, after a query, and of a separator.
         frame: pad, end (``NO_TOKEN`` for none), and rule of global attention.
-        pieces: ``(n,)`` int64, positions of the stream in a block.
+        pieces: ``(n,)`` int64, most positions of the stream in a block.
         lengths: ``(n,)`` int32, length of each source.
         source: output, ``(n, S)`` int32.
-        marks: ``(n, S)`` bool, all False; the global positions become True; empty where the rule is none.
+        marks: output, ``(n, S)`` bool, all False; positions with global attention become True. Empty if the rule is
+            ``NONE``.
     """
     pad, end, rule = frame
     most = 0
@@ -176,7 +177,7 @@ def _fill_blocks(
     stop: int,
     marks: np.ndarray,
 ) -> int:
-    """Write the blocks of a row to ``out[:stop]``, the last without its end, and return the position after them."""
+    """Write a row's blocks to ``out[:stop]``, the last without its end token, and return the position after them."""
     before, after, _ = texts
     _, end, rule = frame
     words, query_starts, query_sizes = queries
@@ -236,9 +237,13 @@ def _append(
     marks: np.ndarray,
     at: int,
 ) -> tuple[int, int]:
-    """Append the part of ``text[start:start + size]``, at ``position`` of the whole stream, that is shown."""
+    """Append the part of ``text[start:start + size]``, at ``position`` of the whole stream, that enters the source.
+
+    Returns:
+        Position in the whole stream after the text, and in ``stream`` after the part.
+    """
     total, head, tail = limits[0], limits[1], limits[2]
-    stop = min(position + size, total)  # nothing follows the last document unless it counts
+    stop = min(position + size, total)  # leaves out a separator after the last document that ``total`` does not count
     for low, high in ((position, min(stop, head)), (max(position, total - tail), stop)):
         end = _put(text, start + low - position, high - low, stream, at, len(stream))
         if separates:
@@ -252,7 +257,7 @@ def _append(
 def _put(text: np.ndarray, start: int, size: int, out: np.ndarray, at: int, stop: int) -> int:
     """Copy ``text[start:start + size]`` to ``out[at:stop]`` as far as it fits, and return the position after it."""
     count = max(min(size, stop - at), 0)
-    # unsigned indices need no check for negative ones, and the loop becomes vector moves
+    # unsigned indices need no check for negative ones, so the compiler can vectorise the loop
     first, place = np.uint64(start), np.uint64(at)
     for i in range(np.uint64(count)):
         out[place + i] = text[first + i]
@@ -263,11 +268,11 @@ def _put(text: np.ndarray, start: int, size: int, out: np.ndarray, at: int, stop
 def fill_targets(
     queries: tuple, targets: tuple, texts: tuple, frame: tuple, lengths: np.ndarray, target: np.ndarray
 ) -> None:
-    """Fill the decoder's rows: before, query, after, target, end; without target and end where there is none.
+    """Fill the decoder's rows: before, query, after, target, end; the last two only if there is a target.
 
     Args:
-        queries: tokens, first token and shown length ``(n,)`` of each query.
-        targets: tokens, first token and shown length ``(n,)`` of each target, ``NO_TOKEN`` for none.
+        queries: tokens, and first token and shown length ``(n,)`` of each query.
+        targets: tokens, and first token and shown length ``(n,)`` of each target; length ``NO_TOKEN`` for no target.
         texts: ids before and after a query.
         frame: pad and end.
         lengths: ``(n,)`` int32, length of each row.
