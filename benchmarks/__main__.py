@@ -31,6 +31,7 @@ SCRIPTS = (
     "chain_building.py",
     "neighbour_search.py",
     "generation.py",
+    "view.py",
 )
 
 

@@ -9,6 +9,7 @@ by block.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -154,12 +155,7 @@ def _finish(
     receipts: list[Receipt],
     parent: dict[str, str] | None,
 ) -> None:
-    tokenizer.save(os.path.join(folder, "tokenizer"))
-    entry = {
-        "fingerprint": tokenizer.fingerprint,
-        "vocab_size": tokenizer.vocab_size,
-        "owned_tokens": tokenizer.owned_tokens,
-    }
+    entry = save_tokenizer(folder, tokenizer)
     head = Manifest(
         format,
         config,
@@ -171,3 +167,14 @@ def _finish(
         files=list_files(folder),
     )
     write_manifest(folder, head)
+
+
+def save_tokenizer(folder: str, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
+    """Write a tokenizer, by default one of 300 ids, into an artefact's folder; return its entry in the manifest."""
+    tokenizer = tokenizer or _tokenizer()
+    tokenizer.save(os.path.join(folder, "tokenizer"))
+    return {
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "owned_tokens": tokenizer.owned_tokens,
+    }

@@ -19,7 +19,7 @@ from corpora.storage.gather import Block, Gatherable, gather
 from corpora.storage.manifest import FileInfo, Manifest
 from corpora.storage.manifest_contents import tokenizer_fault
 from corpora.storage.manifest_file import file_info, read_manifest
-from corpora.storage.shards import map_shard, unreadable
+from corpora.storage.shards import map_shard, open_shard, unreadable
 from corpora.tokenizers.load import load_tokenizer_of
 
 _CACHED_BATCHES = 1 << 16
@@ -32,8 +32,9 @@ class ShardedRows:
     """Random access to the rows of a finished artefact, numbered 0, 1, ... over its shards in name order.
 
     Opening reads only the manifest; each shard is memory-mapped on first use, and views of its record batches are kept.
-    Shards of a remote artefact are fetched whole; those named by ``keep`` and the few read last are kept. To read a
-    remote artefact in random order, copy it first (``corpora.storage.copies.mirror``).
+    Shards of a remote artefact are fetched whole, unless ``read_ranges`` was called; those named by ``keep`` and the
+    few read last are kept. To read a remote artefact in random order, copy it first
+    (``corpora.storage.copies.mirror``).
     """
 
     def __init__(self, folder: str, format: str, verify: bool = False, cache: ShardCache | None = None) -> None:
@@ -53,6 +54,7 @@ class ShardedRows:
         local = files.is_local(folder)
         self.cache = None if local else cache
         self.cached_batches = _CACHED_BATCHES if local else 0  # a batch would keep its shard's copy
+        self._ranges = False
         self._fetched = FetchedShards(self._open, last=1 if cache else 4)
         self.shard = lru_cache(maxsize=None)(self._open) if local else self._fetched
         self.batch = self.kept_by_batch(self._batch)
@@ -79,6 +81,10 @@ class ShardedRows:
             return known[key]
 
         return kept
+
+    def read_ranges(self) -> None:
+        """Read only the record batches that are asked for, of shards opened from now on, unless they are cached."""
+        self._ranges = True
 
     def keep(self, shards: Set[int]) -> None:
         """Keep these shards of a remote artefact and forget the others; of those read later, keep only the last few."""
@@ -186,7 +192,9 @@ class ShardedRows:
             found = self.cache.map(self.path(shard), self.manifest.shards[shard])
             assert found is not None
             return self._checked(shard, found, pa.ipc.open_file(found))
-        return self._checked(shard, *map_shard(self.path(shard)))
+        if self._ranges and not self.verify and not files.is_local(self.folder):
+            return self._checked(shard, pa.py_buffer(b""), open_shard(self.path(shard)))
+        return self._checked(shard, *map_shard(self.path(shard), ahead=not self._ranges))
 
     def _checked(self, shard: int, buffer: pa.Buffer, reader: pa.ipc.RecordBatchFileReader) -> Mapped:
         if self.verify:

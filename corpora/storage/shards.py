@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import shutil
 import tempfile
@@ -123,10 +124,13 @@ def open_shard(path: str) -> pa.RecordBatchFileReader:
         raise unreadable(path, error) from error
 
 
-def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
+def map_shard(path: str, ahead: bool = True) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
     """Memory-map a shard: return the whole file as one buffer, and a reader whose arrays are views of that buffer.
 
     A remote shard is first copied to the folder for temporary files; the copy is freed with the buffer.
+
+    Args:
+        ahead: False if the system shall read only the parts that are used; Arrow asks it for the whole file.
 
     Raises:
         FarspanError: a missing or truncated shard, or not an Arrow file.
@@ -135,10 +139,17 @@ def map_shard(path: str) -> tuple[pa.Buffer, pa.ipc.RecordBatchFileReader]:
         local = stack.enter_context(local_copy(path))
         try:
             require_regular(local)
-            buffer = pa.memory_map(local).read_buffer()  # stays valid after the name is deleted
-            return buffer, pa.ipc.open_file(buffer)
-        except (OSError, pa.ArrowInvalid) as error:
+            buffer = pa.memory_map(local).read_buffer() if ahead else _mapped(local)
+            return buffer, pa.ipc.open_file(buffer)  # stays valid after the name is deleted
+        except (OSError, ValueError) as error:  # Arrow's errors of content and an empty file are values
             raise unreadable(path, error) from error
+
+
+def _mapped(path: str) -> pa.Buffer:
+    with open(path, "rb") as file:
+        found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    found.madvise(mmap.MADV_RANDOM)
+    return pa.py_buffer(found)
 
 
 @contextmanager

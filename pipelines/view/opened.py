@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from corpora.errors import FarspanError
 from corpora.printing import printable
@@ -12,6 +13,7 @@ from corpora.schemas.documents import DocumentSet
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.storage.manifest_file import manifest_sha256, read_manifest
+from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.mask_set import MaskSet
 from pipelines.inspect.options import Choice
 from pipelines.inspect.show import names_update
@@ -23,6 +25,8 @@ from pipelines.view.maskers import Drawn, Masker, Stored
 from pipelines.view.options import View
 from pipelines.view.page import Subject
 from pipelines.view.pair_rows import PairRows, System, check_answers
+
+Rows = TypeVar("Rows", bound=ShardedRows)
 
 _VIEWED = ("farspan.corpus", "farspan.masks", "farspan.documents", "farspan.pairs", "farspan.predictions")
 
@@ -48,9 +52,10 @@ def open_subjects(options: View) -> list[Subject]:
     _check_options(options, folders)
     names = _Names()
     found: list[Subject] = [*_updates(options, runs, names), *_corpora(options, folders, names)]
-    found += [DocumentRows(names.new(folder), DocumentSet(folder)) for folder in folders["farspan.documents"]]
+    found += [DocumentRows(names.new(folder), _ranged(DocumentSet(folder))) for folder in folders["farspan.documents"]]
     for folder in folders["farspan.pairs"]:
-        pairs = PairSet(folder, options.documents)
+        pairs = _ranged(PairSet(folder, options.documents))
+        _ranged(pairs.documents)
         found.append(PairRows(names.new(folder), pairs, task=_task(options, pairs)))
     if folders["farspan.predictions"]:
         found.append(_predictions(options, folders["farspan.predictions"], names))
@@ -88,13 +93,13 @@ def _check_options(options: View, folders: dict[str, list[str]]) -> None:
 
 def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Iterator[CorpusRows]:
     """The corpora, and those of mask sets whose corpus was not named."""
-    corpora = {manifest_sha256(folder): Corpus(folder) for folder in folders["farspan.corpus"]}
+    corpora = {manifest_sha256(folder): _ranged(Corpus(folder)) for folder in folders["farspan.corpus"]}
     beside: dict[str, list[Masker]] = {name: [] for name in corpora}
     for folder in folders["farspan.masks"]:
-        masks = MaskSet(folder)
+        masks = _ranged(MaskSet(folder))
         made_from = (masks.manifest.parent or {}).get("manifest_sha256", "")
         if made_from not in corpora:
-            corpus = Corpus(options.corpus or masks.parent_folder)
+            corpus = _ranged(Corpus(options.corpus or masks.parent_folder))
             masks.check_parent(corpus)
             corpora[made_from], beside[made_from] = corpus, []
         masks.check_parent(corpora[made_from])
@@ -110,14 +115,21 @@ def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Ite
 
 
 def _predictions(options: View, folders: Iterable[str], names: _Names) -> PairRows:
-    systems = [System(_name(folder), PredictionSet(folder)) for folder in folders]
+    systems = [System(_name(folder), _ranged(PredictionSet(folder))) for folder in folders]
     check_answers(systems)
-    pairs = systems[0].predictions.open_pairs(documents=options.documents)
+    pairs = _ranged(systems[0].predictions.open_pairs(documents=options.documents))
+    _ranged(pairs.documents)
     return PairRows(names.new(systems[0].predictions.folder), pairs, systems, _task(options, pairs))
 
 
 def _task(options: View, pairs: PairSet) -> ChosenTask | None:
     return chosen_task(pairs, Choice(task=options.task)) if options.task else None
+
+
+def _ranged(rows: Rows) -> Rows:
+    """The same rows, of which a remote store is asked for single record batches."""
+    rows.read_ranges()
+    return rows
 
 
 def _name(folder: str) -> str:

@@ -44,5 +44,14 @@ def test_a_damaged_shard_is_named(tmp_path, damage):
     with write_shard(str(path), SCHEMA, 4) as (writer, _):
         writer.write(rows_of(1, 2, 3))
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(FarspanError, match=r"shard\.arrow"):
-        map_shard(str(path))
+    for ahead in (True, False):
+        with pytest.raises(FarspanError, match=r"shard\.arrow"):
+            map_shard(str(path), ahead)
+
+
+def test_a_shard_that_is_not_read_ahead_has_the_same_batches(tmp_path):
+    path = str(tmp_path / "shard.arrow")
+    with write_shard(path, SCHEMA, 4) as (writer, _):
+        writer.write(rows_of(*range(11)))
+    whole, parts = (map_shard(path, ahead)[1].read_all() for ahead in (True, False))
+    assert whole.equals(parts)

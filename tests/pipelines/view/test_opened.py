@@ -7,10 +7,13 @@ import shutil
 import pytest
 
 from corpora.errors import FarspanError
+from corpora.storage import sharded_rows
 from corpora.storage.origins import NAME
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
+from pipelines.view.page import Asked
 from tests.artefacts import make_corpus
+from tests.object_store import upload
 
 
 def opened(made, *names, **options):
@@ -69,3 +72,21 @@ def test_masks_of_another_corpus_are_refused(made, tmp_path):
     other = make_corpus(str(tmp_path / "corpus"), seed=1)
     with pytest.raises(FarspanError, match="its masks are not those of the corpus"):
         open_subjects(View(artefact=(alone,), corpus=other))
+
+
+def test_rows_on_s3_are_those_of_the_local_artefacts(made, store, monkeypatch):
+    """Pages read record batches in place: no shard is fetched whole."""
+    bucket = store.make_bucket("viewed")
+    for name in ("corpus", "spans", "documents", "pairs"):
+        upload(made[name], f"{bucket}/{name}")
+    remote = {name: f"{bucket}/{name}" for name in ("corpus", "spans", "documents", "pairs")}
+    local = opened(made, "corpus", "documents", "pairs", masks=("spans",))
+    expected = {(here.name, row): repr(here.page(row, Asked())) for here in local for row in (0, len(here) - 1)}
+    monkeypatch.setattr(sharded_rows, "map_shard", None)
+    artefacts = (remote["corpus"], remote["documents"], remote["pairs"])
+    far = open_subjects(View(artefact=artefacts, masks=(remote["spans"],), documents=remote["documents"]))
+    assert [subject.name for subject in far] == [subject.name for subject in local] == ["corpus", "documents", "pairs"]
+    for here, there in zip(local, far, strict=True):
+        assert len(here) == len(there)
+        for row in (0, len(here) - 1):
+            assert repr(there.page(row, Asked())) == expected[here.name, row]
