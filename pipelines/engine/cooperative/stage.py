@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from corpora.errors import FarspanError
 from corpora.storage import files
 from pipelines.engine.cooperative.interrupts import Interrupts, TaskDoneElsewhere
-from pipelines.engine.cooperative.order import Pace, listing_cost, order_of
+from pipelines.engine.cooperative.order import Pace, by_size, listing_cost, order_of
 from pipelines.engine.job import Task
 from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation
@@ -77,17 +79,22 @@ class SharedStage:
 
     def _do_unclaimed(self) -> None:
         """Do tasks as long as there are unclaimed ones."""
-        taken, wasted, cost = {*self._claims.generations()}, 0, listing_cost(len(self._missing))
-        for task in [*self._missing.values()]:
-            if task.name in taken:
-                continue
-            self.require_sound()
-            if self._claims.create(task.name):
-                self._do(task, 1)
-                continue
-            wasted += 1
-            if wasted >= cost:
-                taken, wasted = {*self._claims.generations()}, 0
+        jump = random.Random(self._member.identity.name).randrange
+        taken, wasted, cost = self._claims.first(), 0, listing_cost(len(self._missing))
+        for group in by_size(self._missing.values()):
+            free = deque(task for task in group if task.name not in taken)
+            free.rotate(jump(len(group)))
+            while free:
+                task = free.popleft()
+                self.require_sound()
+                if self._claims.create(task.name):
+                    self._do(task, 1)
+                    continue
+                wasted += 1
+                if wasted >= cost:
+                    taken, wasted = self._claims.first(), 0
+                    free = deque(task for task in free if task.name not in taken)
+                free.rotate(jump(len(group)))
 
     def _do_inherited(self) -> None:
         """Wait until all tasks are done, and do those that dead processes leave."""

@@ -48,6 +48,10 @@ class Claims:
     def give_back(self, name: str, generation: int) -> None:
         files.delete([self._path(name, generation)])
 
+    def first(self) -> set[str]:
+        """Names whose first claim was made and not given back; takes less time than ``generations``."""
+        return {name.removesuffix(".1") for name in files.names(self.folder) if name.endswith(".1")}
+
     def generations(self) -> dict[str, int]:
         """Name -> highest generation of its claims."""
         return highest_generations(files.names(self.folder))

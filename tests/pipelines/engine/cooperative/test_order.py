@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.engine.cooperative.order import Pace, listing_cost, order_of
+from pipelines.engine.cooperative.order import Pace, by_size, listing_cost, order_of
 from pipelines.engine.job import Task
 
 
@@ -21,6 +21,14 @@ def test_large_tasks_come_first_and_equal_ones_in_an_order_of_each_process():
     same = sum(a == b for a, b in zip(*orders, strict=True))
     assert same < 10
     assert order_of(reversed(many), "one") == order_of(many, "one")
+
+
+def test_groups_of_similar_size_are_the_same_for_all_processes():
+    tasks = [Task(f"task-{index}", {}, size) for index, size in enumerate([3, 1000, 10, 990, 50_000, 0, 1010])]
+    assert [[task.units for task in group] for group in by_size(tasks)] == [
+        [50_000], [1000, 990, 1010], [10], [3], [0],
+    ]  # fmt: skip
+    assert by_size(tasks[::-1]) == by_size(tasks)
 
 
 def test_looks_become_rarer_while_nothing_changes_and_are_bounded():

@@ -50,6 +50,10 @@ def test_a_claim_that_was_given_back_is_free(folder):
     assert one.owner_of("task", 1) == "two"
     assert one.create("task", 2)
     assert two.generations() == {"task": 2}
+    assert one.create("task.1")
+    assert one.first() == {"task", "task.1"}
+    one.give_back("task", 1)
+    assert two.first() == {"task.1"}
 
 
 def test_an_owner_killed_before_it_wrote_its_name_has_a_name_that_no_process_has(tmp_path):
