@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -201,6 +202,7 @@ def make_pairs(
     max_targets: int = 2,
     options: int = 0,
     attributes: Sequence[Mapping[str, Any]] = ({},),
+    shards: int = 1,
 ) -> str:
     """Pairs of random tokens about the documents of ``make_documents``; pair i is in split ``i % len(splits)``.
 
@@ -209,6 +211,7 @@ def make_pairs(
         max_targets: pair i has ``i % max_targets + 1`` targets; its references are their decoded texts. 0 for none.
         options: of each pair; the first is its first target.
         attributes: pair i has ``attributes[i % len(attributes)]``.
+        shards: of about equal numbers of pairs.
     """
     rng = np.random.default_rng(seed)
     tokenizer, parent = small_tokenizer(), DocumentSet(documents)
@@ -237,8 +240,11 @@ def make_pairs(
     batch = pa.RecordBatch.from_pylist(rows, schema)
     totals = dict.fromkeys(PAIR_TOTALS, 0)
     add_pair_totals(totals, batch)
-    with write_shard(os.path.join(folder, "shards", shard_name(0, 1)), schema, 8) as (writer, info):
-        writer.write(batch)
+    receipts, edges = [], [pairs * shard // shards for shard in range(shards + 1)]
+    for shard, (begin, end) in enumerate(pairwise(edges)):
+        with write_shard(os.path.join(folder, "shards", shard_name(shard, shards)), schema, 8) as (writer, info):
+            writer.write(batch.slice(begin, end - begin))
+        receipts.append(Receipt(str(shard), tuple(info), totals if shard == 0 else {}, {}))
     tokenizer.save(os.path.join(folder, "tokenizer"))
     head = Manifest(
         "farspan.pairs",
@@ -247,7 +253,7 @@ def make_pairs(
         8,
         tokenizer_entry(),
         parent={"manifest_sha256": manifest_sha256(documents)},
-        **fold([Receipt("0", tuple(info), totals, {})]),
+        **fold(receipts),
         files=list_files(folder),
     )
     write_origins(folder, {"parent": relative_path(folder, documents)})

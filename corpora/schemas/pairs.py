@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -15,6 +15,7 @@ import pyarrow as pa
 from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from corpora.schemas.sequences import token_dtype, token_list
+from corpora.storage.copies.shard_cache import ShardCache
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import manifest_sha256
 from corpora.storage.origins import parent_folder
@@ -95,19 +96,22 @@ class PairSet(ShardedRows):
         documents: the documents that the pairs are about.
     """
 
-    def __init__(self, folder: str, documents: str | None = None, verify: bool = False) -> None:
+    def __init__(
+        self, folder: str, documents: str | None = None, verify: bool = False, cache: ShardCache | None = None
+    ) -> None:
         """
         Args:
             documents: folder of the documents; None for the recorded one.
             verify: compare each shard with its checksum on first use.
+            cache: cache for the shards of remote pairs and documents.
 
         Raises:
             FarspanError: no finished pairs there, or not the documents they were made from.
         """
-        super().__init__(folder, "farspan.pairs", verify)
+        super().__init__(folder, "farspan.pairs", verify, cache)
         self.schema = pairs_schema(self.manifest.tokenizer["vocab_size"])
         place = documents or documents_folder(folder, self.manifest)
-        self.documents = DocumentSet(place, verify=verify)
+        self.documents = DocumentSet(place, verify=verify, cache=cache)
         if manifest_sha256(place) != (self.manifest.parent or {})["manifest_sha256"]:
             raise FarspanError(
                 f"{folder}: its pairs are about other documents than those in {place}; give the documents that they "
@@ -115,13 +119,27 @@ class PairSet(ShardedRows):
             )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": self.folder, "documents": self.documents.folder, "verify": self.verify}
+        cache = self.cache or self.documents.cache
+        return {"folder": self.folder, "documents": self.documents.folder, "verify": self.verify, "cache": cache}
 
     @cached_property
     def splits(self) -> np.ndarray:
         """Split of each pair, ``(len,)`` str."""
-        columns = [batch.column("split").to_numpy(zero_copy_only=False) for batch in self.batches()]
-        return np.concatenate([np.empty(0, object), *columns]).astype(str)
+        return self._overview.splits
+
+    @cached_property
+    def target_counts(self) -> np.ndarray:
+        """Number of targets of each pair, ``(len,)`` int64."""
+        return self._overview.target_counts
+
+    @cached_property
+    def document_rows(self) -> Ragged:
+        """Documents of each pair, as rows of ``documents``; int64."""
+        return self._overview.document_rows
+
+    @cached_property
+    def _overview(self) -> _Overview:
+        return _Overview.of(self.batches())
 
     def rows_of(self, split: str) -> np.ndarray:
         """Return the rows of ``split`` in stored order, ``(n,)`` int64.
@@ -135,11 +153,10 @@ class PairSet(ShardedRows):
             raise FarspanError(f"{self.folder}: no pair is in split {split!r}; its splits: {known}")
         return rows
 
-    @cached_property
-    def target_counts(self) -> np.ndarray:
-        """Number of targets of each pair, ``(len,)`` int64."""
-        columns = [batch.column("targets").value_lengths().to_numpy() for batch in self.batches()]
-        return np.concatenate([np.empty(0, np.int64), *columns]).astype(np.int64)
+    def values(self, name: str, rows: np.ndarray) -> list[Any]:
+        """Return a column of ascending rows ``(n,)``, read shard by shard, so that a cache must hold one at a time."""
+        by_shard = np.split(rows, np.searchsorted(rows, self.starts[1:-1]))
+        return [value for own in by_shard if len(own) for value in self.table(own).column(name).to_pylist()]
 
     def table(self, rows: Sequence[int] | np.ndarray) -> pa.Table:
         """Return the given rows, at least one, in the given order, with the columns of ``pairs_schema``.
@@ -163,7 +180,8 @@ class PairSet(ShardedRows):
         # the distinct documents in the order of their first use
         distinct, first, which = np.unique(document_rows.values, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        tokens = [_tokens(self.documents, row) for row in distinct[order].tolist()]
+        found = [_tokens(self.documents, row) for row in distinct.tolist()]  # shard after shard
+        tokens = [found[place] for place in order.tolist()]
         targets = columns.column("targets").chunk(0)
         return PairBatch(
             pair_ids=columns.column("pair_id").to_pylist(),
@@ -205,11 +223,42 @@ def add_pair_totals(totals: dict[str, int], batch: pa.RecordBatch) -> None:
         totals[split] += 1
 
 
+_NO_ROWS = Ragged(np.empty(0, np.int64), np.zeros(1, np.int64))
+
+
+@dataclass(frozen=True)
+class _Overview:
+    """Columns of all pairs that are kept in memory, read in one pass, so that remote shards are fetched once for them.
+
+    Attributes:
+        splits, target_counts, document_rows: as in ``PairSet``.
+    """
+
+    splits: np.ndarray
+    target_counts: np.ndarray
+    document_rows: Ragged
+
+    @classmethod
+    def of(cls, batches: Iterable[pa.RecordBatch]) -> _Overview:
+        splits, counts, documents = [np.empty(0, str)], [np.empty(0, np.int64)], [_NO_ROWS]
+        for batch in batches:
+            splits.append(batch.column("split").to_numpy(zero_copy_only=False).astype(str))
+            counts.append(batch.column("targets").value_lengths().to_numpy().astype(np.int64))
+            rows = _numbers(batch.column("document_rows"))
+            documents.append(Ragged(rows.values.copy(), rows.offsets))  # a view would keep the shard
+        return cls(np.concatenate(splits), np.concatenate(counts), Ragged.concatenate(documents))
+
+
+def _numbers(column: pa.Array) -> Ragged:
+    return Ragged.from_arrow(column).compact()
+
+
 def _ragged(table: pa.Table, name: str) -> Ragged:
-    return Ragged.from_arrow(table.column(name).chunk(0)).compact()
+    return _numbers(table.column(name).chunk(0))
 
 
 def _tokens(documents: DocumentSet, row: int) -> np.ndarray:
-    """View a document's tokens without copying."""
+    """View a document's tokens; copy them from a remote shard, as a view would keep the shard in the cache."""
     shard, batch, inside = (int(column[0]) for column in documents.locate(np.array([row])))
-    return Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]
+    tokens = Ragged.from_arrow(documents.batch(shard, batch).column("tokens"))[inside]
+    return tokens.copy() if documents.cache else tokens

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import SpecialTokens
 
@@ -43,6 +44,28 @@ class Source(Protocol):
 
     def with_special(self, special: SpecialTokens) -> Source:
         """The same examples with the ids of another table, which must have all tokens that they use."""
+
+
+@runtime_checkable
+class ShardedSource(Source, Protocol):
+    """A source that is read from shards, which may be fetched from a remote store while it is read.
+
+    Attributes:
+        shard_rows: number of sequences of each shard, in order; shards without any may be left out.
+        cached: the artefacts whose shards are fetched; none if all are on local disk.
+    """
+
+    @property
+    def shard_rows(self) -> tuple[int, ...]: ...
+
+    @property
+    def cached(self) -> list[ShardedRows]: ...
+
+    def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
+        """The artefacts and numbers of the remote shards that ``examples`` reads, each once; arguments as there."""
+
+    def most_bytes(self, shards: int | None) -> int:
+        """The most bytes of remote shards that the sequences of so many shards are read from; None for all shards."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from objectives.api.examples import IGNORED, Examples
-from trainer.data.config import DataConfig, Source, naming_source
+from trainer.data.config import DataConfig, ShardedSource, Source, naming_source
 from trainer.data.masked_corpus import Longest, MaskedCorpus
 from trainer.data.mixture import Mixture
 from trainer.data.paired import PairedSource
@@ -42,7 +42,7 @@ def check_examples(
         with naming_source(data, part.name, section):
             _check_targets(source)
             found = [*check_lengths(source, data, section, rows), *_check_globals(source, data, pattern)]
-            if isinstance(source, PairedSource):
+            if isinstance(source, PairedSource) and not source.cached:
                 found += _cuts(source, data, section, rows)
         place = f"source {part.name!r} of {section}.mixture" if data.mixture else section
         warnings += [f"{place}: {warning}" for warning in found]
@@ -77,7 +77,7 @@ def check_lengths(source: Source, data: DataConfig, section: str, rows: int | No
         return
     if not isinstance(source, MaskedCorpus | PairedSource):
         return
-    if isinstance(source, MaskedCorpus) and source.cached:
+    if source.cached:
         yield (
             f"{source.described} is read from a remote store step by step; a row whose example is longer than "
             "source_length or target_length ends the run at its step"
@@ -175,7 +175,7 @@ def _tried(source: Source) -> Iterator[Examples]:
 def spread_rows(source: Source, count: int) -> np.ndarray:
     """At most ``count`` rows spread over a source; rows of the first shard only, if shards are fetched on demand."""
     size = len(source)
-    if isinstance(source, MaskedCorpus) and source.cached:
+    if isinstance(source, ShardedSource) and source.cached:
         size = next(rows for rows in source.shard_rows if rows)
     return np.unique(np.linspace(0, size - 1, count).astype(np.int64))
 

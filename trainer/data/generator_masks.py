@@ -7,11 +7,15 @@ generator's weights, the rows view is what a mask set made with it as ``--scorer
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.copies.mirror import mirrored
+from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.protocol import CorpusFacts, load_objective, mask_key
 from objectives.api.special_tokens import SpecialTokens
@@ -102,12 +106,31 @@ class Candidates:
     def with_special(self, special: SpecialTokens) -> Candidates:
         return Candidates(self.rows.with_special(special))
 
+    @property
+    def shard_rows(self) -> tuple[int, ...]:
+        return self.rows.shard_rows
+
+    @property
+    def cached(self) -> list[ShardedRows]:
+        return self.rows.cached
+
+    def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
+        return self.rows.shards(indices, epochs)
+
+    def most_bytes(self, shards: int | None) -> int:
+        return self.rows.most_bytes(shards)
+
     def origin(self, index: int) -> str:
         return self.rows.origin(index)
 
 
 def open_generator_masked(
-    data: DataConfig, special: SpecialTokens, positions: int | None, *, verify: bool = False
+    data: DataConfig,
+    special: SpecialTokens,
+    positions: int | None,
+    *,
+    verify: bool = False,
+    cache: ShardCache | None = None,
 ) -> GeneratorMaskedCorpus:
     """Open the corpus that a data section names for joint training.
 
@@ -116,6 +139,7 @@ def open_generator_masked(
         special: special tokens of the generator.
         positions: maximum length of the generator's input; None if unlimited.
         verify: compare each shard with its checksum when it is first read.
+        cache: for the shards of a remote corpus; None copies it as a whole first.
 
     Raises:
         FarspanError: a mixture, stored masks, another objective, an objective with a scorer, rows longer than
@@ -128,12 +152,7 @@ def open_generator_masked(
             f"generator.mode is 'joint', which trains on one corpus with data.objective {ModelBased.name}, without "
             "masks, mixture or objective.scorer; change the data section, or set generator.mode to frozen"
         )
-    if data.shuffle_shards:
-        raise FarspanError(
-            f"data.shuffle_shards is {data.shuffle_shards}, but generator.mode is 'joint', which shuffles all rows of "
-            "its corpus; set it to 0"
-        )
-    corpus = Corpus(mirrored(config.corpus), verify=verify)
+    corpus = Corpus(config.corpus if cache else mirrored(config.corpus), verify=verify, cache=cache)
     corpus.check_files()
     loaded = load_objective(objective.name, objective.preset, objective.options)
     assert isinstance(loaded, ModelBased)

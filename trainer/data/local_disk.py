@@ -15,18 +15,20 @@ def on_local_disk(source: SourceConfig, cached: bool = False) -> SourceConfig:
     """Replace each remote artefact of a source with a local copy (``corpora.storage.copies.mirror``).
 
     Args:
-        cached: leave corpora and mask sets remote, because their shards are fetched into a cache.
+        cached: leave artefacts remote, because their shards are fetched into a cache.
 
     Raises:
         FarspanError: an artefact cannot be copied.
     """
+    if cached:
+        return source
     documents = source.documents
     if source.pairs and not documents and not is_local(source.pairs):
         documents = documents_folder(source.pairs, read_manifest(source.pairs, "farspan.pairs"))
     return replace(
         source,
-        corpus=source.corpus if cached else mirrored(source.corpus),
-        masks=source.masks if cached else source.masks and mirrored(source.masks),
+        corpus=mirrored(source.corpus),
+        masks=source.masks and mirrored(source.masks),
         pairs=source.pairs and mirrored(source.pairs),
         documents=documents and mirrored(documents),
     )

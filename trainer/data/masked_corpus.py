@@ -165,6 +165,11 @@ class MaskedCorpus:
         """The artefacts whose shards are fetched from a remote store while they are read."""
         return [rows for rows in (self.corpus, self._masks) if isinstance(rows, ShardedRows) and rows.cache]
 
+    def most_bytes(self, shards: int | None) -> int:
+        """The most bytes of remote shards that rows of so many shards are read from; None for all shards."""
+        sizes = [sorted((shard.bytes for shard in rows.manifest.shards), reverse=True) for rows in self.cached]
+        return sum(sum(own[:shards]) for own in sizes)
+
     @property
     def shard_rows(self) -> tuple[int, ...]:
         """Number of rows of each shard of the corpus."""

@@ -16,8 +16,7 @@ from corpora.errors import FarspanError
 from corpora.storage.sharded_rows import ShardedRows
 from objectives.api.examples import Examples
 from objectives.api.special_tokens import PAD, SpecialTokens
-from trainer.data.config import Source
-from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.config import ShardedSource, Source
 from trainer.data.order import Share, sample_places
 
 
@@ -42,9 +41,9 @@ class Part:
         """The properties that the order depends on."""
         if not self.shuffle_shards:
             return Share(self.name, len(self.source), self.weight)
-        if not isinstance(self.source, MaskedCorpus):
+        if not isinstance(self.source, ShardedSource):
             raise FarspanError(
-                f"data.shuffle_shards is {self.shuffle_shards}, but source {self.name!r} is not a corpus; set it to 0"
+                f"data.shuffle_shards is {self.shuffle_shards}, but source {self.name!r} has no shards; set it to 0"
             )
         return Share(self.name, len(self.source), self.weight, self.source.shard_rows, self.shuffle_shards)
 
@@ -135,14 +134,14 @@ class Mixture:
         places, found = sample_places(samples, self.shares, seed), []
         for number in np.unique(places.sources).tolist():
             source, own = self.parts[number].source, places.sources == number
-            if isinstance(source, MaskedCorpus):
+            if isinstance(source, ShardedSource):
                 found += list(source.shards(places.indices[own], places.epochs[own]))
         return found
 
     @property
     def cached(self) -> list[ShardedRows]:
         """The artefacts whose shards are fetched from a remote store while they are read."""
-        return [rows for part in self.parts if isinstance(part.source, MaskedCorpus) for rows in part.source.cached]
+        return [rows for part in self.parts if isinstance(part.source, ShardedSource) for rows in part.source.cached]
 
     def origins(self, indices: np.ndarray) -> list[str]:
         """Part, file and row of each of the ``(n,)`` sequences, for messages."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -88,7 +89,7 @@ class FewExamples(NamedTuple):
                 f"{pairs.folder}: examples is {self.number:,}, but split {split!r} has {len(rows):,} pairs with "
                 "targets; set fewer"
             )
-        names = pairs.table(rows).column("pair_id").to_pylist()
+        names = pairs.values("pair_id", rows)
         order = np.argsort(id_keys(make_key(self.seed, "examples"), names)[:, 0], kind="stable")
         return np.sort(rows[order[: self.number]])
 
@@ -186,6 +187,48 @@ class PairedSource:
                 "model does not know; use the task of its training"
             )
         return type(self)(self._pairs, self._split, self.task, special, self._seed, self._few)
+
+    def shards(self, indices: np.ndarray, epochs: np.ndarray) -> Iterator[tuple[ShardedRows, int]]:
+        """The artefacts and numbers of the remote shards of the samples' pairs and their documents, each once.
+
+        Args:
+            indices, epochs: as in ``examples``.
+        """
+        rows, documents = self._rows[self._places(indices)[0]], self._pairs.documents
+        if self._pairs.cache:
+            yield from ((self._pairs, shard) for shard in self._pairs.shards_of(rows))
+        if documents.cache:
+            about = self._pairs.document_rows.take(rows).values
+            yield from ((documents, shard) for shard in documents.shards_of(about))
+
+    @property
+    def cached(self) -> list[ShardedRows]:
+        """The artefacts whose shards are fetched from a remote store while they are read."""
+        return [rows for rows in (self._pairs, self._pairs.documents) if rows.cache]
+
+    @cached_property
+    def shard_rows(self) -> tuple[int, ...]:
+        """Number of samples of each shard of the pairs, without shards that have none."""
+        counts = np.diff(self._starts[np.searchsorted(self._rows, self._pairs.starts)])
+        return tuple(counts[counts > 0].tolist())
+
+    def most_bytes(self, shards: int | None) -> int:
+        """The most bytes of remote shards that samples of so many shards of pairs are read from; None for all."""
+        documents, sizes = self._pairs.documents, []
+        edges = np.searchsorted(self._rows, self._pairs.starts)
+        used: set[int] = set()
+        for number, (begin, end) in enumerate(pairwise(edges.tolist())):
+            if begin == end:
+                continue
+            size = self._pairs.manifest.shards[number].bytes if self._pairs.cache else 0
+            if documents.cache:
+                about = documents.shards_of(self._pairs.document_rows.take(self._rows[begin:end]).values)
+                size += sum(documents.manifest.shards[shard].bytes for shard in about)
+                used |= {*about}
+            sizes.append(size)
+        everything = sum(shard.bytes for shard in self._pairs.manifest.shards) if self._pairs.cache else 0
+        everything += sum(documents.manifest.shards[shard].bytes for shard in used)
+        return everything if shards is None else min(everything, sum(sorted(sizes, reverse=True)[:shards]))
 
     @property
     def described(self) -> str:

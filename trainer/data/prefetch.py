@@ -33,8 +33,8 @@ class LoadingConfig:
             the model's steps.
         verify: when to compare shards with their checksums: all of them at the ``start``, divided among the ranks;
             ``lazily``, each when it is first read, if reading them all would take too long; or ``never``.
-        cache_gib: size in GiB of a cache on local disk, to which the shards of remote corpora and mask sets are fetched
-            ahead of the steps that read them; None copies whole artefacts before the first step.
+        cache_gib: size in GiB of a cache on local disk, to which the shards of remote data are fetched ahead of the
+            steps that read them; None copies whole artefacts before the first step.
 
     Raises:
         FarspanError: counts below 0, a size that is not above 0.

@@ -1,4 +1,4 @@
-"""Fetching of the shards of remote corpora ahead of the steps that read them, as the order of samples determines."""
+"""Fetching of the shards of remote data ahead of the steps that read them, as the order of samples determines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from corpora.errors import FarspanError
 from corpora.storage.sharded_rows import ShardedRows
+from trainer.data.config import ShardedSource
 from trainer.data.curriculum import Stage, stage_number
 from trainer.data.mixture import Mixture
 
@@ -119,14 +120,15 @@ def _check_cache(stage: Stage, mixture: Mixture) -> None:
         return
     needed, weights = 0, sum(part.weight for part in mixture.parts)
     for part in mixture.parts:
-        for rows in getattr(part.source, "cached", ()):
-            sizes = sorted((shard.bytes for shard in rows.manifest.shards), reverse=True)
-            if part.shuffle_shards:
-                share = part.share
-                group_rows = share.size / len(share.shards) * share.together
-                groups = 1 + math.ceil(2 * stage.batch_size * part.weight / weights / group_rows)
-                sizes = sizes[: groups * share.together]
-            needed += sum(sizes)
+        if not isinstance(part.source, ShardedSource) or not part.source.cached:
+            continue
+        shards = None
+        if part.shuffle_shards:
+            share = part.share
+            group_rows = share.size / len(share.shards) * share.together
+            groups = 1 + math.ceil(2 * stage.batch_size * part.weight / weights / group_rows)
+            shards = groups * share.together
+        needed += part.source.most_bytes(shards)
     size = min(rows.cache.size for rows in mixture.cached if rows.cache)
     if needed > _SHARE * size:
         shuffled = stage.data.shuffle_shards

@@ -88,8 +88,9 @@ def open_validation(recipe: Recipe, special: SpecialTokens, tokenizer_fingerprin
         with naming_source(data, named.name, "evaluation"):
             if not named.pairs or named.task is None:
                 raise FarspanError("generation needs pairs, but none are named; set evaluation.pairs and data.task")
-            source = on_local_disk(named)
-            pairs = PairSet(source.pairs, source.documents, recipe.loading.verify == "lazily")
+            cache = recipe.loading.cache
+            source = on_local_disk(named, cached=cache is not None)
+            pairs = PairSet(source.pairs, source.documents, recipe.loading.verify == "lazily", cache)
             if pairs.manifest.tokenizer["fingerprint"] != tokenizer_fingerprint:
                 raise FarspanError(f"{pairs.folder}: was made with another tokenizer than the training data")
             check_first_tokens(config.search, special[END], special.vocab_size)

@@ -48,12 +48,14 @@ class HeldOutPairs:
         Raises:
             FarspanError: naming the first pair without one.
         """
-        table = self.pairs.table(self.rows)
-        lacking = np.flatnonzero(table.column("references").combine_chunks().value_lengths().to_numpy() == 0)
-        if len(lacking):
+        lacking = [
+            row for row, texts in zip(self.rows, self.pairs.values("references", self.rows), strict=True) if not texts
+        ]
+        if lacking:
+            (name,) = self.pairs.values("pair_id", np.array(lacking[:1]))
             raise FarspanError(
-                f"{self.pairs.folder}: pair {table.column('pair_id')[int(lacking[0])].as_py()!r} has no reference to "
-                "compare a text with; validate on a split with references"
+                f"{self.pairs.folder}: pair {name!r} has no reference to compare a text with; validate on a split "
+                "with references"
             )
 
 

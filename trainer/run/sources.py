@@ -35,7 +35,7 @@ def open_source(
         verify: compare each shard with its checksum when it is first read; missing and truncated shards are found in
             any case.
         section: name of the section in the recipe, for errors.
-        cache: cache of the shards of remote corpora and mask sets; None copies whole artefacts first.
+        cache: cache of the shards of remote data; None copies whole artefacts first.
 
     Raises:
         FarspanError: neither a corpus nor pairs, neither masks nor an objective, masks of another corpus or objective,
@@ -87,7 +87,7 @@ def shared(stages: Sequence[Stage], opened: Callable[[Stage], Mixture]) -> list[
 def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None) -> Source:
     config = on_local_disk(config, cached=cache is not None)
     if config.pairs:
-        return _paired(config, data, verify, section)
+        return _paired(config, data, verify, section, cache)
     if config.examples is not None:
         raise FarspanError(f"examples is {config.examples}, which draws pairs, but pairs is not set; leave it out")
     if not config.corpus:
@@ -134,7 +134,9 @@ def _opened(config: SourceConfig, data: DataConfig, verify: bool, section: str, 
     return MaskedCorpus.stored(corpus, masks, segment_ids=not data.across_documents)
 
 
-def _paired(config: SourceConfig, data: DataConfig, verify: bool, section: str) -> PairedSource:
+def _paired(
+    config: SourceConfig, data: DataConfig, verify: bool, section: str, cache: ShardCache | None
+) -> PairedSource:
     """Open the pairs of one split with their task, and check their lengths without rendering."""
     if config.task is None:
         raise FarspanError(
@@ -145,7 +147,7 @@ def _paired(config: SourceConfig, data: DataConfig, verify: bool, section: str) 
             "across_documents is false, but tasks do not number the documents of positions, because a question belongs "
             "to all; leave it out"
         )
-    pairs = PairSet(config.pairs, config.documents, verify)
+    pairs = PairSet(config.pairs, config.documents, verify, cache)
     pairs.check_files()
     pairs.documents.check_files()
     few = None if config.examples is None else FewExamples(config.examples, config.examples_seed)

@@ -109,7 +109,7 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
         sources: sources of training and evaluation.
         world: all processes of the run.
         console: shows a progress bar if it is a terminal.
-        cached: leave out remote corpora and mask sets, whose shards are compared when they are fetched.
+        cached: leave out remote artefacts, whose shards are compared when they are fetched.
 
     Raises:
         FarspanError: a shard that is damaged; all ranks raise it.
@@ -117,11 +117,11 @@ def check_shards(sources: Sequence[SourceConfig], world: World, console: Console
     sources = [on_local_disk(source, cached) for source in sources]
     named = [(source.corpus, "farspan.corpus") for source in sources if source.corpus]
     named += [(source.masks, "farspan.masks") for source in sources if source.masks]
-    named = [(folder, kind) for folder, kind in named if is_local(folder)]
     for source in sources:
         with suppress(FarspanError):
             documents = PairSet(source.pairs, source.documents).documents.folder if source.pairs else ""
             named += [(source.pairs, "farspan.pairs"), (documents, "farspan.documents")] if documents else []
+    named = [(folder, kind) for folder, kind in named if is_local(folder)]
     shards = [(rows, shard) for rows in _complete(named) for shard in range(len(rows.manifest.shards))]
     own = shards[world.rank :: world.size]
 

@@ -14,11 +14,15 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.storage import files
 from corpora.storage.copies.shard_cache import ShardCache, _entries
+from tests.artefacts import make_corpus, make_documents, make_pairs
 from tests.object_store import upload
+from tests.trainer.joint_parts import data_of, make_generator
 from tests.trainer.masked_folders import SPAN, make_folders
 from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig
+from trainer.data.config import DataConfig, TaskConfig
+from trainer.data.generator_masks import Candidates, open_generator_masked
 from trainer.data.loader import Loader
+from trainer.data.mixture import Mixture, Part
 from trainer.data.shards_ahead import ShardsAhead
 from trainer.run.sources import open_stages
 
@@ -150,3 +154,84 @@ def test_what_is_wrong_with_a_shard_is_raised_at_its_step(folders, remote):
         for step in range(9):
             loader.step(step)
     loader.ahead.close()
+
+
+@pytest.fixture(scope="module")
+def pairs_folder(tmp_path_factory):
+    """A folder of pairs in 8 shards about two documents each, and of the documents in 8 shards."""
+    place = tmp_path_factory.mktemp("pairs")
+    documents = make_documents(str(place / "documents"), shards=8, documents=16)
+    make_pairs(str(place / "pairs"), documents, pairs=64, documents_per_pair=2, shards=8)
+    return place
+
+
+@pytest.fixture
+def remote_pairs(pairs_folder, remote):
+    for name in ("documents", "pairs"):
+        upload(pairs_folder / name, f"memory://store/{name}")
+    return remote
+
+
+def open_pairs_loader(pairs, cache=None, shuffle_shards=2, steps=30, examples=None):
+    data = DataConfig(
+        pairs=str(pairs), task=TaskConfig(preset="bart_ls"), source_length=1024, target_length=64,
+        shuffle_shards=shuffle_shards, examples=examples,
+    )  # fmt: skip
+    (stage,) = toy_recipe("unused", steps=steps, batch_size=4, micro_batch_size=2).curriculum
+    stages = [replace(stage, data=data)]
+    mixtures = open_stages(stages, cache=cache)
+    return Loader(stages, mixtures, 1, ahead=ShardsAhead.of(stages, mixtures, 1))
+
+
+def test_pairs_come_with_their_documents_through_a_cache_of_a_part_of_both(pairs_folder, remote_pairs, tmp_path):
+    size = int((bytes_of(pairs_folder / "pairs") + bytes_of(pairs_folder / "documents")) * 0.9)
+    local = open_pairs_loader(pairs_folder / "pairs")
+    ours = open_pairs_loader("memory://store/pairs", ShardCache(size))
+    for step in range(30):  # more than an epoch
+        assert same(ours.step(step), local.step(step)), step
+        assert cache_bytes(str(tmp_path / "cache" / "shards")) <= size
+    ours.ahead.close()
+    assert os.listdir(tmp_path / "cache") == ["shards"]  # no whole copy
+    before = len(remote_pairs)
+    resumed = open_pairs_loader("memory://store/pairs", ShardCache(1 << 30), examples=9)
+    assert same(resumed.step(3), open_pairs_loader(pairs_folder / "pairs", examples=9).step(3))
+    resumed.ahead.close()
+    assert len(remote_pairs) - before < 16  # warm
+    with pytest.raises(FarspanError, match=r"data.shuffle_shards 0 the remote data needs .* set it to a few shards"):
+        open_pairs_loader("memory://store/pairs", ShardCache(size), shuffle_shards=0)
+
+
+def test_a_damaged_document_is_raised_at_its_step(pairs_folder, remote_pairs):
+    loader = open_pairs_loader("memory://store/pairs", ShardCache(1 << 30))
+    for name in [name for name in fsspec.filesystem("memory").store if name.startswith("/store/documents/shards/")]:
+        files.write_bytes(f"memory:/{name}", b"damage")
+    with pytest.raises(FarspanError, match=r"memory://store/documents/shards/part-.*: 6 bytes with sha256"):
+        for step in range(30):
+            loader.step(step)
+    loader.ahead.close()
+
+
+def open_joint_loader(corpus, cache=None):
+    """Both views' rows of joint training, as ``JointUnit`` opens them."""
+    generator = make_generator()
+    data = replace(data_of(corpus), shuffle_shards=2)
+    rows = open_generator_masked(data, generator.special, generator.positions, cache=cache)
+    (stage,) = toy_recipe("unused", steps=20, batch_size=4, micro_batch_size=2).curriculum
+    stages = [replace(stage, data=data)]
+    mixtures = [Mixture([Part("data", Candidates(rows), shuffle_shards=2)])]
+    return rows, Loader(stages, mixtures, 1, ahead=ShardsAhead.of(stages, mixtures, 1))
+
+
+def test_joint_training_reads_a_part_at_a_time(tmp_path, remote):
+    corpus = make_corpus(str(tmp_path / "rows"), shards=12, documents=12)
+    upload(corpus, "memory://rows")
+    local_rows, local = open_joint_loader(corpus)
+    rows, ours = open_joint_loader("memory://rows", ShardCache(int(bytes_of(corpus) * 0.9)))
+    assert local.ahead is None
+    for step in range(20):
+        shown = ours.step(step)
+        assert same(shown, local.step(step)), step
+        indices = ours.mixtures[0].sequences(np.concatenate([batch.samples for batch in shown]), 1).indices
+        assert np.array_equal(rows.chosen(indices, None).target_ids, local_rows.chosen(indices, None).target_ids)
+    ours.ahead.close()
+    assert os.listdir(tmp_path / "cache") == ["shards"]

@@ -27,7 +27,7 @@ from trainer.data.config import Source
 from trainer.data.curriculum import Stage
 from trainer.data.generator_masks import Candidates, GeneratorMaskedCorpus, open_generator_masked
 from trainer.data.loader import Loader
-from trainer.data.mixture import Mixture
+from trainer.data.mixture import Mixture, Part
 from trainer.metrics import Counts
 from trainer.model.flops import batch_flops
 from trainer.model.joint import JointModel
@@ -107,8 +107,10 @@ class JointUnit(Seq2SeqUnit):
         generator = open_generator(_section(recipe), Corpus(stages[0].data.corpus), recipe.run.seed)
 
         def opened(stage: Stage) -> Mixture:
-            source = open_generator_masked(stage.data, generator.special, generator.positions, verify=verify)
-            return Mixture.of(source)
+            source = open_generator_masked(
+                stage.data, generator.special, generator.positions, verify=verify, cache=recipe.loading.cache
+            )
+            return Mixture([Part("data", source, shuffle_shards=stage.data.shuffle_shards)])
 
         mixtures = shared(stages, opened)
         unit = cls(recipe.with_samples(len(mixtures[0])), mixtures, generator)
@@ -116,7 +118,10 @@ class JointUnit(Seq2SeqUnit):
         return unit
 
     def loader(self, rank: int, world_size: int) -> Loader:
-        candidates = [Mixture.of(Candidates(_rows(mixture))) for mixture in self.mixtures]
+        candidates = [
+            Mixture([replace(part, source=Candidates(_rows(mixture))) for part in mixture.parts])
+            for mixture in self.mixtures
+        ]
         return replace(super().loader(rank, world_size), mixtures=candidates)
 
     def batches(self, loader: Loader, prefetched: Batches, model: Model, world: World) -> Batches:
