@@ -72,13 +72,14 @@ def main() -> None:
                         seconds["wall"][name][os.path.basename(text)].append(time.perf_counter() - wall)
                         seconds["CPU"][name][os.path.basename(text)].append(children_seconds() - processor)
         tokens = compare(sides, whole, "datatrove" in runs)
-    comparisons = [
-        comparison
-        for clock, unit in (("wall", "tokens/s"), ("CPU", "tokens/CPU s"))
-        for apart in (False, True)
-        for comparison in compared(seconds[clock], tokens, unit, apart)
-    ]
-    versions = machine("tiktoken", "nupunkt", "tokenizers", "apache-beam", "pyarrow")
+    comparisons, short = [], []
+    for clock, unit in (("wall", "tokens/s"), ("CPU", "tokens/CPU s")):
+        for apart in (False, True):
+            try:
+                comparisons += compared(seconds[clock], tokens, unit, apart)
+            except ShortRun as error:
+                short.append(str(error))
+    versions = machine("gigatoken", "tiktoken", "nupunkt", "tokenizers", "apache-beam", "pyarrow")
     if options.datatrove_python:
         versions["datatrove"] = f"{sides.peer_version('datatrove')} (tokenizers {sides.peer_version('tokenizers')})"
     publish(
@@ -93,6 +94,12 @@ def main() -> None:
     for name, times in seconds["wall"].items():
         whole_run, start_up = (statistics.median(times[part]) for part in ("whole", "start"))
         print(f"{name}: {whole_run:.1f} s, of which start-up {start_up:.1f} s")
+    if short:
+        raise SystemExit("\n".join(short))
+
+
+class ShortRun(Exception):
+    """Start-up took most of a run, so that the difference says nothing."""
 
 
 def children_seconds() -> float:
@@ -105,12 +112,12 @@ def compared(seconds: dict[str, dict[str, list[float]]], tokens: int, unit: str,
     """Rates by one clock, of whole commands, or with their start-up set apart.
 
     Raises:
-        SystemExit: start-up took most of a run, so that the difference says nothing.
+        ShortRun: without start-up, nothing can be told.
     """
     starts = {name: statistics.median(times["start"]) if apart else 0.0 for name, times in seconds.items()}
     net = {name: [t - starts[name] for t in times["whole"]] for name, times in seconds.items()}
     if short := [name for name, times in net.items() if min(times) < starts[name]]:
-        raise SystemExit(
+        raise ShortRun(
             f"{', '.join(short)}: start-up takes longer than the work ({unit}), so no rate without it can be told; "
             "give more --megabytes"
         )
