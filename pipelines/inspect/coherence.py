@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from corpora.errors import FarspanError
 from corpora.keyed import id_keys, make_key
@@ -56,8 +55,10 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
     Raises:
         FarspanError: a document has no vector there.
     """
+    import pyarrow.compute as pc  # slow to import, and most looks at a corpus need no vectors
+
     batch = corpus.take(rows)
-    ids = pc.unique(batch.document_ids.flatten())
+    ids = batch.document_ids.flatten().unique()
     found = _vectors(ShardedRows(vectors, "farspan.vectors", verify=True), ids)
     numbers = Ragged(
         pc.index_in(batch.document_ids.flatten(), ids).to_numpy(), batch.document_starts.compact().offsets
@@ -73,6 +74,8 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
 
 def _vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
     """Unit vectors of the documents ``ids``: ``(ids, d)`` float32."""
+    import pyarrow.compute as pc
+
     found = np.full((len(ids), rows.manifest.config["dimension"]), np.nan, np.float32)
     for batch in rows.batches():
         places = pc.index_in(batch.column("document_id"), ids)
