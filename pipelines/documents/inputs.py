@@ -59,11 +59,6 @@ class Input:
         pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
         root, found = _search(pattern)
         there = data_files([path for path in found.paths if not _hidden(path[len(root) :])])
-        if artefact := _artefact_among(there):
-            raise FarspanError(
-                f"--input {text}: {artefact} was written by a farspan job; keep outputs out of the input's folder, or "
-                "give a glob that leaves it out"
-            )
         paths = there if there == [pattern] else [path for path in there if holds_records(path, read)]
         if there and not paths:
             format = str(read.format).removeprefix(PAIRS_OF)
@@ -170,10 +165,21 @@ def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
 
 
 def outside(inputs: Sequence[Input], folder: str) -> tuple[Input, ...]:
-    """The inputs without files in ``folder``, the output, where an earlier run of the same job may have left some."""
-    return tuple(
+    """The inputs without files in ``folder``, the output, where an earlier run of the same job may have left some.
+
+    Raises:
+        FarspanError: the output of another job is among the files.
+    """
+    kept = tuple(
         replace(item, paths=tuple(path for path in item.paths if not path.startswith(folder + "/"))) for item in inputs
     )
+    for item in kept:
+        if artefact := _artefact_among(item.paths):
+            raise FarspanError(
+                f"--input {item.root}: {artefact} was written by a farspan job; keep outputs out of the input's "
+                "folder, or give a glob that leaves it out"
+            )
+    return kept
 
 
 def repeated_links(inputs: Sequence[Input]) -> dict[str, int]:

@@ -78,7 +78,7 @@ def test_a_scorer_of_other_ids_is_refused_naming_both():
 
 
 def test_a_scorer_without_a_mask_token_is_refused():
-    with pytest.raises(FarspanError, match="knows no <mask>"):
+    with pytest.raises(FarspanError, match="the scorer has no <mask> token"):
         model_based(RandomScorer(SpecialTokens.append(VOCAB, OWNED)))
 
 

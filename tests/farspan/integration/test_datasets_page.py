@@ -48,6 +48,6 @@ def test_the_example_of_own_pairs_runs(folder):
 
 
 def test_the_page_names_every_data_set():
-    section = PAGE.split("## Which files")[1].split("\n## ")[0]
+    section = PAGE.split("## Files, documents and pairs of each format")[1].split("\n## ")[0]
     table = set(re.findall(r"^\| `([a-z][a-z-]+)` \|", section, re.MULTILINE))
     assert table == set(DATA_SETS)

@@ -7,7 +7,7 @@ def test_an_objective_is_explained_with_options_and_presets(run):
     status, out, err = run("mask", "principal_sentences", "--options")
     assert (status, err) == (0, "")
     for words in (
-        "strategy: which sentences",
+        "strategy: selection of a text's sentences",
         "ratio = 0.3",
         "pegasus: ",
         "ratio=[0.1485, 0.45]",

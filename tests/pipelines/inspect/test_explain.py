@@ -15,7 +15,7 @@ def test_tasks_and_presets_are_listed(run):
 def test_a_preset_is_explained_with_all_its_values(run):
     status, out, _ = run("tasks", "pegasus_x")
     assert status == 0
-    assert "    leftover: share of the source that a short document does not need" in out
+    assert "    leftover: part of its share that a short document does not need" in out
     assert "values with preset pegasus_x:" in out
     assert '  middle = "\\n\\n"\n' in out
     assert "  begin = false\n" in out

@@ -65,7 +65,7 @@ def test_rows_that_nothing_used_give_way_and_those_of_the_tokenizer_do_not():
 
 def test_ids_of_another_tokenizer_are_refused():
     old, new = vocabulary(fingerprint="a" * 64), vocabulary(fingerprint="b" * 64)
-    with pytest.raises(FarspanError, match="aaaaaaaaaaaa, the data has those of bbbbbbbbbbbb"):
+    with pytest.raises(FarspanError, match="of tokenizer aaaaaaaaaaaa, the data those of bbbbbbbbbbbb"):
         change_vocabulary({}, old, new)
     assert change_vocabulary({}, old, replace(new, tokenizer_fingerprint=None)) == {}
 

@@ -15,7 +15,7 @@ from pipelines.engine.run import run_job
 
 CELL = """
 from tests.pipelines.engine.beam.test_notebook import small_job
-from pipelines.engine.job import run_job
+from pipelines.engine.run import run_job
 from pipelines.engine.options import Engine
 print(dict(run_job(small_job({output!r}), Engine()).totals))
 """
