@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -58,6 +60,8 @@ def byte_of_character() -> dict[str, int]:
 
 
 _BYTE = byte_of_character()
+_TABLE = str.maketrans({character: chr(byte) for character, byte in _BYTE.items()})
+_FIRST = 1 << 18  # characters that are encoded before the faster engine is loaded, which takes about as long
 
 
 def token_bytes(token: str) -> bytes:
@@ -68,29 +72,57 @@ def token_bytes(token: str) -> bytes:
         return token.encode()
 
 
+def bytes_of_tokens(tokens: Sequence[str]) -> list[bytes]:
+    """Return ``token_bytes`` of each token."""
+    text = "".join(tokens)
+    if not set(text) <= _BYTE.keys():
+        return [token_bytes(token) for token in tokens]
+    data = text.translate(_TABLE).encode("latin-1")
+    ends = list(accumulate(map(len, tokens)))
+    return [data[start:end] for start, end in pairwise([0, *ends])]
+
+
 class TiktokenEngine:
-    """An encoder that uses tiktoken, or a faster engine for texts that it can encode, and gives Hugging Face's ids.
+    """An encoder that uses tiktoken, and after ``_FIRST`` characters a faster engine, and gives Hugging Face's ids.
 
     Attributes:
-        name: the library that encodes.
         lengths: ``(vocab,)`` int64, bytes of each id; 0 for ids that text never yields.
         prefix_space: True if a space is inserted before a text that does not start with one.
     """
 
-    def __init__(self, pattern: str, tokens: Sequence[bytes], ids: np.ndarray, prefix_space: bool) -> None:
+    def __init__(
+        self,
+        pattern: str,
+        tokens: Sequence[bytes],
+        ids: np.ndarray,
+        prefix_space: bool,
+        load_faster: Callable[[], GigatokenEngine | None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            pattern: regular expression that splits a text into words.
+            tokens: bytes of each token, in the order of the merges.
+            ids: ``(tokens,)`` int64, their ids.
+            prefix_space: as the attribute.
+            load_faster: loads an engine with the same ids, in a fraction of a second; None if there is none.
+        """
         ranks = {token: rank for rank, token in enumerate(tokens)}
         self._encoding = tiktoken.Encoding("farspan", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         self._ids = ids.astype(np.int32)
         self.lengths = np.zeros(ids.max() + 1, np.int64)
         self.lengths[ids] = [len(token) for token in tokens]
         self.prefix_space = prefix_space
-        self.name = "tiktoken"
-        self._faster: GigatokenEngine | None = None
+        self._load_faster = load_faster
+        self._first = _FIRST
 
-    def use(self, faster: GigatokenEngine | None) -> None:
-        """Encode the texts that ``faster``, if not None, can encode with it."""
-        if faster is not None:
-            self.name, self._faster = "gigatoken", faster
+    @cached_property
+    def _faster(self) -> GigatokenEngine | None:
+        return self._load_faster()
+
+    @property
+    def name(self) -> str:
+        """Library that encodes long inputs."""
+        return "gigatoken" if self._faster else "tiktoken"
 
     def encode(self, text: str) -> np.ndarray:
         """Encode a text to ids, ``(n,)`` int32.
@@ -98,6 +130,9 @@ class TiktokenEngine:
         Raises:
             ValueError: the text has a run of white space too long for tiktoken (about 100,000 characters).
         """
+        self._first -= len(text)
+        if self._first > 0:
+            return self._encode_slowly(text)
         if (ids := self._encode_fast(text)) is not None:
             return ids
         parts = passages(text) if self._faster else [text]
@@ -134,18 +169,25 @@ def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> 
     vocab = model["vocab"]
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
     written = sorted(_BYTE, key=_BYTE.__getitem__) + [left + right for left, right in pairs]
-    if len(set(written)) != len(written) or not all(token in vocab and set(token) <= _BYTE.keys() for token in written):
+    if (
+        len(set(written)) != len(written)
+        or not vocab.keys() >= set(written)
+        or not set("".join(written)) <= _BYTE.keys()
+    ):
         return None
     ids = np.array([vocab[token] for token in written], np.int64)
     if any([part.id for part in reference.model.tokenize(token)] != [vocab[token]] for token in written):
         return None
     pattern, prefix_space = split
-    engine = TiktokenEngine(pattern, [token_bytes(token) for token in written], ids, prefix_space)
+    engine = TiktokenEngine(
+        pattern,
+        bytes_of_tokens(written),
+        ids,
+        prefix_space,
+        lambda: gigatoken_engine(config, reference, _PROBES),
+    )
     same = all(engine.encode(text).tolist() == reference.encode(text).ids for text in _PROBES)
-    if not same:
-        return None
-    engine.use(gigatoken_engine(config, reference, _PROBES))
-    return engine
+    return engine if same else None
 
 
 def _split(pre_tokenizer: dict[str, Any] | None) -> tuple[str, bool] | None:

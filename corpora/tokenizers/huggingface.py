@@ -15,7 +15,7 @@ import tokenizers
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
-from corpora.tokenizers.byte_level import TiktokenEngine, decode_utf8, tiktoken_engine, token_bytes
+from corpora.tokenizers.byte_level import TiktokenEngine, bytes_of_tokens, decode_utf8, tiktoken_engine
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 
@@ -83,7 +83,7 @@ class HuggingFaceTokenizer:
         self.fingerprint = _fingerprint(config)
         self._config = config
         if _is_byte_level(config.get("decoder")):
-            self._token_bytes: list[bytes] | None = [token_bytes(token) for token in tokens]
+            self._token_bytes: list[bytes] | None = bytes_of_tokens(tokens)
             self._byte_lengths = np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)
         else:
             self._token_bytes = None

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpora.tokenizers import byte_level
-from corpora.tokenizers.byte_level import byte_of_character, decode_utf8, tiktoken_engine
+from corpora.tokenizers.byte_level import byte_of_character, bytes_of_tokens, decode_utf8, tiktoken_engine, token_bytes
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 
 FAST = ("gigatoken", "tiktoken")
@@ -41,6 +41,13 @@ def _engine(*args, **options):
 def test_alphabet_is_the_librarys():
     assert set(byte_of_character()) == set(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     assert sorted(byte_of_character().values()) == list(range(256))
+
+
+@given(st.lists(st.one_of(st.text(_ALPHABET, max_size=5), st.text(max_size=3)), max_size=10))
+def test_bytes_of_tokens(tokens):
+    assert bytes_of_tokens(tokens) == [token_bytes(token) for token in tokens]
+    within = [token for token in tokens if set(token) <= set(_ALPHABET)]
+    assert bytes_of_tokens(within) == [bytes(_ALPHABET.index(character) for character in token) for token in within]
 
 
 def test_engine_is_chosen_by_the_merges():

@@ -50,12 +50,34 @@ def engine_and_reference(data):
     return gigatoken_engine.gigatoken_engine(config, reference, byte_level._PROBES), reference
 
 
+@pytest.fixture(scope="module", autouse=True)
+def gigatoken_at_once():
+    """Encode with gigatoken from the first character."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_level, "_FIRST", 0)
+        yield
+
+
 @pytest.fixture(scope="module")
-def both(byte_level):
-    assert byte_level.engine == "gigatoken"
-    reference = tokenizers.Tokenizer.from_str(byte_level.serialized()["tokenizer.json"].decode())
+def both(byte_level, gigatoken_at_once):
+    data = byte_level.serialized()["tokenizer.json"]
+    tokenizer = HuggingFaceTokenizer(data)
+    assert tokenizer.engine == "gigatoken"
+    reference = tokenizers.Tokenizer.from_str(data.decode())
     reference.encode_special_tokens = True
-    return byte_level, reference
+    return tokenizer, reference
+
+
+def test_the_first_characters_are_tiktokens_with_the_same_ids(both, monkeypatch):
+    loaded = []
+    load = gigatoken_engine.gigatoken_engine
+    monkeypatch.setattr(byte_level, "gigatoken_engine", lambda *given: loaded.append(given) or load(*given))
+    monkeypatch.setattr(byte_level, "_FIRST", 20_000)
+    tokenizer = HuggingFaceTokenizer(both[0].serialized()["tokenizer.json"])
+    text = "the river runs past 1 old mill " * 20
+    while len(loaded) == 0:
+        assert tokenizer.encode([text])[0].tolist() == both[0].encode([text])[0].tolist()
+    assert tokenizer.encode([text])[0].tolist() == both[0].encode([text])[0].tolist()
 
 
 @given(text=texts)
