@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import codecs
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any
@@ -86,7 +86,6 @@ class TiktokenEngine:
     """An encoder that uses tiktoken, and after ``_FIRST`` characters a faster engine, and gives Hugging Face's ids.
 
     Attributes:
-        lengths: ``(vocab,)`` int64, bytes of each id; 0 for ids that text never yields.
         prefix_space: True if a space is inserted before a text that does not start with one.
     """
 
@@ -109,8 +108,6 @@ class TiktokenEngine:
         ranks = {token: rank for rank, token in enumerate(tokens)}
         self._encoding = tiktoken.Encoding("farspan", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
         self._ids = ids.astype(np.int32)
-        self.lengths = np.zeros(ids.max() + 1, np.int64)
-        self.lengths[ids] = [len(token) for token in tokens]
         self.prefix_space = prefix_space
         self._load_faster = load_faster
         self._first = _FIRST
@@ -148,6 +145,29 @@ class TiktokenEngine:
         return self._ids[self._encoding.encode_to_numpy(text, disallowed_special=())]
 
 
+def byte_level_split(config: Mapping[str, Any]) -> tuple[str, bool] | None:
+    """Return the split of a byte-level BPE whose ids are the bytes of the text, else None.
+
+    Args:
+        config: the parsed tokenizer.json.
+
+    Returns:
+        pattern: regular expression that splits a text into words, for tiktoken.
+        prefix_space: True if a space is inserted before a text that does not start with one.
+    """
+    model = config["model"]
+    if (
+        model.get("type") != "BPE"
+        or config.get("normalizer")
+        or any(not token["special"] for token in config.get("added_tokens", []))
+        or any(model.get(name) for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
+        or any(model.get(name) for name in ("byte_fallback", "ignore_merges"))
+        or not model["vocab"].keys() >= _BYTE.keys()
+    ):
+        return None
+    return _split(config.get("pre_tokenizer"))
+
+
 def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> TiktokenEngine | None:
     """Make an engine with the merges of a tokenizer.json; None if its ids could differ from Hugging Face's.
 
@@ -155,17 +175,10 @@ def tiktoken_engine(config: dict[str, Any], reference: tokenizers.Tokenizer) -> 
         config: the parsed tokenizer.json.
         reference: the same tokenizer in Hugging Face's library, treating special tokens as text.
     """
-    model = config["model"]
-    split = _split(config.get("pre_tokenizer"))
-    if (
-        split is None
-        or model.get("type") != "BPE"
-        or config.get("normalizer")
-        or any(not token["special"] for token in config.get("added_tokens", []))
-        or any(model.get(name) for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"))
-        or any(model.get(name) for name in ("byte_fallback", "ignore_merges"))
-    ):
+    split = byte_level_split(config)
+    if split is None:
         return None
+    model = config["model"]
     vocab = model["vocab"]
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
     written = sorted(_BYTE, key=_BYTE.__getitem__) + [left + right for left, right in pairs]

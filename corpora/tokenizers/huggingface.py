@@ -15,7 +15,13 @@ import tokenizers
 from corpora.errors import FarspanError, one_line
 from corpora.storage.ragged import Ragged
 from corpora.text.offsets import byte_offsets
-from corpora.tokenizers.byte_level import TiktokenEngine, bytes_of_tokens, decode_utf8, tiktoken_engine
+from corpora.tokenizers.byte_level import (
+    TiktokenEngine,
+    byte_level_split,
+    bytes_of_tokens,
+    decode_utf8,
+    tiktoken_engine,
+)
 from corpora.tokenizers.decoding import piece_tables
 from corpora.tokenizers.special_pieces import ordinary_pieces, seal
 
@@ -29,6 +35,7 @@ _ROLE_FIELDS: dict[str, tuple[str, ...]] = {
     "<unk>": ("unk_token",),
     "<mask>": ("mask_token",),
 }
+_FIRST = 1 << 17  # characters that are encoded before another engine is loaded, which takes about as long
 _MOST_GAPS = 100  # maximum ids per token; with a damaged file's, tables by id would not fit into memory
 MASK_NAMES = ("<mask>", "[MASK]")
 _USUAL_NAMES = {
@@ -65,50 +72,63 @@ class HuggingFaceTokenizer:
         config |= {"padding": None, "truncation": None, "post_processor": None}
         if config["model"].get("dropout"):
             raise FarspanError('tokenizer.json: model.dropout makes ids random; set "dropout": null')
-        self._tokenizer = _load(config)
-        config = json.loads(self._tokenizer.to_str())  # as this version writes it, with all defaults
-        vocab = self._tokenizer.get_vocab(with_added_tokens=True)
+        self._tokenizer, vocab, config = _load(config)
         self.vocab_size = max(vocab.values(), default=-1) + 1
-        tokens = [""] * self.vocab_size
-        for token, number in vocab.items():
-            tokens[number] = token
         ordinary = ordinary_pieces(config["model"])
         named = {name: number for name, number in vocab.items() if name not in ordinary}
         extra = [token["content"] for token in config["added_tokens"] if token["special"] and token["content"] in named]
         self.owned_tokens = owned_tokens(_filled_roles(named, extra, special), {name: vocab[name] for name in extra})
-        self._names = {number: tokens[number] for number in self.owned_tokens.values()}
+        owned = set(self.owned_tokens.values())
+        self._names = {number: token for token, number in vocab.items() if number in owned}
         sealed = seal(config, self._names.values())
         if sealed is not config:
-            self._tokenizer, config = _load(sealed), sealed
+            self._tokenizer, _, _ = _load(sealed)
+            config = sealed
         self.fingerprint = _fingerprint(config)
-        self._config = config
-        if _is_byte_level(config.get("decoder")):
-            self._token_bytes: list[bytes] | None = bytes_of_tokens(tokens)
-            self._byte_lengths = np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)
-        else:
-            self._token_bytes = None
-            self._pieces = piece_tables(config.get("decoder"), tokens)
+        self._config, self._vocab = config, vocab
+        decoder = config.get("decoder")
+        self._pieces = None if _is_byte_level(decoder) else piece_tables(decoder, self._tokens)
+        self._split = byte_level_split(config)
+        self._encoded = 0  # characters
 
     @cached_property
     def _engine(self) -> TiktokenEngine | None:
-        """Made by the first text that is encoded: most commands only decode."""
-        return tiktoken_engine(self._config, self._tokenizer)
+        """Another engine with the same ids; None for Hugging Face's."""
+        return None if self._split is None else tiktoken_engine(self._config, self._tokenizer)
 
     @property
     def engine(self) -> str:
         return self._engine.name if self._engine else "huggingface"
 
+    @cached_property
+    def _tokens(self) -> list[str]:
+        """Tokens by id; empty strings in gaps."""
+        tokens = [""] * self.vocab_size
+        for token, number in self._vocab.items():
+            tokens[number] = token
+        return tokens
+
+    @cached_property
+    def _token_bytes(self) -> list[bytes]:
+        return bytes_of_tokens(self._tokens)
+
+    @cached_property
+    def _byte_lengths(self) -> np.ndarray:
+        """Bytes of each id, ``(vocab,)`` int64."""
+        return np.fromiter(map(len, self._token_bytes), np.int64, self.vocab_size)
+
     def __reduce__(self) -> tuple:
         return type(self), (self._data, self._special_names())
 
     def encode(self, texts: Sequence[str]) -> Ragged:
-        if not self._engine:
+        self._encoded += sum(map(len, texts))
+        if self._encoded <= _FIRST or not self._engine:
             encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
             return Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
         return Ragged.from_rows([self._encode_one(text) for text in texts], np.int32)
 
     def encode_with_starts(self, texts: Sequence[str]) -> tuple[Ragged, Ragged]:
-        if not self._engine:
+        if not self._split:
             encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
             ids = Ragged.from_rows([encoding.ids for encoding in encodings], np.int32)
             starts = [
@@ -117,11 +137,13 @@ class HuggingFaceTokenizer:
             ]
             return ids, Ragged.from_rows(starts, np.int64)
         ids = self.encode(texts)
-        ends = np.cumsum(self._engine.lengths[ids.values])  # (tokens,) bytes up to the end of each, over all texts
-        starts = ends - self._engine.lengths[ids.values]
+        lengths = self._byte_lengths[ids.values]
+        ends = np.cumsum(lengths)  # (tokens,) bytes up to the end of each, over all texts
+        starts = ends - lengths
         first = np.append(0, ends)[ids.offsets[:-1]]  # (texts,) first byte of each text
         starts -= np.repeat(first, ids.lengths)
-        if self._engine.prefix_space:
+        _, prefix_space = self._split
+        if prefix_space:
             shift = [not text.startswith(" ") for text in texts]
             starts = (starts - np.repeat(np.array(shift, np.int64), ids.lengths)).clip(0)
         return ids, Ragged(starts, ids.offsets)
@@ -138,7 +160,7 @@ class HuggingFaceTokenizer:
 
     def decode_with_offsets(self, ids: np.ndarray | Sequence[int]) -> tuple[str, np.ndarray]:
         ids = checked_ids(ids, self.vocab_size)
-        if self._token_bytes is None:
+        if self._pieces:
             return self._pieces.decode(ids)
         lengths = self._byte_lengths[ids]
         data = b"".join(map(self._token_bytes.__getitem__, ids.tolist()))
@@ -194,21 +216,26 @@ def write_files(folder: str, files: Mapping[str, bytes]) -> None:
             file.write(data)
 
 
-def _load(config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+def _load(config: dict[str, Any]) -> tuple[tokenizers.Tokenizer, dict[str, int], dict[str, Any]]:
     """Load with the tokenizers library, so that the spelling of a special token in a document is encoded as text.
+
+    Returns:
+        The tokenizer, its vocabulary, and ``config`` as this version of the library writes it, with all defaults.
 
     Raises:
         FarspanError: the library refuses the file, or an id is so large that the file must be damaged.
     """
+    given = json.dumps(config, ensure_ascii=False, separators=(",", ":"))
     try:
-        loaded = tokenizers.Tokenizer.from_str(json.dumps(config))
+        loaded = tokenizers.Tokenizer.from_str(given)
     except Exception as error:  # the library raises bare Exception
         raise FarspanError(f"tokenizer.json: the tokenizers library cannot read it: {one_line(error)}") from error
     vocab = loaded.get_vocab(with_added_tokens=True)
     if (largest := max(vocab.values(), default=-1)) > _MOST_GAPS * (len(vocab) + 1000):
         raise FarspanError(f"tokenizer.json: {len(vocab):,} tokens with ids up to {largest:,}; restore the file")
     loaded.encode_special_tokens = True
-    return loaded
+    written = loaded.to_str()
+    return loaded, vocab, config if written == given else json.loads(written)
 
 
 def _parse(data: bytes) -> dict[str, Any]:
@@ -258,7 +285,16 @@ def _fingerprint(config: dict[str, Any]) -> str:
         added = []  # special tokens are never matched in text
     parts = {"model": model, "added_tokens": added}
     parts |= {name: _without_offsets(config[name]) for name in ("normalizer", "pre_tokenizer")}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_with_sorted_keys(parts)).encode()).hexdigest()
+
+
+def _with_sorted_keys(part: Any) -> Any:
+    """Sort the keys of all mappings; ``json.dumps`` takes twice as long to do so."""
+    if isinstance(part, dict):
+        return {key: _with_sorted_keys(part[key]) for key in sorted(part)}
+    if isinstance(part, list) and part and isinstance(part[0], dict):  # merges hold no mappings
+        return [_with_sorted_keys(item) for item in part]
+    return part
 
 
 def _without_offsets(part: Any) -> Any:

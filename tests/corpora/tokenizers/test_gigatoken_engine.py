@@ -14,7 +14,7 @@ import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpora.tokenizers import byte_level, gigatoken_engine
+from corpora.tokenizers import byte_level, gigatoken_engine, huggingface
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from tests.corpora.tokenizers.test_byte_level import _ALPHABET, _BYTE_LEVEL, _split, _tokenizer
 
@@ -50,16 +50,8 @@ def engine_and_reference(data):
     return gigatoken_engine.gigatoken_engine(config, reference, byte_level._PROBES), reference
 
 
-@pytest.fixture(scope="module", autouse=True)
-def gigatoken_at_once():
-    """Encode with gigatoken from the first character."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_level, "_FIRST", 0)
-        yield
-
-
 @pytest.fixture(scope="module")
-def both(byte_level, gigatoken_at_once):
+def both(byte_level):
     data = byte_level.serialized()["tokenizer.json"]
     tokenizer = HuggingFaceTokenizer(data)
     assert tokenizer.engine == "gigatoken"
@@ -68,16 +60,28 @@ def both(byte_level, gigatoken_at_once):
     return tokenizer, reference
 
 
-def test_the_first_characters_are_tiktokens_with_the_same_ids(both, monkeypatch):
+def test_engines_are_loaded_when_there_is_enough_text(both, monkeypatch):
+    """Hugging Face's library, then tiktoken, then gigatoken encode, to the same ids and starts."""
     loaded = []
-    load = gigatoken_engine.gigatoken_engine
-    monkeypatch.setattr(byte_level, "gigatoken_engine", lambda *given: loaded.append(given) or load(*given))
+
+    def recorded(module, name):
+        load = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: loaded.append(name) or load(*given))
+
+    recorded(huggingface, "tiktoken_engine")
+    recorded(byte_level, "gigatoken_engine")
+    monkeypatch.setattr(huggingface, "_FIRST", 10_000)
     monkeypatch.setattr(byte_level, "_FIRST", 20_000)
     tokenizer = HuggingFaceTokenizer(both[0].serialized()["tokenizer.json"])
-    text = "the river runs past 1 old mill " * 20
-    while len(loaded) == 0:
-        assert tokenizer.encode([text])[0].tolist() == both[0].encode([text])[0].tolist()
-    assert tokenizer.encode([text])[0].tolist() == both[0].encode([text])[0].tolist()
+    text = "the river runs past 1 öld mill 🙂 " * 40
+    seen = []
+    for _ in range(40):
+        seen.append(len(loaded))
+        for mine, other in zip(tokenizer.encode_with_starts([text]), both[0].encode_with_starts([text]), strict=True):
+            assert mine[0].tolist() == other[0].tolist()
+    assert loaded == ["tiktoken_engine", "gigatoken_engine"]
+    assert seen[1:3] == [0, 0]
+    assert {0, 1, 2} == set(seen)
 
 
 @given(text=texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from corpora.errors import FarspanError
+from corpora.tokenizers import huggingface
 from corpora.tokenizers.huggingface import HuggingFaceTokenizer
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.special_tokens import SpecialTokens
@@ -137,3 +139,25 @@ def test_dropout_is_refused(byte_level):
     model = json.loads(byte_level.serialized()["tokenizer.json"])["model"]
     with pytest.raises(FarspanError, match="dropout"):
         changed(byte_level, model=model | {"dropout": 0.1})
+
+
+def test_fingerprint_is_the_sha256_of_sorted_json(byte_level, word_piece, metaspace):
+    for tokenizer in (byte_level, word_piece, metaspace):
+        config = tokenizer._config
+        model = {key: value for key, value in config["model"].items() if value not in (None, False)}
+        parts = {"model": model, "added_tokens": [], "normalizer": config["normalizer"]}
+        parts["pre_tokenizer"] = huggingface._without_offsets(config["pre_tokenizer"])
+        assert tokenizer.fingerprint == hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def test_starts_of_merges_that_only_hugging_face_encodes(byte_level):
+    """A token that starts inside a character starts at its own byte."""
+    config = json.loads(byte_level.serialized()["tokenizer.json"])
+    config["model"]["merges"].reverse()
+    tokenizer = HuggingFaceTokenizer(json.dumps(config).encode())
+    assert tokenizer.engine == "huggingface"
+    text = "the \U0001f30d river"
+    ids, starts = tokenizer.encode_with_starts([text])
+    data = text.encode()
+    ends = np.append(starts[0], len(data))[1:]
+    assert [data[a:b] for a, b in zip(starts[0], ends, strict=True)] == [tokenizer._token_bytes[i] for i in ids[0]]
