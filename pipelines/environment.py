@@ -1,34 +1,52 @@
 """Check that no other distribution installs packages under farspan's import names, which are plain words.
 
-Imports nothing of farspan, because any of these packages may belong to another distribution.
+Imports nothing of farspan, because any of these packages may belong to another distribution, and not
+``importlib.metadata``, because its import takes longer than the check.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Iterable
-from importlib.metadata import Distribution, distributions
+from contextlib import suppress
 
 ROOMS = ("corpora", "objectives", "trainer", "pipelines")
 _IN_RECORD = re.compile(rf"^({'|'.join(ROOMS)})(?:/|\.py,)", re.MULTILINE)
 
 
-def foreign_owners(installed: Iterable[Distribution] | None = None) -> dict[str, str]:
+def foreign_owners(folders: Iterable[str] | None = None) -> dict[str, str]:
     """Map import names of farspan to other distributions that also install them; empty in a sound environment.
 
     Args:
-        installed: distributions to look through; None for all on ``sys.path``.
+        folders: folders of installed distributions; None for ``sys.path``.
     """
     owners: dict[str, str] = {}
-    for distribution in distributions() if installed is None else installed:
-        top = distribution.read_text("top_level.txt")
-        names = _IN_RECORD.findall(distribution.read_text("RECORD") or "") if top is None else top.split()
-        found = [room for room in ROOMS if room in names]
-        if (
-            found and (name := distribution.metadata["Name"]) != "farspan"
-        ):  # parsed for few only, because parsing is slow
-            owners |= dict.fromkeys(found, name)
+    for folder in sys.path if folders is None else folders:
+        with suppress(OSError):
+            for entry in os.listdir(folder):
+                name, _, kind = entry.rpartition(".")
+                if kind in ("dist-info", "egg-info"):
+                    name = name.partition("-")[0]  # of NAME-VERSION
+                    if name != "farspan":
+                        owners |= dict.fromkeys(_rooms(os.path.join(folder, entry)), name)
     return owners
+
+
+def _rooms(metadata: str) -> list[str]:
+    """Names of ``ROOMS`` that the distribution with this metadata folder installs."""
+    top = _read(metadata, "top_level.txt")
+    names = _IN_RECORD.findall(_read(metadata, "RECORD") or "") if top is None else top.split()
+    return [room for room in ROOMS if room in names]
+
+
+def _read(folder: str, name: str) -> str | None:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 def require_own_environment() -> None:

@@ -38,6 +38,14 @@ def filled(array: pa.Array, value: int) -> np.ndarray:
     return np.where(valid, data[array.offset :], data.dtype.type(value))
 
 
+def items(lists: pa.ListArray | pa.LargeListArray) -> pa.Array:
+    """Return the items of all lists of an array without nulls, in order."""
+    if not len(lists):
+        return lists.values[:0]
+    first, last = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
+    return lists.values.slice(first, last - first)
+
+
 def booleans(array: pa.BooleanArray) -> np.ndarray:
     """Return a copy, ``(n,)`` bool, of an array without nulls."""
     return _unpacked(array, array.buffers()[1])

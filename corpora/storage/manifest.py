@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 from corpora.errors import FarspanError
@@ -167,6 +166,8 @@ def json_bytes(value: object) -> bytes:
 
 
 def farspan_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import, and only writers need it
+
     try:
         return version("farspan")
     except PackageNotFoundError:

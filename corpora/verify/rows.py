@@ -14,7 +14,7 @@ from corpora.keyed import id_keys, make_key
 from corpora.schemas.document_use import DocumentUse
 from corpora.schemas.documents import DOCUMENT_TOTALS, add_document_totals, documents_schema
 from corpora.schemas.sequences import SequenceBatch, corpus_schema
-from corpora.storage.arrow_views import numbers
+from corpora.storage.arrow_views import items, numbers
 from corpora.storage.manifest import Manifest
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.protocol import special_ids
@@ -153,13 +153,13 @@ class _Parts:
     def of(cls, place: str, batch: SequenceBatch) -> _Parts:
         tokens, starts = batch.tokens.compact(), batch.document_starts.compact()
         flat = starts.values + np.repeat(tokens.offsets[:-1], starts.lengths)
-        keys = id_keys(_KEY, batch.document_ids.flatten().to_pylist())[:, 0]
+        keys = id_keys(_KEY, items(batch.document_ids).to_pylist())[:, 0]
         offsets, lengths = (r.compact().values for r in (batch.document_offsets, batch.document_lengths))
         return cls(place, batch, keys, offsets, np.diff(np.append(flat, tokens.offsets[-1])), lengths)
 
     def describe(self, part: int) -> str:
         row = int(np.searchsorted(self.batch.document_starts.compact().offsets, part, side="right")) - 1
-        name = self.batch.document_ids.flatten()[part].as_py()
+        name = items(self.batch.document_ids)[part].as_py()
         return f"{self.place} row {row}: part of document {name!r}"
 
 

@@ -11,11 +11,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from corpora.errors import FarspanError, nearest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OBJECTIVE_GROUP = "farspan.objectives"
 
@@ -159,6 +161,8 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 @lru_cache(maxsize=16)  # a search takes milliseconds, and every construction of a plug-in needs one
 def _installed(group: str, search_path: tuple[str, ...]) -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # slow to import, and commands that read need none
+
     return {entry.name: entry for entry in entry_points(group=group)}
 
 

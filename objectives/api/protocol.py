@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
-from typing import Any, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
@@ -22,6 +21,9 @@ from objectives.api.masks import MaskBatch
 from objectives.api.plugins import OBJECTIVE_GROUP, Plugins
 from objectives.api.special_tokens import SpecialTokens
 from objectives.api.tools import Tools
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 OBJECTIVES = Plugins(
     group=OBJECTIVE_GROUP,

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.pairs import PairSet
-from corpora.storage.arrow_views import numbers
+from corpora.storage.arrow_views import items, numbers
 from corpora.storage.manifest_file import read_manifest
 from corpora.storage.ragged import Ragged
 from corpora.storage.sharded_rows import ShardedRows
@@ -94,7 +94,7 @@ def _of_pairs(pairs: PairSet) -> Iterator[Distribution]:
     queries, documents = pair_lengths(pairs)
     targets, references = _values(
         pairs,
-        lambda batch: Ragged.from_arrow(batch.column("targets").flatten()).lengths,
+        lambda batch: Ragged.from_arrow(items(batch.column("targets"))).lengths,
         lambda batch: batch.column("references").value_lengths().to_numpy(),
     )
     yield from _by_source("query length", queries, pairs.splits)
@@ -162,7 +162,7 @@ def _nearest(batch: pa.RecordBatch) -> np.ndarray:
 
 def _part_sources(batch: pa.RecordBatch) -> np.ndarray:
     """Source of the document of each part, ``(parts,)`` str."""
-    names = batch.column("document_ids").flatten().to_pylist()
+    names = items(batch.column("document_ids")).to_pylist()
     return np.array([name.partition(":")[0] for name in names], object)
 
 

@@ -45,7 +45,8 @@ def serve(options: View, subjects: Sequence[Subject]) -> None:
     with from_extra("view", "viewing artefacts"):
         import uvicorn
     token = secrets.token_urlsafe(16)
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+    # Without the protocol's name, asyncio leaves Nagle's algorithm on, which delays a page by 40 ms.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listening.bind((_HOST, options.port))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from corpora.storage.arrow_views import booleans, filled, numbers, validity
+from corpora.storage.arrow_views import booleans, filled, items, numbers, validity
 from corpora.storage.shards import compact
 
 
@@ -54,3 +54,10 @@ def written(array: pa.Array) -> bytes:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.string())])
+@pytest.mark.parametrize(("first", "count"), [(0, 5), (1, 3), (2, 2), (3, 0), (5, 0)])
+def test_items_are_those_of_arrow(kind, first, count):
+    part = pa.array([["a"], [], ["b", "c"], [], ["d"]], kind).slice(first, count)
+    assert items(part) == part.flatten()

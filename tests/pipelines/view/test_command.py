@@ -71,6 +71,16 @@ def test_a_used_port_is_refused(made):
             command(View(artefact=(made["corpus"],), port=port))
 
 
+def test_asyncio_sends_small_packets_at_once(made, monkeypatch):
+    """It does so for sockets whose protocol is TCP by name."""
+    import uvicorn
+
+    protocols = []
+    monkeypatch.setattr(uvicorn.Server, "run", lambda _, sockets: protocols.extend(each.proto for each in sockets))
+    command(View(artefact=(made["documents"],)))
+    assert protocols == [socket.IPPROTO_TCP]
+
+
 def test_pages_are_served_on_this_machine_alone(made):
     server = subprocess.Popen(
         [sys.executable, "-m", "pipelines", "view", made["documents"], "--rows", "3,5"],
