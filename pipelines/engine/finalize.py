@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -68,11 +68,10 @@ def fold_receipts(output: str, error_budget: float) -> Manifest:
         raise FarspanError(
             f"{output}: {len(missing)} tasks are not done ({missing[0]}, ...); run the job's command again"
         )
-    with ThreadPoolExecutor(8) as pool:  # hides the latency of object stores
-        folded = fold(pool.map(_read_receipt, paths.values()))
-        _check_shards(output, folded, present)
-        _count_files(folded["counts"], started.head.inputs, started.repeated_links)
-        _check_budget(output, folded, error_budget)
+    folded = _folded(output, paths.values())
+    _check_shards(output, folded, present)
+    _count_files(folded["counts"], started.head.inputs, started.repeated_links)
+    _check_budget(output, folded, error_budget)
     # All tasks are done: temporary files are those of killed attempts, or of late ones, which will not publish them.
     files.delete(sorted(filter(is_temporary, present)))
     manifest = replace(started.head, **folded, files=list_files(output), farspan_version=farspan_version())
@@ -121,6 +120,14 @@ def read_start(path: str) -> Start:
         return Start(head, decode(tuple[TaskName, ...], values["tasks"], "tasks"), links, origins)
     except StructureError as error:
         raise FarspanError(f"{path}: does not say which job was begun ({error}); {_ANEW}") from error
+
+
+def _folded(output: str, receipts: Iterable[str]) -> dict[str, Any]:
+    """Read and fold receipts; threads hide the latency of object stores, and would only cost time on a local disk."""
+    if files.is_local(output):
+        return fold(map(_read_receipt, receipts))
+    with ThreadPoolExecutor(8) as pool:
+        return fold(pool.map(_read_receipt, receipts))
 
 
 def _read_receipt(path: str) -> Receipt:

@@ -127,15 +127,13 @@ class _Part:
             raise
 
     def _do_stage(self, number: int, stage: Stage, done: set[str], bars: ProgressBars) -> None:
-        reporter = bars.reporter
-
         def seen(task: Task) -> None:
             bars.received(stage.name, task.name, task.units)
 
         for task in stage.tasks:
             if task.name in done:
                 bars.restored(stage.name, task.name, task.units)
-        run = partial(self._run, RunTask(stage.name, stage.work, self._job.output, reporter, looked=True))
+        run = partial(self._run, RunTask(stage.name, stage.work, self._job.output, bars.received, looked=True))
         tasks = [task for task in stage.tasks if task.name not in done]
         SharedStage(self._job.output, number, tasks, self._member, self._interrupts, run, seen).finish()
 
