@@ -185,7 +185,7 @@ class Flink(Engine):
         from tests.flink.cluster import Cluster
 
         (self.folder / "cluster").mkdir()
-        self.cluster = Cluster(self.folder / "cluster").__enter__()
+        self.cluster = Cluster(self.folder / "cluster", keeps_classes=True).__enter__()
         worker = self.folder / "worker.sh"
         worker.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m pipelines.harness "$@"\n')
         worker.chmod(0o755)

@@ -32,6 +32,7 @@ _OPENS = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _PACKAGES
     "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
     "--add-exports=java.rmi/sun.rmi.registry=ALL-UNNAMED",
 ]
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # these programs end before more compilation would pay
 _MEMORY = """cpu.cores=1.0 memory.task.heap.size=128mb memory.task.off-heap.size=0b memory.managed.size=64mb
     memory.framework.heap.size=128mb memory.framework.off-heap.size=128mb memory.network.min=64mb
     memory.network.max=64mb memory.jvm-metaspace.size=128mb memory.jvm-overhead.min=100mb
@@ -76,7 +77,7 @@ def require_flink() -> Path:
 
 
 class Cluster:
-    """A running cluster.
+    """A running cluster. Meanwhile, Java programs of this process and its children start quickly.
 
     Attributes:
         processes: name -> process of the JobManager (``jm``), a TaskManager (``tm0``) or the job server.
@@ -85,6 +86,8 @@ class Cluster:
         folder: of logs, and of temporary files.
         address: of the JobManager.
         hosts: for each TaskManager its address, and the words that start a command on its host.
+        keeps_classes: Beam's classes are on the class path of JobManager and TaskManagers, which load and compile them
+            once; by default they come with each job, as on a cluster of others, and are loaded by each job anew.
     """
 
     def __init__(
@@ -92,27 +95,35 @@ class Cluster:
         folder: Path,
         address: str = "localhost",
         hosts: Sequence[tuple[str, Sequence[str]]] = (("localhost", ()), ("localhost", ())),
+        *,
+        keeps_classes: bool = False,
     ) -> None:
         self.jars, self.folder, self.address, self.hosts = require_flink(), folder, address, hosts
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.rest = f"{address}:8081"
+        self._keeps_classes, self._patch = keeps_classes, pytest.MonkeyPatch()
 
     def __enter__(self) -> Cluster:
-        self._start("jm", "entrypoint.StandaloneSessionClusterEntrypoint", "localhost", (), "-Xmx400m")
-        for number in range(len(self.hosts)):
-            self.start_task_manager(number)
-        last = time.monotonic() + 180
-        while self.ask("/overview").get("taskmanagers") != len(self.hosts):
-            if time.monotonic() > last:
-                self.__exit__()
-                pytest.fail(f"no cluster after 180 s; see {self.folder}/*.log")
-            time.sleep(0.5)
+        self._patch.setenv("JDK_JAVA_OPTIONS", _QUICK_JAVA)
+        try:
+            self._start("jm", "entrypoint.StandaloneSessionClusterEntrypoint", "localhost", (), "-Xmx400m")
+            for number in range(len(self.hosts)):
+                self.start_task_manager(number)
+            last = time.monotonic() + 180
+            while self.ask("/overview").get("taskmanagers") != len(self.hosts):
+                if time.monotonic() > last:
+                    pytest.fail(f"no cluster after 180 s; see {self.folder}/*.log")
+                time.sleep(0.5)
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
         for process in self.processes.values():
             process.kill()
             process.wait()
+        self._patch.undo()
 
     def start_task_manager(self, number: int) -> None:
         """Start a TaskManager, or start it again."""
@@ -180,7 +191,15 @@ class Cluster:
             "appender.c.layout.type=PatternLayout\nappender.c.layout.pattern=%d{HH:mm:ss} %-5p %c{1} %m%n\n"
         )
         command = [*before, "java", *java, *_OPENS, f"-Dlog4j.configurationFile=file:{place}/log4j.properties"]
-        command += ["-cp", f"{self.jars}/*", f"org.apache.flink.runtime.{main}", "--configDir", str(place), *settings]
+        beam = f":{JOB_SERVER}" if self._keeps_classes else ""
+        command += [
+            "-cp",
+            f"{self.jars}/*{beam}",
+            f"org.apache.flink.runtime.{main}",
+            "--configDir",
+            str(place),
+            *settings,
+        ]
         with open(self.folder / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
@@ -201,7 +220,8 @@ restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 10
 restart-strategy.fixed-delay.delay: 1 s
 task.cancellation.timeout: 0
-heartbeat.interval: 2000
+heartbeat.interval: 1000
 heartbeat.timeout: 10000
+classloader.resolve-order: {"parent" if self._keeps_classes else "child"}-first
 io.tmp.dirs: {temporary}
 """

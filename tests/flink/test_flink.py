@@ -14,6 +14,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,7 @@ WORDS = "the quick brown fox jumps over a lazy dog. Wizards drink light! It is w
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), keeps_classes=True) as cluster:
         yield cluster
 
 
@@ -112,11 +114,24 @@ def differences(found: Path, expected: Path) -> list[str]:
     )
 
 
-def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path, here):
+@pytest.fixture
+def pool() -> Iterator[list[str]]:
+    """Flags of a job whose workers come from one pool for both TaskManagers."""
+    command = [sys.executable, "-P", "-m", "pipelines.harness", "--worker_pool", "--service_port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL) as pool:
+        try:
+            address = pool.stdout.readline().strip().rpartition("=")[2]
+            yield ["--environment_type=EXTERNAL", f"--environment_config={address}"]
+        finally:
+            pool.terminate()
+
+
+def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path, here, pool):
+    """A pool serves both TaskManagers, though both call their first worker 1-1; of other jobs Flink starts them."""
     for command in chain(inputs, tmp_path / "embedded"):
         here(*command, "--workers=1")
     for command in chain(inputs, tmp_path / "flink"):
-        here(*command, *cluster.flags(served=True))
+        here(*command, *cluster.flags(served=True), *(pool if "random" in command else []))
     assert differences(tmp_path / "flink", tmp_path / "embedded") == []
     for kind in ("documents", "random", "linked", "masks"):
         assert verify(str(tmp_path / "flink" / kind)) == []
@@ -184,52 +199,54 @@ def test_a_failing_task_ends_the_job_with_its_own_message(cluster, inputs, tmp_p
     wait_for(lambda: cluster.states()[-1] == "CANCELED")
 
 
-def test_a_worker_that_cannot_start_ends_the_job_with_the_reason(cluster, inputs, tmp_path):
-    flags = [*cluster.flags(served=True), '--environment_config={"command": "/no/worker"}', "--worker-timeout=20"]
+def test_a_worker_that_cannot_start_ends_the_job_with_the_reason(cluster, inputs, tmp_path, run):  # noqa: F811
+    flags = [*cluster.flags(served=True), '--environment_config={"command": "/no/worker"}', "--worker-timeout=12"]
     begun = time.monotonic()
-    status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
+    status, _, errors = run(*documents(inputs, tmp_path / "documents"), *flags)
     assert status == 1
     assert 'Cannot run program "/no/worker"' in errors
-    assert time.monotonic() - begun < 90
+    assert time.monotonic() - begun < 60
     wait_for(lambda: cluster.states()[-1] in ("CANCELED", "FAILED"))
 
 
-def test_a_pool_serves_both_task_managers(cluster, inputs, tmp_path, here):
-    """Both call their first worker 1-1; the options of the command reach the workers all the same."""
-    command = [sys.executable, "-P", "-m", "pipelines.harness", "--worker_pool", "--service_port=0"]
-    pool = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
-    try:
-        address = pool.stdout.readline().strip().rpartition("=")[2]
-        flags = [*cluster.flags(served=True), "--environment_type=EXTERNAL", f"--environment_config={address}"]
-        here(*documents(inputs, tmp_path / "documents"), *flags)
-    finally:
-        pool.terminate()
-        pool.wait()
-    assert verify(str(tmp_path / "documents")) == []
-
-
-def test_a_job_server_that_hangs_is_not_waited_for_when_all_tasks_are_done(cluster, inputs, tmp_path):
+def test_a_job_server_that_hangs_is_not_waited_for_when_all_tasks_are_done(
+    cluster,
+    inputs,
+    tmp_path,
+    run,  # noqa: F811
+    monkeypatch,
+):
+    monkeypatch.setattr("pipelines.engine.beam.remote.run._END_SECONDS", 3.0)
     output, begun, gate = tmp_path / "documents", tmp_path / "begun", tmp_path / "gate"
     begun.touch()
     gate.write_text("3")
-    process = start(*documents(inputs, output), *cluster.flags(served=True, GATE=gate, BEGUN=begun))
-    wait_for(lambda: len(receipts(output)) >= 3, process)
-    cluster.processes["job server"].send_signal(signal.SIGSTOP)
-    try:
-        gate.write_text("1000")
-        _, errors = process.communicate(timeout=300)
-    finally:
-        cluster.processes["job server"].send_signal(signal.SIGCONT)
-    assert process.returncode == 0, errors
+    flags = cluster.flags(served=True, GATE=gate, BEGUN=begun)
+    server = cluster.processes["job server"]
+
+    def stop_it() -> None:
+        try:
+            wait_for(lambda: len(receipts(output)) >= 3)
+            server.send_signal(signal.SIGSTOP)
+        finally:
+            gate.write_text("1000")
+
+    with ThreadPoolExecutor(1) as pool:
+        stopped = pool.submit(stop_it)
+        try:
+            status, _, errors = run(*documents(inputs, output), *flags)
+            stopped.result()
+        finally:
+            server.send_signal(signal.SIGCONT)
+    assert status == 0, errors
     assert "all tasks are done, and job farspan-documents-" in errors
     assert verify(str(output)) == []
 
 
-def test_a_job_server_that_does_not_start_is_quoted(cluster, inputs, tmp_path):
+def test_a_job_server_that_does_not_start_is_quoted(cluster, inputs, tmp_path, run):  # noqa: F811
     broken = tmp_path / "broken.jar"
     broken.write_bytes(b"no jar")
     flags = [*cluster.flags(), f"--flink_job_server_jar={broken}"]
-    status, errors = farspan(*documents(inputs, tmp_path / "documents"), *flags)
+    status, _, errors = run(*documents(inputs, tmp_path / "documents"), *flags)
     assert status == 1
     assert "Beam's job server ended at once, with status 1; it said:" in errors
     assert f"Error: Invalid or corrupt jarfile {broken}" in errors
@@ -240,7 +257,7 @@ def test_no_process_is_left(cluster):
     if "job server" in cluster.processes:
         cluster.processes["job server"].kill()
         cluster.processes["job server"].wait()
-    wait_for(lambda: not [line for line in _processes() if "tests.flink.worker" in line or "job-server" in line])
+    wait_for(lambda: not [line for line in _processes() if "tests.flink.worker" in line or "--job-port" in line])
 
 
 def _processes() -> list[str]:

@@ -18,8 +18,9 @@ from corpora.storage import files
 from corpora.storage.files import read_bytes
 from corpora.storage.stores import s3
 from tests.flink.cluster import Cluster
-from tests.flink.test_flink import documents, farspan, inputs  # noqa: F401 (a fixture)
+from tests.flink.test_flink import documents, inputs  # noqa: F401 (a fixture)
 from tests.object_store import upload
+from tests.pipelines.conftest import run  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.flink
 ROOT = Path(__file__).parents[2]
@@ -67,7 +68,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, tmp_path):  # noqa: F811
+def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, tmp_path, run):  # noqa: F811
     server = ThreadedMotoServer(ip_address=HERE, port=0, verbose=False)
     server.start()
     settings = {
@@ -88,9 +89,10 @@ def test_workers_share_an_object_store_and_nothing_else(hosts, folder, inputs, t
         command[command.index("--input") + 1] = "s3://bucket/raw"
         with Cluster(folder, HERE, hosts) as cluster:
             flags = [flag for flag in cluster.flags() if flag != "--shared-folders"]
-            status, errors = farspan(*command, *flags, *stores)
+            status, _, errors = run(*command, *flags, *stores)
             assert status == 0, errors
-        assert farspan(*documents(inputs, tmp_path / "documents"))[0] == 0
+        assert run(*documents(inputs, tmp_path / "documents"))[0] == 0
+        s3.use_settings(settings)
         local = {
             str(path.relative_to(tmp_path)): path for path in (tmp_path / "documents").rglob("*") if path.is_file()
         }
