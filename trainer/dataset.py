@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch.nn.utils.rnn import pad_sequence
 from corpora.errors import FarspanError
 from corpora.schemas.corpus import Corpus
 from corpora.storage.copies.mirror import mirrored
+from corpora.storage.copies.shard_cache import ShardCache
+from corpora.storage.sharded_rows import ShardedRows
 from corpora.tokenizers.load import load_tokenizer_of
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.mask_set import MaskSet
@@ -21,6 +24,12 @@ from objectives.api.protocol import Objective, equip, load_objective
 from objectives.api.special_tokens import END, PAD, SpecialTokens
 from objectives.api.tools import Tools
 from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.order import Share, sample_places
+
+_SOURCE = "data"  # name of a recipe's only source, which its order depends on
+_CHUNK = 1 << 16  # positions of an epoch whose rows are computed at a time
+
+Shard = tuple[ShardedRows, int]
 
 
 class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
@@ -49,10 +58,11 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         options: Mapping[str, Any] | None = None,
         seed: int = 0,
         decoder_start: str = END,
+        cache_gib: float | None = None,
     ) -> None:
         """
         Args:
-            corpus: folder made by ``farspan corpus``.
+            corpus: folder made by ``farspan corpus``, on local disk or in a store.
             masks: folder made by ``farspan mask``; None draws masks with ``objective``.
             objective: draws the masks of an item: the name of an installed objective, or an object.
             preset: preset of the named objective.
@@ -61,19 +71,26 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
             seed: seed of drawn masks; epoch e draws what draw e of ``farspan mask --seed`` would store.
             decoder_start: special token that ``decoder_input_ids`` begins with: ``<eos>`` (BART, LED) or ``<pad>`` (T5,
                 PEGASUS).
+            cache_gib: size in GiB of the cache on local disk for the shards of a remote corpus and mask set, the one of
+                ``loading.cache_gib`` in recipes; with less than the data needs, read in the order of ``sampler``. None
+                copies both whole when they are opened.
 
         Raises:
-            FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, or not exactly one of
-                ``masks`` and ``objective``.
+            FarspanError: no corpus, masks of another corpus, an objective that cannot work on it, not exactly one of
+                ``masks`` and ``objective``, or a ``cache_gib`` that is not above 0.
         """
+        if cache_gib is not None and not 0 < cache_gib < math.inf:
+            raise FarspanError(f"cache_gib is {cache_gib}; it must be above 0")
         self._arguments: dict[str, Any] = {
             **{"corpus": corpus, "masks": masks, "objective": objective, "preset": preset, "options": options},
-            **{"seed": seed, "decoder_start": decoder_start},
+            **{"seed": seed, "decoder_start": decoder_start, "cache_gib": cache_gib},
         }
         self._epoch = torch.zeros(
             (), dtype=torch.int64
         ).share_memory_()  # shared, so that persistent workers see a change
-        self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed)
+        cache = None if cache_gib is None else ShardCache(int(cache_gib * 2**30))
+        self._source = _source(os.fspath(corpus), masks, objective, preset, options, seed, cache)
+        self._mapped = _MappedShards(self._source.cached) if self._source.cached else None
         self.special_tokens = self._source.special
         self.vocab_size = self._source.special.vocab_size
         if decoder_start not in self.special_tokens.ids:
@@ -101,8 +118,31 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
         """Render the items at ``indices`` in one call; used by ``DataLoader``."""
         rows = np.asarray(indices, np.int64)
-        examples = self._source.examples(rows, np.full(len(rows), int(self._epoch), np.int64))
+        epochs = np.full(len(rows), int(self._epoch), np.int64)
+        if self._mapped:
+            self._mapped.keep([*self._source.shards(rows, epochs)])
+        examples = self._source.examples(rows, epochs)
         return [self._item(examples, row) for row in range(len(examples))]
+
+    def sampler(self, shuffle_shards: int, seed: int = 0) -> torch.utils.data.Sampler[int]:
+        """Make a sampler that shuffles the rows of a few shards together, for data read through a cache.
+
+        Its order is that of a recipe with the same ``data.shuffle_shards`` and ``run.seed`` (``docs/training.md``), of
+        the epoch that ``set_epoch`` has chosen: each shard is fetched once an epoch.
+
+        Args:
+            shuffle_shards: number of shards in a group; 0 permutes all rows.
+
+        Raises:
+            FarspanError: a number below 0, or a cache that cannot hold two groups.
+        """
+        if shuffle_shards < 0:
+            raise FarspanError(f"shuffle_shards is {shuffle_shards}; it must be at least 0")
+        if self._mapped:
+            shards = f"two groups of {shuffle_shards} shards" if shuffle_shards else "all shards"
+            self._mapped.require(self._source.most_bytes(2 * shuffle_shards or None), shards)
+        rows = self._source.shard_rows if shuffle_shards else ()
+        return _Order(Share(_SOURCE, len(self), 1.0, rows, shuffle_shards), seed, self._epoch)
 
     def _item(self, examples: Examples, row: int) -> dict[str, Tensor]:
         source, target = int(examples.source_lengths[row]), int(examples.target_lengths[row])
@@ -126,6 +166,80 @@ class Dataset(torch.utils.data.Dataset[dict[str, Tensor]]):
         }
 
 
+class _Order(torch.utils.data.Sampler[int]):
+    """The rows of an epoch in the order of a recipe with one source."""
+
+    def __init__(self, share: Share, seed: int, epoch: Tensor) -> None:
+        self._share, self._seed, self._epoch = share, seed, epoch
+
+    def __len__(self) -> int:
+        return self._share.size
+
+    def __iter__(self) -> Iterator[int]:
+        size = self._share.size
+        first = int(self._epoch) * size
+        for start in range(first, first + size, _CHUNK):
+            samples = np.arange(start, min(start + _CHUNK, first + size))
+            yield from sample_places(samples, [self._share], self._seed).indices.tolist()
+
+
+class _MappedShards:
+    """Keeps the remote shards that were read last mapped, so that the next batch need not open them again.
+
+    Args:
+        artefacts: with one cache.
+    """
+
+    def __init__(self, artefacts: Sequence[ShardedRows]) -> None:
+        self._artefacts, self._process = artefacts, os.getpid()
+        self._size = min(rows.cache.size for rows in artefacts if rows.cache)
+        self._last: dict[Shard, None] = {}  # the last one read is last
+
+    def keep(self, needed: Sequence[Shard]) -> None:
+        """Keep the shards of a batch, and earlier ones in half of the cache, which the workers of a loader share.
+
+        Raises:
+            FarspanError: the cache cannot hold the batch's shards, or this process is a fork of the one that opened it.
+        """
+        if os.getpid() != self._process:
+            raise FarspanError(
+                f"{self._artefacts[0].folder}: a process that was forked cannot use its parent's connection to the "
+                "store; give DataLoader multiprocessing_context='spawn'"
+            )
+        taken = _bytes(needed)
+        self.require(taken, "the shards of a batch")
+        worker = torch.utils.data.get_worker_info()
+        room = max(self._size // (2 * (worker.num_workers if worker else 1)), taken)
+        for shard in needed:
+            self._last.pop(shard, None)
+            self._last[shard] = None
+        kept, taken = [], 0
+        for shard in reversed(self._last):
+            taken += _bytes([shard])
+            if taken > room:
+                break
+            kept.append(shard)
+        self._last = dict.fromkeys(reversed(kept))
+        for rows in self._artefacts:
+            rows.keep({number for other, number in kept if other is rows})
+
+    def require(self, needed: int, shards: str) -> None:
+        """Check that the cache holds shards of ``needed`` bytes.
+
+        Raises:
+            FarspanError: it does not.
+        """
+        if needed > self._size:
+            raise FarspanError(
+                f"{self._artefacts[0].folder}: cache_gib is {self._size / 2**30:g}, and {shards} need "
+                f"{needed / 2**30:.3g}; raise it, or read in the order of Dataset.sampler, with few shards in a group"
+            )
+
+
+def _bytes(shards: Iterable[Shard]) -> int:
+    return sum(rows.manifest.shards[number].bytes for rows, number in shards)
+
+
 def _source(
     corpus: str,
     masks: str | os.PathLike[str] | None,
@@ -133,11 +247,18 @@ def _source(
     preset: str | None,
     options: Mapping[str, Any] | None,
     seed: int,
+    cache: ShardCache | None,
 ) -> MaskedCorpus:
     """Open the source that the arguments of ``Dataset`` describe."""
-    rows = Corpus(mirrored(corpus))
+
+    def place(folder: str) -> str:
+        return folder if cache else mirrored(folder)
+
+    rows = Corpus(place(corpus), cache=cache)
+    if rows.cache:
+        rows.check_files()  # as copying does
     if objective is None and masks is not None:
-        return MaskedCorpus.stored(rows, MaskSet(mirrored(os.fspath(masks)), options))
+        return MaskedCorpus.stored(rows, MaskSet(place(os.fspath(masks)), options, cache=cache))
     if objective is None or masks is not None:
         raise FarspanError(f"{corpus}: give either masks, a folder, or objective, which draws masks")
     if isinstance(objective, str):

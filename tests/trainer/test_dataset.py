@@ -1,7 +1,11 @@
 """A corpus and its masks as PyTorch's map-style dataset: the rows of rendering, padded like a recipe's batches."""
 
+import os
 import pickle
+from collections import Counter
+from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import torch
@@ -14,16 +18,43 @@ from objectives.api.mask_set import MaskSet
 from objectives.api.protocol import load_objective
 from objectives.api.special_tokens import PAD
 from tests.artefacts import make_corpus
+from tests.object_store import upload
 from tests.trainer.masked_folders import OPTIONS, SEED, make_folders
 from trainer.data.collate import collate
 from trainer.data.config import DataConfig
 from trainer.data.masked_corpus import MaskedCorpus
+from trainer.data.mixture import Mixture, Part
 from trainer.dataset import Dataset
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory) -> tuple[str, str]:
     return make_folders(tmp_path_factory.mktemp("folders"), draws=2)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory) -> tuple[str, str]:
+    """27 rows in six shards, and two draws of masks in twelve."""
+    return make_folders(tmp_path_factory.mktemp("many"), draws=2, shards=6)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("FARSPAN_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def remote(many, cache) -> tuple[str, str]:
+    """The same in a store."""
+    fsspec.filesystem("memory").store.clear()
+    for folder in many:
+        upload(folder, f"memory://{os.path.basename(folder)}")
+    return "memory://corpus", "memory://masks"
+
+
+def bytes_of(*folders: str | Path) -> int:
+    return sum(path.stat().st_size for folder in folders for path in Path(folder).glob("**/*.arrow"))
 
 
 def equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
@@ -111,3 +142,59 @@ def test_what_cannot_be_opened_is_said(folders, arguments, message):
         arguments = {**arguments, "masks": folders[1]}
     with pytest.raises(FarspanError, match=message):
         Dataset(folders[0], **arguments)
+
+
+def test_a_cache_of_part_of_the_data_fetches_each_shard_once_an_epoch(many, cache, store, bucket):
+    for folder in many:
+        upload(folder, f"{bucket}/{os.path.basename(folder)}")
+    size = int(bytes_of(*many) * 0.6)
+    local = Dataset(*many)
+    ours = Dataset(f"{bucket}/corpus", f"{bucket}/masks", cache_gib=size / 2**30)
+    for epoch in (0, 1):
+        local.set_epoch(epoch)
+        ours.set_epoch(epoch)
+        store.requests.clear()
+        sampler = ours.sampler(shuffle_shards=1)
+        order = list(sampler)
+        assert sorted(order) == list(range(len(sampler))) == list(range(27))
+        for number, batch in enumerate(DataLoader(ours, 3, sampler=sampler, collate_fn=ours.collate)):
+            assert equal(batch, local.collate([local[row] for row in order[3 * number : 3 * number + 3]]))
+            assert sum(path.stat().st_size for path in (cache / "shards").iterdir()) <= size
+        fetched = Counter(path for method, path, _, _ in store.requests if method == "GET" and "/shards/" in path)
+        assert set(fetched.values()) == {1}
+    assert os.listdir(cache) == ["shards"]  # nothing was copied whole
+
+
+@pytest.mark.parametrize("together", [0, 2])
+def test_the_order_is_that_of_a_recipe(many, together):
+    dataset = Dataset(*many)
+    mixture = Mixture([Part("data", MaskedCorpus.stored(Corpus(many[0]), MaskSet(many[1])), 1.0, together)])
+    for epoch in (0, 3):
+        dataset.set_epoch(epoch)
+        expected = mixture.sequences(np.arange(27) + epoch * 27, seed=5).indices
+        assert list(dataset.sampler(together, seed=5)) == expected.tolist()
+
+
+def test_shards_stay_mapped_as_long_as_half_of_the_cache_holds_them(many, remote):
+    dataset = Dataset(*remote, cache_gib=2 * bytes_of(*many) / 2**30)
+    corpus = dataset._source.corpus
+    for row in (0, 26, 13):
+        dataset[row]
+    assert [shard in corpus._fetched for shard in range(6)] == [True, False, True, False, False, True]
+
+
+def test_what_a_cache_cannot_do_is_said(many, remote):
+    with pytest.raises(FarspanError, match=r"^cache_gib is 0; it must be above 0"):
+        Dataset(*remote, cache_gib=0)
+    small = Dataset(*remote, cache_gib=bytes_of(*many) / 6 / 2**30)
+    with pytest.raises(FarspanError, match=r"cache_gib is .*, and two groups of 2 shards need .* few shards"):
+        small.sampler(2)
+    with pytest.raises(FarspanError, match=r"and all shards need"):
+        small.sampler(0)
+    with pytest.raises(FarspanError, match=r"and the shards of a batch need"):
+        small.__getitems__(range(27))
+    with pytest.raises(FarspanError, match=r"shuffle_shards is -1; it must be at least 0"):
+        small.sampler(-1)
+    with pytest.raises(FarspanError, match=r"give DataLoader multiprocessing_context='spawn'"):
+        next(iter(DataLoader(small, num_workers=1, multiprocessing_context="fork")))
+    assert equal(pickle.loads(pickle.dumps(small))[5], Dataset(*many)[5])

@@ -66,7 +66,7 @@ class ShardCache:
             if time.monotonic() > end:
                 raise FarspanError(
                     f"{path}: the cache in {os.path.dirname(cached)} has {self.size:,} bytes, and all of them are in "
-                    "use; raise loading.cache_gib, or lower data.shuffle_shards"
+                    "use; raise cache_gib, or lower shuffle_shards"
                 )
             time.sleep(_WAIT)
 

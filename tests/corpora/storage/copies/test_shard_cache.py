@@ -83,7 +83,7 @@ def test_what_is_in_use_is_never_removed(fetched, tmp_path):
     cache = ShardCache(2 * SIZE, str(tmp_path))
     first, second = cache.map(*shard(0)), cache.map(*shard(1))
     assert cache.map(*shard(2), patience=0) is None
-    with pytest.raises(FarspanError, match=r"has 2,000 bytes, and all of them are in use; raise loading.cache_gib"):
+    with pytest.raises(FarspanError, match=r"has 2,000 bytes, and all of them are in use; raise cache_gib"):
         cache.map(*shard(2), patience=0.01)
     part = first.slice(10, 20)  # as an array of the shard would
     del first
