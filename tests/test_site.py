@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -115,6 +116,18 @@ def test_the_errors_of_the_faq_are_those_of_the_code():
     for message in quoted:
         for part in re.split(filled_in, message):
             assert part.strip(" ,;()") in known, (message, part)
+
+
+def test_the_citation_file_and_page_name_the_same_papers():
+    page = (DOCS / "cite.md").read_text("utf-8")
+    references = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))["references"]
+    on_the_page = dict(re.findall(r"\*([^*]+)\*, .*?\((https://arxiv[^)]+)\)", page))
+    assert on_the_page == {reference["title"]: reference["url"] for reference in references}
+    for reference in references:
+        assert f"{reference['authors'][0]['family-names']}" in page
+        assert str(reference["year"]) in page
+        if reference["type"] == "conference-paper":
+            assert reference["doi"].startswith(f"10.18653/v1/{reference['year']}.")
 
 
 def test_the_generated_pages_are_not_committed():
