@@ -34,7 +34,9 @@ def _function(name: str, command: str, result: Callable[[argparse.Namespace], Re
         result: makes the function's result from the options, after the command has run.
     """
     parser = _parser(command)
-    actions = {action.dest: action for action in parser._actions if _stores(action)}
+    stored = [action for action in parser._actions if _stores(action)]
+    unseen = {action.dest: action.default for action in stored if action.help == argparse.SUPPRESS}
+    actions = {action.dest: action for action in stored if action.dest not in unseen}
     parameters = sorted(map(_parameter, actions.values()), key=lambda one: (one.kind, one.default is not one.empty))
     if parser.command is not None and parser.command.job:
         parameters.append(Parameter("beam_flags", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[str]))
@@ -45,7 +47,7 @@ def _function(name: str, command: str, result: Callable[[argparse.Namespace], Re
         given.apply_defaults()
         flags = given.arguments.pop("beam_flags", ())
         typed = {dest: _typed(actions[dest], value) for dest, value in given.arguments.items()}
-        options = argparse.Namespace(**{**parser._defaults, **typed})
+        options = argparse.Namespace(**{**parser._defaults, **unseen, **typed})
         run(options, flags)
         return result(options)
 
@@ -122,8 +124,7 @@ def _typed(action: argparse.Action, value: Any) -> Any:
 def _described(parser: argparse.ArgumentParser, actions: Mapping[str, argparse.Action]) -> str:
     lines = [parser.description or "", "", "Args:"]
     for dest, action in actions.items():
-        if action.help != argparse.SUPPRESS:
-            lines.append(f"    {dest}: {(action.help or '').replace('%%', '%')}")
+        lines.append(f"    {dest}: {(action.help or '').replace('%%', '%')}")
     return inspect.cleandoc("\n".join(lines))
 
 
