@@ -21,11 +21,12 @@ from pathlib import Path
 from demo import SEQUENCE_LENGTH, encoder, farspan
 from wikipedia_text import lead_sections, write_json_lines
 
-from pipelines.figures.style import grid, label_lines, save, styled
+from pipelines.figures.style import grid, label_lines, save, styled, thousands
 
 KINDS = ("random", "linked")
 SPLITS = ("train", "held-out")
 EVALUATIONS = 12
+TICKS = (200, 500, 1000, 2000, 5000)  # of perplexity
 SPANS = '{name="span", options={density=0.3, mean_span_lengths=[5]}}'
 SETTINGS = {
     "data.target_length": 1536,
@@ -111,7 +112,8 @@ def draw(runs: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], path: Pa
                 axis.plot(*zip(*points, strict=True), marker=marker, color=f"C{number}")
                 ends.append((*points[-1], f"on {kind}", f"C{number}"))
             axis.set_title(title)
-            axis.set_yscale("log")
+            axis.set_yscale("log", subs=[])
+            axis.set_yticks(TICKS, map(thousands, TICKS))
             label_lines(axis, ends)
         axes[0].set_ylabel("perplexity of hidden tokens")
         figure.supxlabel("training steps")
