@@ -79,8 +79,8 @@ class StepRows:
         place = self._places[row]
         page, seen = place.subject.page(place.row, self._asked(place, asked)), place.seen
         facts = (
-            ("row", seen.place),
             ("source", seen.source),
+            ("row", f"{seen.row:,} of {Path(place.subject.folder).name}"),
             ("process", f"rank {seen.rank}, micro-batch {seen.micro_batch}"),
             ("sample", f"{seen.sample:,}, epoch {seen.epoch}"),
         )

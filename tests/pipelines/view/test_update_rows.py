@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,11 +16,8 @@ from pipelines.view.filters import Filter
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
 from pipelines.view.page import Asked
-from tests.trainer.toy import toy_recipe
-from trainer.data.config import DataConfig, ObjectiveConfig, SourceConfig, TaskConfig
-from trainer.kept_recipe import keep_recipe
-from trainer.model.positions.absolute import Learned
-from trainer.run.startup import keep_tokenizer
+from tests.pipelines.view.invented import make_run
+from trainer.data.config import ObjectiveConfig, SourceConfig, TaskConfig
 
 TASK = TaskConfig(options={"separator": "<doc-sep>", "source_length": 2048, "target_length": 64, "targets": "sampled"})
 
@@ -32,23 +25,12 @@ TASK = TaskConfig(options={"separator": "<doc-sep>", "source_length": 2048, "tar
 @pytest.fixture(scope="module")
 def folder(made, tmp_path_factory) -> str:
     """A run on a stored mask set with two draws, on drawn masks, and on pairs; 40 updates are several epochs."""
-    place = str(tmp_path_factory.mktemp("runs") / "run")
-    toy = toy_recipe(place, steps=40, batch_size=9, micro_batch_size=2)
-    model = replace(
-        toy.model,
-        encoder=replace(toy.model.encoder, positions=Learned(4096)),
-        decoder=replace(toy.model.decoder, positions=Learned(4096)),
-    )
     mixture = (
         SourceConfig(name="stored", corpus=made["corpus"], masks=made["spans"]),
         SourceConfig(name="drawn", corpus=made["corpus"], objective=ObjectiveConfig(name="span", preset="t5")),
         SourceConfig(name="tales", pairs=made["pairs"], task=TASK),
     )
-    data = DataConfig(mixture=mixture, source_length=4096, target_length=4096)
-    keep_recipe(replace(toy, model=model, data=data), Path(place))
-    keep_tokenizer(made["corpus"], Path(place))
-    (Path(place) / "starts.jsonl").write_text(json.dumps({"step": 0, "processes": 2}) + "\n")
-    return place
+    return make_run(str(tmp_path_factory.mktemp("runs") / "run"), mixture, made["corpus"])
 
 
 def viewed(folder: str, step: int, **options):
@@ -64,7 +46,8 @@ def test_each_row_is_as_the_model_saw_it(folder, step):
     for number, seen in enumerate(update.rows):
         page, examples = subject.page(number, Asked()), update.examples(seen)
         facts = dict(page.facts[:4])
-        assert (facts["row"], facts["source"]) == (seen.place, seen.source)
+        folder_name = "pairs" if seen.source == "tales" else "corpus"
+        assert (facts["source"], facts["row"]) == (seen.source, f"{seen.row} of {folder_name}")
         assert facts["process"] == f"rank {seen.rank}, micro-batch {seen.micro_batch}"
         source, target = next(column.seen for band in page.bands for column in band if column.seen)
         for block, ids, length in (
