@@ -1,0 +1,200 @@
+"""Filters and searches in Chromium: each field, and the ways to the next row that keep to them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from corpora.schemas.corpus import Corpus
+from corpora.tokenizers.load import load_tokenizer_of
+from pipelines.inspect.pieces import parts_of
+from tests.pipelines.view.integration.chromium import (
+    MARKS,
+    Keys,
+    Select,
+    complaints,
+    emulated,
+    find,
+    press,
+    texts,
+    wait,
+    wait_for_row,
+)
+
+pytestmark = MARKS
+
+
+@dataclass(frozen=True)
+class Row:
+    text: str
+    ids: list[str]
+    tokens: int
+
+
+@pytest.fixture(scope="module")
+def rows(folders) -> list[Row]:
+    """The rows of the tales."""
+    corpus, tokenizer = Corpus(folders["tales"]), load_tokenizer_of(folders["tales"])
+    found = []
+    for number in range(len(corpus)):
+        ids = [part.document_id for part in parts_of(corpus.take(np.array([number])))]
+        tokens = corpus.tokens(number)
+        found.append(Row(tokenizer.decode(tokens), ids, len(tokens)))
+    return found
+
+
+def open_filter(browser) -> None:
+    if not find(browser, "#filter details").get_attribute("open"):
+        find(browser, "#filter summary").click()
+
+
+def search(browser, **values: str) -> None:
+    """Fill in fields of the filter, and press its button."""
+    open_filter(browser)
+    for name, value in values.items():
+        field = find(browser, f"#filter [name={name}]:not([type=hidden])")
+        if field.tag_name == "select":
+            Select(field).select_by_visible_text(value)
+        else:
+            field.clear()
+            field.send_keys(value)
+    find(browser, "#filter button").click()
+
+
+def test_by_source(browser, address, rows):
+    found = next(number for number, row in enumerate(rows) if any(name.startswith("gardens:") for name in row.ids))
+    browser.get(address + "tales/0")
+    options = Select(find(browser, "select[name=source]")).options
+    open_filter(browser)
+    assert [option.text for option in options] == ["any", "gardens", "tales"]
+    search(browser, source="gardens")
+    wait(browser, lambda: "source=gardens" in browser.current_url)
+    wait_for_row(browser, found)
+    assert "gardens" in texts(browser, ".block .source")
+
+
+@pytest.mark.parametrize("choose", [max, min])
+def test_by_length(browser, address, rows, choose):
+    tokens = choose(row.tokens for row in rows)
+    browser.get(address + "tales/0")
+    search(browser, least=str(tokens), most=str(tokens))
+    wait(browser, lambda: f"least={tokens}" in browser.current_url)
+    wait_for_row(browser, [row.tokens for row in rows].index(tokens))
+    assert f"{tokens:,} of at most" in find(browser, ".facts").text
+
+
+def test_by_what_is_hidden(browser, address, rows):
+    hidden = []
+    for row in range(len(rows)):
+        browser.get(f"{address}tales/{row}")
+        note = find(browser, ".column:nth-child(2) .note").text
+        hidden.append(float(re.search(r"([\d.]+) % of the row", note)[1]))
+    assert len(set(hidden)) > 1
+    most = hidden.index(max(hidden))
+    browser.get(address + "tales/0")
+    search(browser, least_hidden=f"{hidden[most] - 0.06:.2f}", masks="pegasus")
+    wait(browser, lambda: "least_hidden" in browser.current_url)
+    wait_for_row(browser, most)
+    assert Select(find(browser, "select[name=masks]")).first_selected_option.text == "pegasus"
+
+
+def test_by_id(browser, address, rows):
+    wanted = rows[-1].ids[-1]
+    browser.get(address + "tales/0")
+    search(browser, id=wanted)
+    wait(browser, lambda: "id=" in browser.current_url)
+    wait_for_row(browser, next(n for n, row in enumerate(rows) if any(wanted in name for name in row.ids)))
+
+
+def test_by_text(browser, address):
+    browser.get(address + "tales/0")
+    press(browser, "/")
+    browser.switch_to.active_element.send_keys("PAINTER CAME", Keys.ENTER)
+    wait(browser, lambda: "text=PAINTER" in browser.current_url)
+    wait(browser, lambda: "painter came" in find(browser, "main").text)
+    assert find(browser, ".filter details").get_attribute("open")
+    press(browser, "/")
+    wait(browser, lambda: find(browser, "#filter input[name=text]").is_displayed())
+    find(browser, "#filter input[name=text]").send_keys(Keys.CONTROL, "a", Keys.NULL, "nobody wrote this", Keys.ENTER)
+    wait(browser, lambda: "fits" in find(browser, "#scan").text)
+    assert "No row from row" in find(browser, "#scan").text
+
+
+def test_next_previous_and_random_keep_to_the_filter(browser, address, rows):
+    fits = [number for number, row in enumerate(rows) if "bridge of Port Ostra" in row.text]
+    assert 2 <= len(fits) < len(rows)
+    browser.get(f"{address}tales/{fits[0]}?text=bridge+of+Port+Ostra")
+    find(browser, "#next").click()
+    wait_for_row(browser, fits[1])
+    press(browser, "k")
+    wait_for_row(browser, fits[0])
+    find(browser, "#next").click()
+    wait_for_row(browser, fits[1])
+    find(browser, "#previous").click()
+    wait_for_row(browser, fits[0])
+    assert "text=bridge" in browser.current_url
+    for _ in range(4):
+        old = find(browser, "main")
+        find(browser, "#random").click()
+        wait(browser, lambda old=old: find(browser, "main") != old)
+        assert int(find(browser, "body").get_attribute("data-row")) in fits
+    find(browser, ".fields a").click()
+    wait(browser, lambda: "text=" not in browser.current_url)
+    assert find(browser, "#filter input[name=text]").get_attribute("value") == ""
+
+
+def test_a_search_shows_its_progress_and_stops(browser, address):
+    browser.get(address + "tales/0")
+    slow = {"offline": False, "latency": 5_000, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.execute_cdp_cmd("Network.enable", {})
+    with emulated(browser, "Network.emulateNetworkConditions", "Network.disable", slow):
+        search(browser, text="no such text")
+        wait(browser, lambda: "Searching" in find(browser, "#scan").text)
+        assert find(browser, "#scan progress").is_displayed()
+        find(browser, "#scan button").click()
+        wait(browser, lambda: "Stopped after 0 rows" in find(browser, "#scan").text)
+        find(browser, "#filter button").click()
+        wait(browser, lambda: "Searching" in find(browser, "#scan").text)
+        press(browser, Keys.ESCAPE)
+        wait(browser, lambda: "Stopped" in find(browser, "#scan").text)
+
+
+def test_a_value_that_is_no_number(browser, address):
+    browser.get(address + "tales/0")
+    search(browser, least="many")
+    wait(browser, lambda: "give a number of tokens" in find(browser, "#scan").text)
+    assert [line for line in complaints(browser) if "400" not in line["message"]] == []
+
+
+def test_another_draw(browser, address):
+    browser.get(address + "families/0")
+    seen = [texts(browser, ".column:nth-child(2) .block.prose mark")]
+    open_filter(browser)
+    search(browser, draw="1")
+    wait(browser, lambda: "draw=1" in browser.current_url)
+    wait(browser, lambda: "1 of 2" in find(browser, ".facts").text)
+    seen.append(texts(browser, ".column:nth-child(2) .block.prose mark"))
+    assert seen[0]
+    assert seen[0] != seen[1]
+
+
+def test_the_address_can_be_passed_on(browser, address):
+    browser.get(address + "tales/0?theme=dark")
+    search(browser, text="moss garden")
+    wait(browser, lambda: "text=moss" in browser.current_url)
+    press(browser, "b")
+    wait(browser, lambda: "brackets=1" in browser.current_url)
+    given, heading = browser.current_url, find(browser, "main h2").text
+    browser.switch_to.new_window("tab")
+    try:
+        browser.get(given)
+        assert find(browser, "main h2").text == heading
+        assert find(browser, "#filter input[name=text]").get_attribute("value") == "moss garden"
+        assert find(browser, "html").get_attribute("data-theme") == "dark"
+        assert "brackets" in find(browser, "body").get_attribute("class")
+    finally:
+        browser.close()
+        browser.switch_to.window(browser.window_handles[0])
