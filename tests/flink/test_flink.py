@@ -127,11 +127,15 @@ def pool() -> Iterator[list[str]]:
 
 
 def test_all_jobs_have_the_bytes_of_the_embedded_engine(cluster, inputs, tmp_path, here, pool):
-    """A pool serves both TaskManagers, though both call their first worker 1-1; of other jobs Flink starts them."""
+    """Flink starts the workers, and keeps them from stage to stage, or starts a worker for each stage by a pool.
+
+    One pool serves both TaskManagers, though both call their first worker 1-1.
+    """
+    kept = ["--environment_cache_millis=10000"]
     for command in chain(inputs, tmp_path / "embedded"):
         here(*command, "--workers=1")
     for command in chain(inputs, tmp_path / "flink"):
-        here(*command, *cluster.flags(served=True), *(pool if "random" in command else []))
+        here(*command, *cluster.flags(served=True), *(pool if "random" in command else kept))
     assert differences(tmp_path / "flink", tmp_path / "embedded") == []
     for kind in ("documents", "random", "linked", "masks"):
         assert verify(str(tmp_path / "flink" / kind)) == []
