@@ -11,6 +11,7 @@ import pytest
 from corpora.errors import FarspanError
 from corpora.readers import ReadOptions
 from corpora.readers.load_dataset import find_split
+from corpora.schemas.documents import DocumentSet
 from corpora.storage import files
 from pipelines.documents.inputs import Input, revisions_of
 from pipelines.push import Push, Pushed, Target, command, push
@@ -133,6 +134,17 @@ def test_a_model_is_published_as_one(tmp_path, hub, capsys):
     command(Push(artefact=f"{tmp_path}/model", target="hf://me/tiny"))
     assert hub.repos["models/me/tiny"] == {"config.json": b"{}"}
     assert "hf://me/tiny: 1 files sent (2 bytes) in 1 commits, 0 were there" in capsys.readouterr().out
+
+
+def test_a_published_artefact_opens_from_the_hub(hub, finished, tmp_path):
+    import datasets
+
+    push(finished, f"hf://{PLACE}")
+    here, there = (DocumentSet(str(place)) for place in (finished, f"hf://{PLACE}"))
+    rows = range(len(here))
+    assert there.take(rows).equals(here.take(rows))
+    opened = datasets.load_dataset("me/books", split="train", streaming=True, cache_dir=str(tmp_path))
+    assert [row["document_id"] for row in opened] == here.take(rows).column("document_id").to_pylist()
 
 
 def test_files_and_data_sets_of_the_hub_are_read(hub, tmp_path):
