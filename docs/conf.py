@@ -25,6 +25,7 @@ autodoc_typehints = "none"  # the signature has them
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 python_display_short_literal_types = True
+default_role = "code"  # help texts have single backticks
 napoleon_google_docstring = True
 napoleon_use_ivar = True
 # pages of parts that are not installed, such as `view.md`, may be missing; JSON and TOML of the pages have comments and
