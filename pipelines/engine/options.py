@@ -21,9 +21,9 @@ class Engine:
     """The engine that runs a job, its runner and its workers.
 
     Attributes:
-        engine: ``auto``: this process alone where one is enough for the job, Beam otherwise; ``beam``; or
-            ``cooperative``: any number of processes, started by anything with the same command, share the job through
-            files in ``--output``.
+        engine: ``auto``: this process, and others that it starts if one is not enough for the job, or Beam if a runner
+            or flags of Beam are given or ``--output`` is not local; ``beam``; or ``cooperative``: any number of
+            processes, started by anything with the same command, share the job through files in ``--output``.
         runner: of Beam: ``embedded``, or any other, e.g. PortableRunner, FlinkRunner.
         workers: processes on this machine; 0 chooses one for less than 16 MiB of work, else one a core.
         shared_folders: local paths are on a file system that workers on other machines share, such as NFS.
@@ -68,13 +68,16 @@ class Engine:
         return max(1, min(len(os.sched_getaffinity(0)), tasks))
 
     def stays_here(self, workers: int) -> bool:
-        """True if the tasks run one after the other in this process, for which Beam is not imported.
+        """True if the tasks run one after the other in this process.
 
         Args:
             workers: ``worker_count`` of the job.
         """
-        asked = self.engine == "beam" or self.runner != EMBEDDED or self.beam_flags
-        return workers == 1 and not asked
+        return workers == 1 and not self.needs_beam()
+
+    def needs_beam(self) -> bool:
+        """True if Beam was asked for, by name, by its runner or by its flags."""
+        return self.engine == "beam" or self.runner != EMBEDDED or bool(self.beam_flags)
 
 
 @dataclass(frozen=True, kw_only=True)

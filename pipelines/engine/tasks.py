@@ -19,7 +19,7 @@ from corpora.storage.files import read_bytes, write_bytes
 from corpora.storage.manifest import Receipt
 from pipelines.engine.beginning import ending, require_begun
 from pipelines.engine.job import REPEAT, Report, Task
-from pipelines.engine.paths import WORK
+from pipelines.engine.paths import WORK, shows_presence
 
 _MEND = "finished tasks are kept; the others stop there again until that is mended"
 _TOLD = "farspan says: "  # prefix of a task's message to the driver, in its exception
@@ -160,7 +160,12 @@ def is_for_good(text: str) -> bool:
 def explain(work: str, error: Exception) -> FarspanError:
     """Return the error to show for an exception of a runner: the message of the failed task, if there is one."""
     done = {path.removesuffix(".json") for path in ending(work, ".json")}
-    failed = [path for path in ending(work, ".failed") if path.removesuffix(".failed") not in done]  # still undone
+    failed = [
+        path
+        for path in ending(work, ".failed")
+        if path.removesuffix(".failed") not in done  # still undone
+        and not shows_presence(os.path.dirname(work), path)  # of a task, and not of a process
+    ]
     if failed:
         reason = read_bytes(failed[0]).decode(errors="replace").strip()
         task = os.path.basename(failed[0]).removesuffix(".failed")

@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
+from corpora.storage import files
 from corpora.storage.manifest import Manifest
 from corpora.storage.manifest_file import read_manifest
 from pipelines.engine.beam.remote.signs import SignOfLife
@@ -61,8 +62,12 @@ def _run_here(job: Job, engine: Engine, done: set[str], bars: ProgressBars) -> N
     workers = engine.worker_count(widest, job.work_bytes)
     if engine.stays_here(workers):
         _run_alone(job, done, bars)
-    else:
+    elif engine.needs_beam() or not files.is_local(job.output):
         run_pipeline(lambda pipeline: _build(pipeline, job, done, bars.reporter), engine, workers)
+    else:
+        from pipelines.engine.cooperative.local import share
+
+        share(job, done, bars.reporter, workers, engine.lease)
 
 
 def _run_alone(job: Job, done: set[str], bars: ProgressBars) -> None:

@@ -21,6 +21,14 @@ class EngineStopped(FarspanError):
 class WorkerDied(EngineStopped):
     """A worker process was killed or crashed; the runner alone would wait for it forever."""
 
+    @classmethod
+    def here(cls) -> WorkerDied:
+        """The error for a process of this machine."""
+        return cls(
+            "a worker process was killed or crashed (out of memory is the usual reason); finished work is kept: "
+            "run the same command again to resume, with fewer --workers if memory is short"
+        )
+
 
 def run_pipeline(build: Callable[[Any], None], engine: Engine, workers: int) -> None:
     """Run a pipeline to its end.
@@ -77,10 +85,7 @@ def _run_embedded(build: Callable[[Any], None], options: Any, workers: int) -> N
     finally:
         threading.excepthook = previous
     if died.is_set():
-        raise WorkerDied(
-            "a worker process was killed or crashed (out of memory is the usual reason); finished work is kept: "
-            "run the same command again to resume, with fewer --workers if memory is short"
-        )
+        raise WorkerDied.here()
     if failure:
         raise failure[0]
 

@@ -10,27 +10,19 @@ import os
 import signal
 import sys
 import threading
-import time
 
-from pipelines.engine.presence.identity import is_running
+from pipelines.engine.cooperative.worker import end_with
 
 
 def main() -> None:
     """``python -m pipelines.engine.beam.worker PID``, with the driver's PID; Beam sets the environment variables."""
     logging.disable(logging.CRITICAL)  # before Beam's import logs anything
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the driver
-    threading.Thread(target=_end_with, args=(int(sys.argv[1]),), daemon=True).start()
+    threading.Thread(target=end_with, args=(int(sys.argv[1]),), daemon=True).start()
     from apache_beam.runners.worker import sdk_worker_main
 
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good): Beam prints the connections that a driver's end breaks
     sdk_worker_main.main(sys.argv[:1])
-
-
-def _end_with(driver: int) -> None:
-    """Exit when the driver has ended: a resumed job would otherwise run beside this worker."""
-    while is_running(driver):
-        time.sleep(0.5)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ DRIVER = "driver"
 """A process that works in a folder alone."""
 LAUNCHER = "launcher"
 """One of several processes that share a job."""
+WORKER = "worker"
+"""A driver, or a process that it started, as one of those that share its tasks."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Identity:
     """A process that works in a folder.
 
     Attributes:
-        kind: ``DRIVER`` or ``LAUNCHER``.
+        kind: ``DRIVER``, ``LAUNCHER`` or ``WORKER``.
         host, pid: where it runs.
         started: its start, in clock ticks since the machine's; with ``pid`` unique on a machine.
         machine: of the running kernel and its space of process ids; equal only where ``pid`` means the same.

@@ -1,4 +1,4 @@
-"""A job whose second task kills its own process: ``python -m tests.pipelines.engine.crashing_job FOLDER``."""
+"""A job whose second task kills its own process: ``python -m tests.pipelines.engine.crashing_job FOLDER ENGINE``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def work(task, report):
     return Receipt(task.name)
 
 
-def main(output):
+def main(output, engine):
     head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
     stage = Stage("crash", [Task(name, {}, 1) for name in ("first", "second", "third", "fourth")], work, "tasks")
     try:
-        run_job(Job(output, head, [stage], lambda folder: None, 0), Engine(workers=2))
+        run_job(Job(output, head, [stage], lambda folder: None, 0), Engine(workers=2, engine=engine))
     except FarspanError as error:
         print(error, file=sys.stderr)
         leave(1)
@@ -35,4 +35,4 @@ def main(output):
 if __name__ == "__main__":
     from tests.pipelines.engine.crashing_job import main  # workers find `work` under this name, not under __main__
 
-    main(sys.argv[1])
+    main(*sys.argv[1:])

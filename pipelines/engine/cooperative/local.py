@@ -1,0 +1,144 @@
+"""A job's tasks on worker processes of this machine, without Beam.
+
+The driver holds the lock of the folder, starts the workers and watches them. They claim tasks as the processes of the
+cooperative engine do.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import IO, NamedTuple
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from pipelines.engine.beam.runner import WorkerDied
+from pipelines.engine.beginning import require_begun
+from pipelines.engine.cooperative.interrupts import Interrupts
+from pipelines.engine.cooperative.stage import JobGone, SharedStage
+from pipelines.engine.job import Job, Stage
+from pipelines.engine.paths import claims_folder
+from pipelines.engine.presence.identity import WORKER, Identity
+from pipelines.engine.presence.member import FAILED, Member
+from pipelines.engine.tasks import RunTask, without_prefix
+
+_LOOK = 0.02  # seconds between two looks at the workers
+_LOOKS_AT_FOLDER = 50  # looks at the workers between two looks at the folder
+_PATIENCE = 10.0  # seconds for a worker to end after SIGTERM
+FAILURE = 1
+"""Exit status of a worker that says why it ended."""
+
+
+@dataclass(frozen=True)
+class SharedTasks:
+    """The tasks of a job as its driver hands them to a worker.
+
+    Attributes:
+        output: folder of the job.
+        stages: with the tasks that are not done.
+        lease: seconds, of the job.
+        reporter: tells the driver about progress.
+    """
+
+    output: str
+    stages: Sequence[Stage]
+    lease: float
+    reporter: Callable[..., None]
+
+
+def work(tasks: SharedTasks) -> None:
+    """Do tasks, stage by stage, until all are done, by this worker or others.
+
+    Raises:
+        FarspanError: a task failed, here or in another worker, or the folder is gone.
+    """
+    member = Member(tasks.output, Identity.own(WORKER, tasks.lease))
+    default = Interrupts(0)  # handles no signal: SIGTERM ends a worker
+    with member:
+        try:
+            for number, stage in enumerate(tasks.stages):
+                run = RunTask(stage.name, stage.work, tasks.output, tasks.reporter, looked=True)
+                SharedStage(tasks.output, number, stage.tasks, member, default, run).finish()
+        except (JobGone, FileNotFoundError):
+            require_begun(tasks.output)
+            raise
+        except FarspanError as error:
+            if member.failure() is None:
+                member.mark(FAILED, without_prefix(error).encode())  # the others stop as well
+            raise
+    member.disappear()
+
+
+def share(job: Job, done: set[str], reporter: Callable[..., None], workers: int, lease: float) -> None:
+    """Do the tasks of a job that are not done, on ``workers`` processes; the caller holds the lock.
+
+    Raises:
+        WorkerDied: a worker was killed or crashed.
+        FarspanError: a worker's reason to end.
+    """
+    left = [replace(stage, tasks=[task for task in stage.tasks if task.name not in done]) for stage in job.stages]
+    claims = os.path.join(claims_folder(job.output), "")  # of tasks, in a folder a stage, left by an earlier start
+    files.delete([path for path in files.walk(claims) if "/" in path.removeprefix(claims)])
+    with _started(SharedTasks(job.output, left, lease, reporter), workers) as running:
+        for look in count():
+            if not running:
+                return
+            time.sleep(_LOOK)
+            if look % _LOOKS_AT_FOLDER == 0:
+                require_begun(job.output)
+            for worker in [*running]:
+                status = worker.process.poll()
+                if status:
+                    require_begun(job.output)
+                    raise FarspanError(worker.last_line()) if status == FAILURE else WorkerDied.here()
+                if status == 0:
+                    running.remove(worker)
+
+
+class _Worker(NamedTuple):
+    process: subprocess.Popen[bytes]
+    errors: IO[bytes]
+
+    def last_line(self) -> str:
+        """The last line that the worker wrote to its standard error."""
+        self.errors.seek(0)
+        return self.errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+
+
+@contextmanager
+def _started(tasks: SharedTasks, number: int) -> Iterator[list[_Worker]]:
+    """Workers, which are ended in the end."""
+    search = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+    # -P: the current folder is not searched, as it may hold a `secrets.py` or the like
+    command = [sys.executable, "-P", "-m", "pipelines.engine.cooperative.worker", str(os.getpid())]
+    environment = {**os.environ, "PYTHONPATH": search}
+    data = pickle.dumps(tasks)
+    workers: list[_Worker] = []
+    try:
+        for _ in range(number):
+            errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in the end)
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors
+            )
+            workers.append(_Worker(process, errors))
+            assert process.stdin
+            process.stdin.write(data)
+            process.stdin.close()
+        yield [*workers]
+    finally:
+        for worker in workers:
+            worker.process.terminate()
+        for worker in workers:
+            try:
+                worker.process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+            worker.errors.close()

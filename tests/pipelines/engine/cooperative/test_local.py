@@ -1,0 +1,138 @@
+"""Worker processes of a driver: equal results, failures, deaths, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from corpora.errors import FarspanError
+from corpora.storage import files
+from pipelines.engine.beam.runner import WorkerDied
+from pipelines.engine.options import Engine
+from pipelines.engine.run import run_job
+from tests.pipelines.engine.cooperative.jobs import end_of, launch, shared_job
+
+SIZES = {f"write-{index:02d}": 1 + index % 5 for index in range(12)}
+TWO = Engine(workers=2)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.removeprefix(str(folder)): files.read_bytes(path) for path in files.walk(str(folder))}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory) -> dict[str, bytes]:
+    """The output of the job in one process."""
+    folder = tmp_path_factory.mktemp("one") / "out"
+    run_job(shared_job(str(folder), SIZES), Engine(workers=1))
+    return contents(folder)
+
+
+def workers_of(driver: int) -> list[int]:
+    """Worker processes of a driver that have not ended."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"pipelines.engine.cooperative.worker" in words and words[-2] == b"%d" % driver:
+            found.append(int(process.name))
+    return found
+
+
+def wait_for(seen, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_workers_make_the_same_and_do_each_task_once(tmp_path, expected):
+    (tmp_path / "log").mkdir()
+    trouble = {name: {"log": str(tmp_path / "log"), "sleep": 0.05} for name in SIZES}
+    run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
+    assert contents(tmp_path / "out") == expected
+    attempts = [path.name.rsplit("-", 2) for path in (tmp_path / "log").iterdir()]
+    assert sorted(task for task, _, _ in attempts) == sorted(SIZES)
+    assert {int(pid) for _, pid, _ in attempts}.isdisjoint({os.getpid()})
+    assert not workers_of(os.getpid())
+
+
+def test_a_failed_task_ends_the_job_as_in_one_process(tmp_path, expected):
+    trouble = {"write-03": {"fail": "row 7: no text; mend it"}}
+    messages = []
+    for workers in (1, 2):
+        with pytest.raises(FarspanError) as caught:
+            run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), Engine(workers=workers))
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+    assert messages[0].startswith("task write-03 failed: row 7: no text; mend it")
+    run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
+    assert contents(tmp_path / "out") == expected
+
+
+def test_a_task_may_kill_its_worker_any_number_of_times(tmp_path, expected):
+    """Claims of dead workers count for nothing: after each death the command may be repeated."""
+    trouble = {"write-04": {"die": "always"}}
+    for _ in range(5):
+        with pytest.raises(WorkerDied, match="with fewer --workers if memory is short"):
+            run_job(shared_job(str(tmp_path / "out"), SIZES, trouble), TWO)
+    run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
+    assert contents(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_driver(tmp_path, expected, number):
+    trouble = {"write-05": {"sleep": 60}}
+    driver = launch(tmp_path / "errors", str(tmp_path / "out"), SIZES, trouble, engine=TWO)
+    wait_for(lambda: len(list((tmp_path / "out" / "_work").glob("write-*.json"))) >= 3)
+    assert len(workers_of(driver.pid)) == 2
+    os.kill(driver.pid, number)
+    assert end_of(driver) == [-number]
+    wait_for(lambda: not workers_of(driver.pid))
+    run_job(shared_job(str(tmp_path / "out"), SIZES), TWO)
+    assert contents(tmp_path / "out") == expected
+
+
+def test_a_deleted_folder_ends_the_job(tmp_path):
+    trouble = {"write-05": {"sleep": 60}}
+    driver = launch(tmp_path / "errors", str(tmp_path / "out"), SIZES, trouble, engine=TWO)
+    wait_for(lambda: len(list((tmp_path / "out" / "_work").glob("write-*.json"))) >= 11)
+    shutil.rmtree(tmp_path / "out")
+    assert end_of(driver) == [1]
+    assert "was deleted while the job ran" in (tmp_path / "errors").read_text()
+
+
+def test_what_a_worker_cannot_do_is_said(tmp_path, monkeypatch):
+    """Here: to import the module of its work."""
+    job = shared_job(str(tmp_path / "out"), SIZES)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "tests").exists()])
+    with pytest.raises(FarspanError, match=r"the runner stopped: .*No module named 'tests"):
+        run_job(job, TWO)
+
+
+def test_no_process_imports_beam(tmp_path):
+    (tmp_path / "texts").mkdir()
+    for name in "ab":
+        (tmp_path / "texts" / f"{name}.txt").write_text("The old mill. " * 100)
+    (tmp_path / "apache_beam.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    script = (
+        "import farspan, sys; from tests.artefacts import small_tokenizer; "
+        "small_tokenizer().save('tokenizer'); "
+        "farspan.documents(input='texts', tokenizer='tokenizer', output='documents', workers=2, task_bytes=1000)"
+    )
+    root = str(Path(__file__).parents[4])
+    search = os.pathsep.join([str(tmp_path), root])
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": search}, check=True, timeout=120
+    )
+    assert (tmp_path / "documents" / "manifest.json").exists()
+    assert not (tmp_path / "imported").exists()
