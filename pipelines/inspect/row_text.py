@@ -107,7 +107,7 @@ def print_parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | N
 
 
 def print_spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer, width: int) -> None:
-    """Print the text of the only row with its spans in colour, and why each was chosen, best first."""
+    """Print the text of the only row with its spans in colour, and why each was chosen, in that order."""
     spans, tokens = asked_spans(masks)
     heading = Text(f"\ntext, {spans} spans with {tokens} tokens asked", style="bold")
     brackets = brackets_of(console)

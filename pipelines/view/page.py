@@ -83,7 +83,7 @@ class Column:
         kinds: the treatments of its spans, for the legend.
         density: ``(bins,)`` the kind of the spans in each part of the row, for a picture of the whole row; None where
             there are none.
-        whys: reasons of the spans, best first; ``more_whys`` are left out.
+        whys: reasons of the spans, in the order of their choice; ``more_whys`` are left out.
         seen: source and target.
     """
 
