@@ -11,6 +11,7 @@ from itertools import groupby
 from pipelines.engine.job import Task
 
 _LISTED = 1000  # names that an object store lists per request
+_READ = 50  # names of a local folder that are listed in the time of a claim
 _SHORTEST, _LONGEST = 0.05, 5.0  # seconds between two checks while nothing changes
 
 
@@ -43,6 +44,11 @@ def _size_class(task: Task) -> int:
 def listing_cost(files: int) -> int:
     """Return the number of requests for listing a folder with this number of files."""
     return 1 + files // _LISTED
+
+
+def claims_per_listing(files: int, *, local: bool) -> int:
+    """Return the number of failed claims that cost as much as listing a folder with this number of files."""
+    return 1 + files // _READ if local else listing_cost(files)
 
 
 @dataclass

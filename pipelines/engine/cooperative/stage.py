@@ -12,7 +12,7 @@ from contextlib import suppress
 from corpora.errors import FarspanError
 from corpora.storage import files
 from pipelines.engine.cooperative.interrupts import Interrupts, TaskDoneElsewhere
-from pipelines.engine.cooperative.order import Pace, by_size, listing_cost, order_of
+from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, order_of
 from pipelines.engine.job import Task
 from pipelines.engine.paths import WORK, claims_folder
 from pipelines.engine.presence.claims import Claims, next_generation
@@ -80,7 +80,8 @@ class SharedStage:
     def _do_unclaimed(self) -> None:
         """Do tasks as long as there are unclaimed ones."""
         jump = random.Random(self._member.identity.name).randrange
-        taken, wasted, cost = self._claims.first(), 0, listing_cost(len(self._missing))
+        cost = claims_per_listing(len(self._missing), local=files.is_local(self._work))
+        taken, wasted = self._claims.first(), 0
         for group in by_size(self._missing.values()):
             free = deque(task for task in group if task.name not in taken)
             free.rotate(jump(len(group)))

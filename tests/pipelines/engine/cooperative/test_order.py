@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.engine.cooperative.order import Pace, by_size, listing_cost, order_of
+from pipelines.engine.cooperative.order import Pace, by_size, claims_per_listing, listing_cost, order_of
 from pipelines.engine.job import Task
 
 
@@ -43,3 +43,8 @@ def test_looks_become_rarer_while_nothing_changes_and_are_bounded():
 @pytest.mark.parametrize(("files", "requests"), [(0, 1), (999, 1), (1000, 2), (89_000, 90)])
 def test_a_listing_has_a_thousand_names_a_request(files, requests):
     assert listing_cost(files) == requests
+
+
+def test_a_claim_on_a_disk_costs_as_much_as_listing_fifty_names_and_in_a_store_as_a_thousand():
+    assert [claims_per_listing(files, local=True) for files in (0, 49, 50, 89_000)] == [1, 1, 2, 1781]
+    assert [claims_per_listing(files, local=False) for files in (0, 999, 89_000)] == [1, 1, 90]
