@@ -1,10 +1,10 @@
 """Cost of the cooperative engine's claims: a plan of C4's size (89,000 tasks) shared by processes that do no work.
 
-    python -m benchmarks.engine_claims [--tasks 89000] [--processes 4] [--place /dev/shm]
+    python -m benchmarks.engine_claims [--store] [--tasks 89000] [--processes 4] [--place /dev/shm]
 
-Each task writes its receipt and nothing else. Printed are the CPU time of a task, and the requests that it would make
-of an object store: every operation on files is counted as the requests that it takes there (a listing is one for each
-thousand names, as a deletion is). The processes are threads, and the files lie in memory by default.
+Each task writes its receipt and nothing else. Printed is the CPU time of a task; with --store, also the requests that
+it would make of an object store: claims are listed as often as there, and every operation on files is counted as the
+requests that it takes (a listing is one for each thousand names, as a deletion is). The files lie in memory by default.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr
 from io import StringIO
 from typing import Any
@@ -21,6 +21,8 @@ from typing import Any
 from corpora.storage import files
 from corpora.storage.manifest import Manifest, Receipt
 from corpora.storage.stores.local_disk import LocalDisk
+from pipelines.engine.cooperative import stage
+from pipelines.engine.cooperative.order import listing_cost
 from pipelines.engine.job import Job, Stage, Task
 from pipelines.engine.options import Engine
 from pipelines.engine.run import run_job
@@ -36,9 +38,9 @@ def nothing(task: Task, report: Any) -> Receipt:
 def plan(output: str, tasks: int) -> Job:
     """A job of one stage whose tasks have the sizes of a corpus of many files: equal but for a tail."""
     sizes = [1 << 26 if index % 10 else (index * 7919) % (1 << 26) for index in range(tasks)]
-    stage = Stage("null", [Task(f"null-{index:05d}", {}, size) for index, size in enumerate(sizes)], nothing, "bytes")
+    null = Stage("null", [Task(f"null-{index:05d}", {}, size) for index, size in enumerate(sizes)], nothing, "bytes")
     head = Manifest("farspan.neighbours", {"split": "train"}, 0, 64, TOKENIZER)
-    return Job(output, head, [stage], lambda folder: None, 0)
+    return Job(output, head, [null], lambda folder: None, 0)
 
 
 class Requests(Counter[str]):
@@ -67,24 +69,34 @@ class Requests(Counter[str]):
         setattr(LocalDisk, name, wrapped)
 
 
+def take_part(output: str, tasks: int, as_store: bool) -> tuple[float, Counter[str]]:
+    """Take part in the job; the seconds of CPU and the requests of this process."""
+    job, requests = plan(output, tasks), Requests()
+    if as_store:
+        requests.watch()
+        vars(stage)["claims_per_listing"] = lambda files, local: listing_cost(files)
+    begun = time.process_time()
+    with redirect_stderr(StringIO()):
+        run_job(job, Engine(engine="cooperative"))
+    return time.process_time() - begun, Counter(requests)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=89_000)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--place", default="/dev/shm", help="a folder")
+    parser.add_argument("--store", action="store_true", help="claim as on an object store, and count requests")
     given = parser.parse_args()
-    requests = Requests()
-    requests.watch()
     with tempfile.TemporaryDirectory(dir=given.place) as folder:
-        output = f"{folder}/job"
-        job, start, cpu = plan(output, given.tasks), time.perf_counter(), time.process_time()
-        engine = Engine(engine="cooperative")
-        with ThreadPoolExecutor(given.processes) as pool, redirect_stderr(StringIO()):
-            for done in [pool.submit(run_job, job, engine) for _ in range(given.processes)]:
-                done.result()
-        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        output, start = f"{folder}/job", time.perf_counter()
+        with ProcessPoolExecutor(given.processes) as pool:
+            parts = [pool.submit(take_part, output, given.tasks, given.store) for _ in range(given.processes)]
+            shares = [part.result() for part in parts]
+        seconds = time.perf_counter() - start
         left = [path for path in files.walk(output) if not path.endswith(("manifest.json", "README.md"))]
     assert not left, left[:3]
+    cpu, requests = sum(own for own, _ in shares), sum((counted for _, counted in shares), Counter[str]())
     print(f"{given.tasks:,} tasks, {given.processes} processes: {seconds:,.0f} s, {cpu:,.0f} s of CPU, "
           f"{cpu / given.tasks * 1e3:.2f} ms of CPU a task")  # fmt: skip
     for kind, number in sorted(requests.items()):
