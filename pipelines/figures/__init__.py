@@ -1,1 +1,1 @@
-"""The style of all figures, and what several of them share."""
+"""Style of all figures, and the functions that several of them share."""

@@ -19,7 +19,7 @@ _LABEL = "label of a line"  # marks the texts of label_lines
 
 @contextmanager
 def styled() -> Iterator[Any]:
-    """``matplotlib.pyplot`` in the style of farspan's figures, which ends with the ``with`` block.
+    """Yield ``matplotlib.pyplot`` in the style of farspan's figures; the style ends with the ``with`` block.
 
     Raises:
         FarspanError: matplotlib is not installed.
@@ -42,11 +42,11 @@ def grid(
         panel: width and height of a panel, in inches.
         shared: True if all panels have the same limits; then only the outer ones have numbers at their axes.
     """
-    across = min(columns, count) if count != 4 or columns != 3 else 2
-    down = -(-count // across)
-    size = (panel[0] * across, panel[1] * down)
+    columns = min(columns, count) if count != 4 or columns != 3 else 2  # four panels make a square
+    rows = -(-count // columns)
+    size = (panel[0] * columns, panel[1] * rows)
     figure, axes = plt.subplots(
-        down, across, figsize=size, sharex=shared, sharey=shared, squeeze=False, layout="constrained"
+        rows, columns, figsize=size, sharex=shared, sharey=shared, squeeze=False, layout="constrained"
     )
     flat = list(axes.flat)
     for unused in flat[count:]:
@@ -141,13 +141,17 @@ def _move_labels_apart(figure: Any) -> None:
 
 
 def spread(heights: Sequence[float], apart: float) -> list[float]:
-    """Heights in the same order, each pair at least ``apart`` from each other, moved as little as a sweep can."""
+    """Move heights until any two are at least ``apart``: upwards where they are too close, then all back by the mean.
+
+    Returns:
+        the moved heights, in the order of ``heights``.
+    """
     order = np.argsort(heights, kind="stable")
-    found = np.array(heights, float)[order]
-    for number in range(1, len(found)):
-        found[number] = max(found[number], found[number - 1] + apart)
-    if len(found):
-        found -= (found - np.array(heights, float)[order]).mean()
-    moved = np.empty(len(found))
-    moved[order] = found
+    ascending = np.array(heights, float)[order]
+    for number in range(1, len(ascending)):
+        ascending[number] = max(ascending[number], ascending[number - 1] + apart)
+    if len(ascending):
+        ascending -= (ascending - np.array(heights, float)[order]).mean()
+    moved = np.empty(len(ascending))
+    moved[order] = ascending
     return moved.tolist()

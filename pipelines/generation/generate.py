@@ -63,7 +63,7 @@ def generate(options: Generating, world: World | None = None) -> Manifest:
     """Generate, or resume; all processes of a ``torchrun`` call this together.
 
     Args:
-        options: of the job.
+        options: options of the job.
         world: all processes; None reads them from the environment.
 
     Raises:
@@ -87,12 +87,12 @@ def plan(options: Generating, opened: OpenedModel, model: Callable[[], Seq2Seq])
     """Check model, pairs, task and options against each other, and declare one task per shard.
 
     Args:
-        options: of the job.
-        opened: the model.
-        model: returns it on its device; called once work starts.
+        options: options of the job.
+        opened: the model, with its recipe if it is a run.
+        model: function that loads the model onto its device; called once work starts.
 
     Raises:
-        FarspanError: they do not go together.
+        FarspanError: model, pairs, task and options do not fit together.
     """
     output, parent = absolute(options.output), Parent.read(options.pairs, "farspan.pairs")
     pairs = PairSet(parent.folder, options.documents, verify=True)
@@ -135,8 +135,8 @@ class GenerateShard:
     """Generates the texts of one shard's pairs.
 
     Attributes:
-        model: returns the model on its device.
-        schema: of the shard.
+        model: function that returns the model on its device.
+        schema: schema of the shard.
     """
 
     pairs: PairSet
@@ -148,7 +148,7 @@ class GenerateShard:
     def __call__(self, task: Task, report: Report) -> Receipt:
         batch = self.pairs.take(task.payload["rows"])
         try:
-            found = self.predictor(self.model(), batch, report)
+            predictions = self.predictor(self.model(), batch, report)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
@@ -156,19 +156,19 @@ class GenerateShard:
                 f"out of memory with --batch-positions {self.predictor.batch_positions}; finished shards are kept: run "
                 "the same command with a smaller number"
             ) from error
-        made = pa.record_batch(
+        written = pa.record_batch(
             [
                 pa.array(batch.pair_ids, pa.string()),
-                pa.array(found.texts, pa.string()),
-                Ragged.from_rows(found.tokens, np.int32).to_arrow(self.schema.field("tokens").type),
-                pa.array(found.scores),
+                pa.array(predictions.texts, pa.string()),
+                Ragged.from_rows(predictions.tokens, np.int32).to_arrow(self.schema.field("tokens").type),
+                pa.array(predictions.scores),
             ],
             schema=self.schema,
         )
         totals = dict.fromkeys(PREDICTION_TOTALS, 0)
-        add_prediction_totals(totals, made)
+        add_prediction_totals(totals, written)
         with write_shard(task.payload["shard"], self.schema, _ROWS_PER_BATCH, self.compression) as (writer, info):
-            writer.write(made)
+            writer.write(written)
         return Receipt(task.name, tuple(info), totals)
 
 

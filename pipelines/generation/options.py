@@ -32,14 +32,14 @@ class Generating:
         generation: overrides an option of generation, e.g. beams=4 (default: evaluation.generation of the run's
             recipe); repeatable.
         precision: bf16 halves the model's memory; texts then depend on the device and a little on the batches.
-        shard_rows: pairs in a shard, which is what a stopped job repeats and a process takes at once.
+        shard_rows: pairs in a shard, the unit of work: a stopped job repeats no more than its unfinished shards.
         batch_positions: positions of encoder and decoder to generate with at once; larger needs more memory.
         device: where the model runs.
         threads: threads per process on a processor; part of the configuration, because they change floating-point
             rounding. With one thread, texts do not depend on --batch-positions.
 
     Raises:
-        FarspanError: counts below 1, an unknown word.
+        FarspanError: a count is below 1, or a choice is unknown.
 
     Examples:
         farspan generate run --pairs pairs --output predictions --checkpoint best

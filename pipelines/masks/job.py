@@ -26,7 +26,7 @@ from pipelines.engine.job import Job, Report, Task, sharded_stage
 from pipelines.engine.paths import shard_paths
 from pipelines.masks.options import Masking
 
-# an objective with a model is about that many times slower
+# an objective with a model is about this many times slower than one without
 _MODEL_COST = 100
 
 
@@ -36,7 +36,7 @@ def equipped_objective(
     """Load an objective with the tools that it needs to mask ``corpus``; models are loaded once per process.
 
     Raises:
-        FarspanError: no such objective, preset, option or scorer, or a scorer that the objective has no use for.
+        FarspanError: no such objective, preset, option or scorer, or a scorer that the objective does not use.
     """
     objective = load_objective(name, preset, options)
     if hasattr(objective, "with_tools"):
@@ -106,7 +106,7 @@ class MaskShard:
     """Mask one corpus shard, record batch by record batch.
 
     Attributes:
-        tools: of the manifest; a worker with other tools is refused.
+        tools: tools that the manifest records; a worker with others is refused.
     """
 
     corpus: str
@@ -124,7 +124,7 @@ class MaskShard:
         if tools != self.tools:
             raise FarspanError(
                 f"objective {self.objective}: this worker has {tools}, the job began with {self.tools}; install the "
-                "same versions everywhere, and name a checkpoint as --scorer where its run still trains"
+                "same versions everywhere, and if --scorer is a run that still trains, give one of its checkpoints"
             )
         key = draw_key(mask_key(self.seed, objective), task.payload["draw"])
         source: StoredShard = task.payload["corpus"]

@@ -36,7 +36,7 @@ def _objective_help() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedObjective(ObjectiveOptions):
-    """An objective by its name, or by that of a preset, which decides it.
+    """An objective, given by its name or by the name of one of its presets.
 
     Attributes:
         objective: an installed objective, e.g. span, or one of the presets, e.g. pegasus.
@@ -48,7 +48,7 @@ class NamedObjective(ObjectiveOptions):
     objective: Annotated[str, Flag(positional=True, help=_objective_help)]
 
     def __post_init__(self) -> None:
-        from objectives.api.protocol import load_objective, objective_of  # compiled code, which no help needs
+        from objectives.api.protocol import load_objective, objective_of  # compiled code, which help does not need
 
         objective, preset = objective_of(self.objective, self.preset)
         load_objective(objective, preset, self.options)

@@ -15,9 +15,9 @@ from objectives.api.masks import IN_TARGET
 
 
 def places_of_masks(folder: str, masks: ShardedRows) -> tuple[np.ndarray, np.ndarray] | None:
-    """Place of each span that a model is asked for, ``(spans,)`` float32 each: in its row and in its document, 0 to 1.
+    """Place of each target span in its row and in its document, from 0 to 1; both ``(spans,)`` float32.
 
-    A span lies where its middle is. None where the corpus is not where it was when the masks were made.
+    The place of a span is that of its middle. None if the corpus has moved or gone since the masks were made.
     """
     parent = find_parent(folder, masks.manifest)
     if parent is None or not files.exists(os.path.join(parent, NAME)):
@@ -27,11 +27,12 @@ def places_of_masks(folder: str, masks: ShardedRows) -> tuple[np.ndarray, np.nda
     in_row, in_document = [np.empty(0, np.float32)], [np.empty(0, np.float32)]
     for shard, info in enumerate(masks.manifest.shards):
         for batch in range(-(-info.rows // masks.manifest.rows_per_batch)):
-            own, text = masks.batch(shard, batch), corpus.batch(shard % count, batch)
-            spans = [Ragged.from_arrow(own.column(f"span_{name}")).compact() for name in ("starts", "lengths", "flags")]
-            asked = spans[2].values & IN_TARGET != 0
-            rows = np.repeat(np.arange(len(own)), spans[0].lengths)[asked]
-            middles = (spans[0].values + spans[1].values / 2)[asked]
+            hidden, text = masks.batch(shard, batch), corpus.batch(shard % count, batch)
+            spans = [hidden.column(f"span_{name}") for name in ("starts", "lengths", "flags")]
+            starts, sizes, flags = (Ragged.from_arrow(column).compact() for column in spans)
+            in_target = flags.values & IN_TARGET != 0
+            rows = np.repeat(np.arange(len(hidden)), starts.lengths)[in_target]
+            middles = (starts.values + sizes.values / 2)[in_target]
             lengths = Ragged.from_arrow(text.column("tokens")).lengths
             in_row.append((middles / lengths[rows]).astype(np.float32))
             in_document.append(_in_document(rows, middles, lengths, Ragged.from_arrow(text.column("document_starts"))))
@@ -47,10 +48,10 @@ def _in_document(rows: np.ndarray, middles: np.ndarray, lengths: np.ndarray, sta
         starts: first token of each part of each row.
     """
     starts = starts.compact()
-    first = np.concatenate([[0], np.cumsum(lengths)])  # of each row among the tokens of all
+    first = np.concatenate([[0], np.cumsum(lengths)])  # first token of each row among the tokens of all rows
     parts = starts.values + np.repeat(first[:-1], starts.lengths)
     edges = np.append(parts, first[-1])
     places = middles + first[rows]
-    own = np.searchsorted(parts, places, side="right") - 1
-    found: np.ndarray = ((places - edges[own]) / (edges[own + 1] - edges[own])).astype(np.float32)
-    return found
+    part = np.searchsorted(parts, places, side="right") - 1  # (spans,)
+    result: np.ndarray = ((places - edges[part]) / (edges[part + 1] - edges[part])).astype(np.float32)
+    return result

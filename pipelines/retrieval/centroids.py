@@ -21,10 +21,10 @@ from pipelines.engine.job import Report, Task
 
 @dataclass(frozen=True)
 class Sample:
-    """Draw vectors of some shards by the hashes of their documents' ids.
+    """Draw a sample of the vectors of some shards, by hashes of their documents' ids.
 
     Attributes:
-        share: of all vectors; 1 or more takes every one.
+        share: share of the vectors to draw; 1 or more takes all of them.
     """
 
     key: bytes
@@ -66,6 +66,6 @@ class Train:
             seed = kmeans_seed(self.seed, "k-means")
             centroids = train_centroids(sample, self.clusters, self.spherical, self.iterations, seed)
         write_array(task.payload["centroids"], centroids)
-        # as they were stored: another attempt's may be, which differ in the last bits
+        # read back, because another attempt may have stored centroids first that differ in the last bits
         write_bytes(task.payload["published"], npy_bytes(read_array(task.payload["centroids"])))
         return Receipt(task.name)

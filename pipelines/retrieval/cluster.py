@@ -2,7 +2,7 @@
 
 Stages *sample* and *train* find centroids; *assign* partitions vectors into first-level clusters; *gather* reads one
 cluster from all spill files, splits it if it is too large and writes it as a shard. A cluster's vectors stay in mapped
-files; memory is a few numbers for each of its documents.
+files; only a few numbers per document are held in memory.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def plan(options: Clustering) -> Job:
     """Check the options and declare the tasks.
 
     Raises:
-        FarspanError: no finished vectors there, none in them, or too few for the clusters asked for.
+        FarspanError: the folder has no finished vectors, or too few for the requested clusters.
     """
     output, vectors = absolute(options.output), Parent.read(options.vectors, "farspan.vectors")
     documents = vectors.first_rows[-1]
@@ -119,12 +119,12 @@ def _stages(options: Clustering, vectors: Parent, output: str, config: Mapping[s
     ]
 
 
-def _groups(shards: Sequence[StoredShard], most: int) -> list[list[StoredShard]]:
-    """Group consecutive shards up to ``most`` rows; a shard with more is a group of its own."""
+def _groups(shards: Sequence[StoredShard], max_rows: int) -> list[list[StoredShard]]:
+    """Group consecutive shards up to ``max_rows`` rows; a larger shard is a group of its own."""
     groups: list[list[StoredShard]] = []
     size = 0
     for shard in shards:
-        if not groups or size + shard.rows > most:
+        if not groups or size + shard.rows > max_rows:
             groups.append([])
             size = 0
         groups[-1].append(shard)

@@ -34,7 +34,7 @@ from pipelines.retrieval.options import Embed, EncoderOptions
 from trainer.scorer.encoder_files import find_encoder
 
 ROWS_PER_BATCH = 1024
-# tokens whose text is in memory at once; a longer document is taken alone
+# maximum number of tokens decoded at once; a longer document is decoded alone
 _CHUNK_TOKENS = 1 << 20
 # cost of a token for the encoder, as bytes to read: the number of workers is chosen by bytes
 _BYTES_A_TOKEN = 1 << 10
@@ -44,8 +44,8 @@ def plan(options: Embed) -> Job:
     """Check the options and declare the tasks; the encoder's files are hashed, its weights are not loaded yet.
 
     Raises:
-        FarspanError: no finished documents there, none of the split or as long as asked, a corpus tokenizer that cannot
-            decode, no such encoder, or one that has no room for text.
+        FarspanError: the folder has no finished documents, or none of the split or of the minimum length; the corpus
+            tokenizer cannot decode; or there is no such encoder, or one that leaves no room for text.
     """
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     tokens = some_tokens(documents.folder, documents.manifest, options.split)
@@ -91,7 +91,7 @@ def plan(options: Embed) -> Job:
 
 
 def most_documents(options: Embed) -> int:
-    """Upper bound of the number of vectors: short documents get none."""
+    """Return an upper bound of the number of vectors; it counts short documents too, which get none."""
     totals = Parent.read(options.documents, "farspan.documents").manifest.totals
     held_out = totals["held_out_documents"]
     return held_out if options.split == "held-out" else totals["documents"] - held_out
@@ -147,18 +147,17 @@ class EmbedBlock:
         for batch in islice(record_batches, task.payload["batches"]):
             rows = self._select(batch, counts)
             for chunk in _chunks(rows, Ragged.from_arrow(batch.column("tokens")).lengths[rows]):
-                block, seen, longer = self._prepare(batch, chunk, first_row, encoder)
+                block, chunk_ids, longer = self._prepare(batch, chunk, first_row, encoder)
                 blocks.append(block)
-                ids.append(seen)
+                ids.append(chunk_ids)
                 long_documents += int(longer.sum())
             first_row += len(batch)
         written = sum(count["written"] for count in counts.values())
         left_out = task.units - written
         with write_shard(target, schema, ROWS_PER_BATCH, self.compression) as (writer, info):
             if written:
-                seen = Ragged.concatenate(ids)
                 table = pa.Table.from_batches(blocks).combine_chunks().to_batches()[0]
-                vectors = encoder.encode_ids(seen, lambda done: report(left_out + done))
+                vectors = encoder.encode_ids(Ragged.concatenate(ids), lambda done: report(left_out + done))
                 half = _half(vectors, table.column("document_id"), encoder)
                 writer.write(pa.record_batch([*table.columns, vector_column(half)], schema=schema))
         totals = {
@@ -170,7 +169,7 @@ class EmbedBlock:
         return Receipt(task.name, tuple(info), totals, counts)
 
     def _select(self, batch: pa.RecordBatch, counts: dict[str, dict[str, int]]) -> np.ndarray:
-        """Rows of a batch that get a vector; counts the split's documents by source."""
+        """Return the rows of a batch that get a vector, and add the split's documents to ``counts`` by source."""
         lengths = Ragged.from_arrow(batch.column("tokens")).lengths
         of_split = booleans(batch.column("held_out")) == self.held_out
         kept = of_split & (lengths >= self.min_document_tokens)
@@ -187,7 +186,11 @@ class EmbedBlock:
     def _prepare(
         self, batch: pa.RecordBatch, rows: np.ndarray, first_row: int, encoder: Encoder
     ) -> tuple[pa.RecordBatch, Ragged, np.ndarray]:
-        """All columns of the rows but the vectors, the encoder's ids, and ``(rows,)`` bool: shortened documents."""
+        """Prepare documents for the encoder.
+
+        Returns:
+            all columns of the rows but the vectors; the encoder's ids; and ``(rows,)`` bool, the shortened documents.
+        """
         tokens = Ragged.from_arrow(batch.column("tokens"))
         sentences = Ragged.from_arrow(batch.column("sentence_starts"))
         tokenizer = artefact_tokenizer(self.documents)
@@ -217,7 +220,7 @@ def _half(vectors: np.ndarray, document_ids: pa.Array, encoder: Encoder) -> np.n
     """Convert ``(n, d)`` vectors to float16.
 
     Raises:
-        FarspanError: a vector that is not finite, or not in float16; names the document.
+        FarspanError: a vector is not finite, or is too large for float16; the message names the document.
     """
     with np.errstate(over="ignore"):
         half = vectors.astype(np.float16)

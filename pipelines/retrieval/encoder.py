@@ -44,9 +44,9 @@ def resolve(options: EncoderOptions, files: EncoderFiles) -> EncoderOptions:
     from transformers import AutoModel  # slow to import
 
     described = described_model(files, AutoModel, "model that can be built", "give another")
-    most = min(options.max_length, position_count(described))
-    _text_tokens(files, most, load_framing(files))
-    return replace(options, max_length=most, precision=_resolved_precision(options.precision))
+    max_length = min(options.max_length, position_count(described))
+    _text_tokens(files, max_length, load_framing(files))
+    return replace(options, max_length=max_length, precision=_resolved_precision(options.precision))
 
 
 def _resolved_precision(precision: Precision) -> Precision:
@@ -56,15 +56,15 @@ def _resolved_precision(precision: Precision) -> Precision:
     return "float16" if torch.cuda.is_available() else "float32"
 
 
-def _text_tokens(files: EncoderFiles, most: int, framing: Framing) -> int:
-    """Number of text tokens among ``most``; the others are the special tokens around a text."""
+def _text_tokens(files: EncoderFiles, max_length: int, framing: Framing) -> int:
+    """Return the number of text tokens among ``max_length``; the others are the special tokens around a text."""
     special = len(framing.before) + len(framing.after)
-    if most <= special:
+    if max_length <= special:
         raise FarspanError(
-            f"--max-length {most}: the {special} special tokens of encoder {files.name} leave no room for text; give "
-            f"at least {special + 1}"
+            f"--max-length {max_length}: the {special} special tokens of encoder {files.name} leave no room for text; "
+            f"give at least {special + 1}"
         )
-    return most - special
+    return max_length - special
 
 
 class Encoder:
@@ -85,7 +85,7 @@ class Encoder:
         from transformers import AutoModel  # slow to import
 
         model = load_weights(files, AutoModel, unused=("pooler",))
-        most = min(options.max_length, position_count(model))
+        max_length = min(options.max_length, position_count(model))
         if precision == "int8":
             _quantize(model)
         else:
@@ -93,7 +93,7 @@ class Encoder:
         self._model = model.to(self._device)
         self._framing = load_framing(files)
         self.tokenizer = self._framing.tokenizer
-        self.max_text_tokens = _text_tokens(files, most, self._framing)
+        self.max_text_tokens = _text_tokens(files, max_length, self._framing)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """``(n, d)`` float32 vectors of n texts, each cut to its first ``max_text_tokens`` tokens."""
@@ -156,7 +156,7 @@ class _Int8Linear(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         low, high = (float(bound) for bound in torch.aminmax(inputs))
-        if not math.isfinite(high - low):  # as a float layer would pass it on
+        if not math.isfinite(high - low):  # a float layer would not hide it either
             return inputs.new_full((*inputs.shape[:-1], len(self._scales)), math.nan)
         scale = max(max(high, 0.0) - min(low, 0.0), 1e-12) / 255
         zero = round(-min(low, 0.0) / scale)

@@ -41,7 +41,7 @@ def plan(options: NeighbourSearch) -> Job:
     """Check the options and declare the tasks.
 
     Raises:
-        FarspanError: no finished clusters there, a number out of range, or more memory needed than allowed.
+        FarspanError: the folder has no finished clusters, or the search needs more memory than allowed.
     """
     output, clusters = absolute(options.output), Parent.read(options.clusters, "farspan.clusters")
     _check_memory(options, clusters.manifest)
@@ -75,8 +75,8 @@ def _stages(options: NeighbourSearch, clusters: Parent, output: str) -> list[Sta
         share=_SAMPLE / clusters.manifest.totals["documents"],
     )
     to_search = [
-        ({"clusters": source, "shard": path, "queries": found}, source.rows)
-        for source, path, found in zip(sources, shard_paths(output, len(sources)), queries, strict=True)
+        ({"clusters": source, "shard": path, "queries": sampled}, source.rows)
+        for source, path, sampled in zip(sources, shard_paths(output, len(sources)), queries, strict=True)
     ]
     to_sample = [
         ({"index": index, "clusters": source, "exact": exact[index]}, source.rows)
@@ -95,7 +95,7 @@ def _check_memory(options: NeighbourSearch, parent: Manifest) -> None:
     if needed > options.memory * 2**30:
         raise FarspanError(
             f"--memory {_size(options.memory * 2**30)}: {options.search.k} neighbours of each document in a cluster "
-            f"of {largest:,} take {_size(needed)} a worker; lower --k, give more --memory, or make the "
+            f"of {largest:,} take {_size(needed)} per worker; lower --k, give more --memory, or make the "
             "clusters again with a smaller --max-documents"
         )
 
@@ -109,9 +109,9 @@ class SearchShard:
     """Search the clusters of one shard, and write the queries of its sampled documents.
 
     Attributes:
-        search: depth and kind of the search, and its seed.
-        dimension: of the vectors.
-        key, share: of the sample.
+        search: number of neighbours, method and seed of the search.
+        dimension: number of components of a vector.
+        key, share: key of the sample's draw, and share of the documents to draw.
     """
 
     search: Search
@@ -169,5 +169,5 @@ class SearchShard:
 
 
 def _part_of(report: Report, first: int, last: int) -> Callable[[float], None]:
-    """Report progress inside one cluster, in documents."""
+    """Return a function that reports the searched share of the cluster ``first:last`` as a number of documents."""
     return lambda share: report(first + int(share * (last - first)))

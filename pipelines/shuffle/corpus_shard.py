@@ -23,18 +23,18 @@ ROWS_PER_BATCH = 64
 SHARD_TOKENS = 16 << 20
 
 
-def shard_count(asked: int, tokens: int) -> int:
-    """Number of shards of a corpus of about ``tokens`` tokens: ``asked``; if that is 0, ``SHARD_TOKENS`` in each.
+def shard_count(requested: int, tokens: int) -> int:
+    """Number of shards of a corpus of about ``tokens`` tokens: ``requested``, or for 0 one per ``SHARD_TOKENS``.
 
     Raises:
         FarspanError: a negative number.
     """
-    check_shards(asked)
-    return asked or max(1, -(-tokens // SHARD_TOKENS))
+    check_shards(requested)
+    return requested or max(1, -(-tokens // SHARD_TOKENS))
 
 
 def pack_stage(output: str, shards: int, tokens: int, work: Callable[[Task, Report], Receipt]) -> Stage:
-    """The last stage: one task per bucket, which becomes the shard of the same number."""
+    """Declare the last stage: one task per bucket, which becomes the shard of the same number."""
     payloads = [
         ({"bucket": index, "shard": path}, tokens // shards) for index, path in enumerate(shard_paths(output, shards))
     ]
@@ -55,7 +55,7 @@ def corpus_job(
     """Declare the job that makes the corpus ``output`` from documents, and from ``neighbours`` if there are any.
 
     Raises:
-        FarspanError: both are one folder.
+        FarspanError: the output is the folder of the documents or of the neighbours.
     """
     return derived_job(
         output,
@@ -82,7 +82,7 @@ def write_corpus_shard(
     """Write ``rows`` to the task's ``shard`` and return the receipt.
 
     Args:
-        pieces: ``(parts,)`` the piece of the bucket that each part of the rows is, or is cut from.
+        pieces: ``(parts,)`` index in the bucket of the piece that each part of the rows comes from.
     """
     path = task.payload["shard"]
     schema = corpus_schema(vocab_size)
@@ -93,7 +93,7 @@ def write_corpus_shard(
     used[pieces] = True
     # a document with many pieces counts once
     first = (bucket.offsets == 0) & (bucket.uses == 0)
-    offsets = rows.document_offsets.compact().values  # (parts,) a use of a document has one part that begins it
+    offsets = rows.document_offsets.compact().values  # (parts,); 0 once for each use of a document
     flat = rows.document_starts.compact().values + np.repeat(rows.tokens.offsets[:-1] - rows.tokens.offsets[0], parts)
     sizes = np.diff(np.append(flat, lengths.sum()))  # (parts,)
     counts = {}

@@ -38,8 +38,8 @@ class Placed:
     Attributes:
         document_rows: int64, row in the documents artefact.
         document_ids: strings.
-        keys: ``(p, 2)`` uint64 of the sequence, or of the document where it goes into no sequence of its cluster.
-        positions: int32 in the sequence, -1 for none.
+        keys: ``(p, 2)`` uint64, key of the sequence, or of the document if no sequence of its cluster takes it.
+        positions: int32, position in the sequence; -1 if there is none.
         offsets, sizes, uses: int32.
         clusters: int64.
     """
@@ -55,7 +55,7 @@ class Placed:
 
 
 def join_placed(placed: Sequence[Placed]) -> Placed:
-    """Concatenate placements, which may be none."""
+    """Concatenate placements; the result is empty if there are none."""
     empty = np.empty(0, np.int64)
     none = Placed(empty, [], np.empty((0, 2), np.uint64), empty, empty, empty, empty, empty)
     parts = [none, *placed]
@@ -85,7 +85,7 @@ def write_placements(path: str, placed: Placed, starts: np.ndarray) -> None:
 def placing_stage(
     output: str, name: str, neighbours: Parent, work: Callable[[Task, Report], Receipt]
 ) -> tuple[Stage, tuple[str, ...]]:
-    """The stage whose tasks place the documents of one shard of neighbours each, and the files that they write."""
+    """Declare the stage whose tasks each place the documents of one shard of neighbours; also name their files."""
     shards = neighbours.shards
     placements = work_paths(output, name, len(shards), ".arrow")
     payloads = [

@@ -103,7 +103,7 @@ def spill_schema(vocab_size: int) -> pa.Schema:
 def spill_stages(
     output: str, documents: Parent, place: Placement, buckets: int, fan_in: int = FAN_IN
 ) -> tuple[list[Stage], tuple[str, ...]]:
-    """The stages that partition documents into buckets, and the files from which a bucket is read."""
+    """Declare the stages that partition documents into buckets; also name the files from which a bucket is read."""
     shards, vocab_size = documents.shards, documents.vocab_size
     spills = work_paths(output, "spill", len(shards), ".arrow")
     payloads = [

@@ -247,7 +247,7 @@ def test_a_scorer_that_trains_on_while_rows_are_masked_stops_the_job(folder, tmp
     shutil.rmtree(tmp_path / "scorer")
     train_scorer(str(folder / "corpus"), tmp_path / "scorer", steps=6)
     load_scorer.cache_clear()  # as in another process
-    with pytest.raises(FarspanError, match=r"this worker has .*, the job began with .*name a checkpoint as --scorer"):
+    with pytest.raises(FarspanError, match=r"this worker has .*, the job began with .*give one of its checkpoints"):
         run_job(job, Engine(workers=1))
 
 

@@ -202,7 +202,7 @@ def test_news_finds_what_an_exact_search_finds_and_keeps_to_its_topic(tmp_path):
 
 
 def test_what_cannot_work_is_refused_before_work_starts(clusters, tmp_path):
-    with pytest.raises(FarspanError, match=r"--memory 1 MiB: 12 neighbours .* take \d\d MiB a worker; lower --k"):
+    with pytest.raises(FarspanError, match=r"--memory 1 MiB: 12 neighbours .* take \d\d MiB per worker; lower --k"):
         build(clusters, tmp_path / "neighbours", memory=1 / 1024)
     for memory in (0, -1.0, float("nan")):
         with pytest.raises(FarspanError, match=r"--memory .* give a positive number of GiB"):
