@@ -1,4 +1,4 @@
-"""Safe printing of untrusted text on a terminal."""
+"""Printing: untrusted text, safe for a terminal, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -11,4 +11,9 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u2
 
 def printable(text: str) -> str:
     """Return ``text`` with control characters escaped as in Python (``\\x1b``), so that a terminal obeys none."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun in the right number: ``1 row``, ``2,000 rows``; the plural of ``noun`` adds an s."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"

@@ -1,21 +1,22 @@
-"""Sentence starts equal to nupunkt's, ten times as fast: one compiled scan, and nupunkt itself where it has doubts.
+"""Sentence starts equal to nupunkt's, ten times as fast: one compiled scan, and nupunkt itself for doubtful cases.
 
-nupunkt 0.8 decides in three steps. A *mark* (``.?!…``) before white space or closing punctuation is a candidate; of the
-candidates in a word the last counts. Layout rules refuse some: the period of "1." at the start of a line, "!" before
+nupunkt 0.8 decides in three steps. A *mark* (``.?!…``) before white space or closing punctuation is a candidate; only
+the last candidate of a word counts. Layout rules refuse some: the period of "1." at the start of a line, "!" before
 another, a closing quote before a small letter. The others have a *context*, the word with the mark and the next word,
-and Punkt's rules say whether a sentence ends in it. Finally, closing punctuation goes to the sentence before it.
+and Punkt's rules decide from it whether the sentence ends. Finally, closing punctuation goes to the sentence before it.
 
-``punkt_kernels`` takes the same steps, but decides contexts only where all of Punkt's rules agree:
+``punkt_kernels`` takes the same steps, but decides only those contexts on which all of Punkt's rules agree:
 
-- "?" and "!" always end a sentence: each is a token of its own, and no rule takes back the break after it. The same
+- "?" and "!" always end a sentence: each is a token of its own, and no rule revokes the break after it. The same
   holds for a period that begins its word or follows a bracket or a double quote.
 - A period after a word of ASCII letters and digits ends a sentence, unless the word is an abbreviation or the first
   of a collocation of the model (or has an equal hash).
 - A number or a single letter with a period is judged by the case of the next word, by an empty line between them and,
   for numbers, by the collocations.
 
-Other contexts, one in twelve of Wikipedia's, are given to nupunkt's own decision, which remembers the last ones. So
-that most are found there, a next word of letters is replaced by another of the same case, unless the model knows it.
+Other contexts, one in twelve of Wikipedia's, are given to nupunkt's own decision function, which has a cache. A next
+word of letters that the model does not know is replaced by a fixed word of the same case, so that most contexts are
+found in the cache.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ if TYPE_CHECKING:
     from nupunkt import PunktSentenceTokenizer
 
 COMPARED = frozenset({"0.8.0"})
-"""Versions of nupunkt whose steps are those of the kernels."""
+"""Versions of nupunkt that decide as the kernels do."""
 
-_AT_ONCE = 1 << 20  # bytes of UTF-8 that are scanned at once, or one text
-_PLAIN = 1 << 20  # bytes of a process that nupunkt splits in the time in which compiled code is loaded
+_AT_ONCE = 1 << 20  # bytes of UTF-8 that are scanned together, unless a single text is longer
+_PLAIN = 1 << 20  # characters that nupunkt splits in the time that loading compiled code takes
 _NEXT_WORD = re.compile(rb"\s+([A-Za-z]+),?")
-_CAPITAL, _SMALL = b"Xx", b"xx"  # stand for the next words of which Punkt's rules see the case alone
+_CAPITAL, _SMALL = b"Xx", b"xx"  # replace next words of which Punkt's rules use nothing but the case
 _NO_LIMIT = np.iinfo(np.int64).max
 
 
 class Limits(NamedTuple):
-    """Amounts of marks up to which text is given to a splitter as it is; see ``bounded`` and ``uncrowded``.
+    """Limits on marks, up to which text is given to a splitter unchanged; see ``bounded`` and ``uncrowded``.
 
     Attributes:
-        stretch: characters times marks of a stretch without white space.
-        crowd: marks of a crowd.
-        spacing: characters from one mark of a crowd to the next, on average.
+        stretch: maximum product of characters and marks in a stretch without white space.
+        crowd: maximum number of marks in a crowd.
+        spacing: average number of characters from one mark to the next, below which marks are a crowd.
     """
 
     stretch: int
@@ -63,9 +64,9 @@ class CompiledPunkt:
     """The sentence starts of nupunkt's default model.
 
     Args:
-        model: as ``nupunkt.load_default_model`` returns it; one for which ``is_known`` is true.
-        limits: beyond them, ``calm`` changes the text.
-        calm: text -> text of as many characters that is within the limits.
+        model: result of ``nupunkt.load_default_model``, for which ``is_known`` must be true.
+        limits: limits beyond which ``calm`` changes the text.
+        calm: function from a text to one of as many characters within the limits.
     """
 
     def __init__(self, model: PunktSentenceTokenizer, limits: Limits, calm: Callable[[str], str]) -> None:
@@ -75,16 +76,16 @@ class CompiledPunkt:
         self._tables: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def is_worth_loading(self, size: int) -> bool:
-        """False while the process has split so little text that nupunkt is done before compiled code is loaded.
+        """False as long as the process splits so little text that nupunkt ends before compiled code is loaded.
 
         Args:
-            size: characters to be split now.
+            size: characters to be split now; they are added to those of earlier calls.
         """
         self._seen += size
         return self._seen > _PLAIN
 
     def starts(self, texts: Iterable[bytes]) -> Ragged:
-        """Sentence starts of texts in UTF-8, as ``SentenceSplitter.byte_boundaries`` gives them."""
+        """Find the sentence starts of texts in UTF-8, as ``SentenceSplitter.byte_boundaries`` returns them."""
         rows: list[Ragged] = []
         group: list[bytes] = []
         size = 0
@@ -107,13 +108,16 @@ class CompiledPunkt:
         return Ragged.from_rows(rows, np.int64)
 
     def _calm_starts(self, text: bytes) -> np.ndarray:
-        """Sentence starts of a text that may be beyond the limits."""
+        """Find the sentence starts of a text that may be beyond the limits."""
         calm = self._calm(text.decode(errors="surrogatepass")).encode(errors="surrogatepass")
         starts = self._scan([calm], Limits(_NO_LIMIT, self._limits.crowd, 0))[0].values
         return starts if calm == text else byte_offsets(text, character_offsets(calm, starts))
 
     def _scan(self, texts: Sequence[bytes], limits: Limits) -> tuple[Ragged, np.ndarray]:
-        """Sentence starts, and ``(texts,)`` bool: the text may be beyond the limits, and its starts are void."""
+        """Find sentence starts; also return ``(texts,)`` bool, True if a text may be beyond the limits.
+
+        The starts of such a text are invalid.
+        """
         if self._tables is None:
             self._tables = (character_kinds(), *_words(self._model))
         data, edges = _joined(texts)
@@ -126,7 +130,7 @@ class CompiledPunkt:
         return Ragged.from_lengths(starts, lengths), beyond
 
     def _refused(self, data: bytes, doubts: np.ndarray) -> list[int]:
-        """Indices of the starts that nupunkt's rules take back."""
+        """Find the indices of starts that nupunkt's rules revoke."""
         decide = self._model._decision_state()[3]
         refused = []
         for index, begin, split, end in doubts.tolist():
@@ -155,20 +159,20 @@ def is_known(model: PunktSentenceTokenizer) -> bool:
 
 
 def character_kinds() -> np.ndarray:
-    """``(0x110000,)`` uint8: kind of each code point, the bits of ``utf8_kernels``, as ``str`` and ``re`` have it."""
-    codes = np.arange(0x40000, dtype=np.uint32).view("U1")  # beyond them are neither letters nor white space
+    """Kinds of all code points, as ``str`` and ``re`` define them: ``(0x110000,)`` uint8, bits of ``utf8_kernels``."""
+    codes = np.arange(0x40000, dtype=np.uint32).view("U1")  # higher ones are neither letters nor white space
     kinds = np.zeros(0x110000, np.uint8)
     letter = np.strings.isalpha(codes)
     decimal = np.strings.isdecimal(codes)
     letter |= (np.strings.isnumeric(codes) | np.strings.isdigit(codes)) & ~decimal  # [^\W\d_]
     known = kinds[: len(codes)]
-    for bit, has in (
+    for bit, holds in (
         (utf8.SPACE, np.strings.isspace(codes)),
         (utf8.LETTER, letter),
         (utf8.LOWER, np.strings.islower(codes)),
         (utf8.DECIMAL, decimal),
     ):
-        known |= np.where(has, np.uint8(bit), np.uint8(0))
+        known |= np.where(holds, np.uint8(bit), np.uint8(0))
     for bit, characters in (
         (utf8.MARK, ".?!…"),
         (utf8.CLOSER, "\"')]}*”’»"),
@@ -180,15 +184,15 @@ def character_kinds() -> np.ndarray:
 
 
 def _words(model: PunktSentenceTokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending hashes of the words before a period that decide nothing alone, and of those after a number."""
+    """Hashes, ascending, of words before a period that are not decisive, and of words in collocations with a number."""
     collocations = model.parameters.collocations
     rare = model.parameters.abbrev_types | {first for first, _ in collocations}
     seconds = {re.match("[a-z]*", second) for first, second in collocations if first == "##number##"}
-    return _hashes(rare), _hashes({found[0] for found in seconds if found})
+    return _hashes(rare), _hashes({match[0] for match in seconds if match})
 
 
 def _followers(model: PunktSentenceTokenizer) -> frozenset[bytes]:
-    """Words, in lower case, of which Punkt's rules see more than their case ("_second_pass_outcome")."""
+    """Next words, in lower case, that Punkt's rules know, beyond their case (``_second_pass_outcome``)."""
     parameters = model.parameters
     words = {*parameters.sent_starters, *(second for _, second in parameters.collocations), *model._ELLIPSIS_CONTINUERS}
     return frozenset(word.lower().encode() for word in words)
@@ -200,7 +204,7 @@ def _hashes(words: Iterable[str]) -> np.ndarray:
 
 
 def _joined(texts: Sequence[bytes]) -> tuple[bytes, np.ndarray]:
-    """All texts, and where each begins and ends."""
+    """Join texts; also return ``(texts + 1,)`` int64, the position of each in the whole."""
     edges = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=edges[1:])
     return b"".join(texts), edges

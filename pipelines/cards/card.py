@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from corpora.printing import printable
+from corpora.printing import counted, printable
 from corpora.storage.manifest import Manifest
 from pipelines.cards.columns import COLUMNS, ROWS
 from pipelines.cards.made_by import command_of
@@ -26,9 +26,9 @@ def card(
 
     Args:
         manifest: manifest of the artefact.
-        ancestors: sha256 and contents of the manifests of parent, grandparent and so on; None for one that is out of
-            reach.
-        example: a row in words; None without one.
+        ancestors: sha256 and contents of the manifests of parent, grandparent and so on; None instead of the contents
+            if the artefact cannot be found.
+        example: first row as text; None if there is none.
         sha256: sha256 of the artefact's own manifest.
 
     Returns:
@@ -36,7 +36,7 @@ def card(
     """
     parts = [
         _head(manifest),
-        f"# {manifest.format}: {_rows(manifest):,} rows",
+        f"# {manifest.format}: {counted(_rows(manifest), 'row')}",
         _sentence(manifest),
         _loading(manifest),
         _numbers(manifest),
@@ -52,7 +52,7 @@ def card(
 
 def size_category(rows: int) -> str:
     """Return the Hugging Face hub's name for the size of a data set, from its number of rows."""
-    at = max(len(str(rows)) - 3, 0) if rows >= 1000 else 0  # the first size above
+    at = max(len(str(rows)) - 3, 0) if rows >= 1000 else 0  # index of the first size above
     if at == 0:
         return f"n<{_SIZES[0]}"
     return f"{_SIZES[at - 1]}<n<{_SIZES[at]}" if at < len(_SIZES) else f"n>{_SIZES[-1]}"
@@ -69,7 +69,7 @@ def _rows(manifest: Manifest) -> int:
 
 
 def _head(manifest: Manifest) -> str:
-    """The YAML between two lines of dashes; strings as JSON, which YAML contains."""
+    """The YAML head; strings are written as JSON, which is a part of YAML."""
     languages = manifest.config.get("language") or [UNKNOWN]
     lines = [
         f"license: {json.dumps(manifest.config.get('license') or UNKNOWN)}",
@@ -90,30 +90,29 @@ def _head(manifest: Manifest) -> str:
 
 
 def _sentence(manifest: Manifest) -> str:
-    """The artefact in a sentence."""
+    """Describe the artefact in one sentence."""
     config, totals = manifest.config, manifest.totals
-    said = f"{_rows(manifest):,} {ROWS.get(manifest.format, 'rows')}"
+    noun, further = ROWS.get(manifest.format, ("row", ""))
+    sentence = counted(_rows(manifest), noun) + further
     if "tokens" in totals:
-        said += f", {totals['tokens']:,} tokens"
+        sentence += f", {counted(totals['tokens'], 'token')}"
     match manifest.format:
         case "farspan.documents":
             sources = ", ".join(f"`{_plain(source)}`" for source in config.get("sources", manifest.counts))
-            said += f", from {sources}" if sources else ""
+            sentence += f", from {sources}" if sources else ""
         case "farspan.corpus":
-            said += f", of at most {config['sequence_length']:,} positions, made by builder `{config['builder']}`"
+            sentence += f", of at most {config['sequence_length']:,} positions, made by builder `{config['builder']}`"
         case "farspan.masks":
-            said += f": objective `{config['objective']}`"
+            sentence += f": objective `{config['objective']}`"
         case "farspan.predictions":
-            said += f": split `{_plain(str(config['split']))}`"
-    return said + "."
+            sentence += f": split `{_plain(str(config['split']))}`"
+    return sentence + "."
 
 
 def _loading(manifest: Manifest) -> str:
     split = split_name(manifest)
-    divided = {"farspan.documents": "held_out", "farspan.pairs": "split"}.get(manifest.format)
-    note = f"\n\nAll rows are in this one split; the column `{divided}` tells apart which are for training." * bool(
-        divided
-    )
+    column = {"farspan.documents": "held_out", "farspan.pairs": "split"}.get(manifest.format)
+    note = f"\n\nAll rows are in this one split; the column `{column}` separates those for training." if column else ""
     return f"""\
 ## Load it
 
@@ -139,8 +138,8 @@ def _numbers(manifest: Manifest) -> str:
         for source, count in manifest.counts.items():
             lines.append(f"| {_plain(source)} | {' | '.join(f'{count.get(name, 0):,}' for name in shown)} |")
     if manifest.rejects:
-        told = ", ".join(f"{_plain(reason)} {count:,}" for reason, count in manifest.rejects.items())
-        lines += ["", f"Rejected records, in `rejects/`: {told}."]
+        reasons = ", ".join(f"{_plain(reason)} {count:,}" for reason, count in manifest.rejects.items())
+        lines += ["", f"Rejected records, in `rejects/`: {reasons}."]
     return "\n".join(lines)
 
 
@@ -160,12 +159,12 @@ def _example(example: str | None) -> str:
 
 
 def _ancestry(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None]], sha256: str) -> str:
-    """This artefact and those that it was made from, with the sha256 of their manifests."""
+    """Table of this artefact and its ancestors, with the sha256 of their manifests."""
     lines = ["## Ancestry", "", "| artefact | rows | sha256 of manifest.json |", "|---|---:|---|"]
     lines.append(f"| {manifest.format} (this one) | {_rows(manifest):,} | {sha256 and f'`{sha256}`'} |")
     for digest, ancestor in ancestors:
-        told = (ancestor.format, f"{_rows(ancestor):,}") if ancestor else ("an earlier artefact", "")
-        lines.append(f"| {told[0]} | {told[1]} | `{digest}` |")
+        format, rows = (ancestor.format, f"{_rows(ancestor):,}") if ancestor else ("an earlier artefact", "")
+        lines.append(f"| {format} | {rows} | `{digest}` |")
     for role, digest in _others(manifest.config):
         lines.append(f"| {role} | | `{digest}` |")
     entry = manifest.tokenizer
@@ -173,23 +172,20 @@ def _ancestry(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None
     oldest = next((one for _, one in reversed(ancestors) if one), manifest)
     if oldest.inputs:
         size = sum(entry["bytes"] for entry in oldest.inputs)
-        lines += ["", f"Raw text: {len(oldest.inputs):,} files, {size:,} bytes."]
+        lines += ["", f"Raw text: {counted(len(oldest.inputs), 'file')}, {counted(size, 'byte')}."]
     return "\n".join(lines)
 
 
 def _others(config: Mapping[str, object]) -> list[tuple[str, str]]:
     """Role and checksum of artefacts beside the parent, such as the neighbours of a linked corpus."""
-    found = []
-    for name, value in config.items():
-        if isinstance(value, Mapping) and isinstance(digest := value.get("manifest_sha256"), str):
-            found.append((name, digest))
-    return found
+    digests = [(name, value.get("manifest_sha256")) for name, value in config.items() if isinstance(value, Mapping)]
+    return [(name, digest) for name, digest in digests if isinstance(digest, str)]
 
 
 def _commands(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None]]) -> str:
-    """The commands that make the artefact and its ancestors, the first one first."""
-    line = [manifest, *(one for _, one in ancestors if one)]
-    commands = [told for one in reversed(line) if (told := command_of(one))]
+    """The commands that make the artefact's ancestors and the artefact, in the order in which to run them."""
+    newest_first = [manifest, *(one for _, one in ancestors if one)]
+    commands = [command for one in reversed(newest_first) if (command := command_of(one))]
     if not commands:
         return ""
     version = f" (made by farspan {manifest.farspan_version})" if manifest.farspan_version else ""
@@ -200,5 +196,5 @@ def _commands(manifest: Manifest, ancestors: Sequence[tuple[str, Manifest | None
 
 
 def _plain(text: str) -> str:
-    """A name of the data in a table of Markdown."""
+    """Escape a name from the data for a table in Markdown."""
     return re.sub(r"([|`<>\\])", r"\\\1", printable(text).replace("\n", " "))

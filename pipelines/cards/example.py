@@ -1,4 +1,4 @@
-"""The first row of an artefact in words."""
+"""The first row of an artefact as text."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from corpora.printing import printable
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.masks import IN_TARGET
 
-_TEXT = 600  # characters
-_ITEMS = 8  # of a list
+_TEXT = 600  # maximum characters of a text
+_ITEMS = 8  # maximum items of a list
 _AROUND = 40  # tokens around the first hidden span
 
 
 def row_example(row: Mapping[str, Any], tokenizer: Tokenizer, corpus_row: Mapping[str, Any] | None = None) -> str:
-    """A row as lines ``column: value``, lists and texts shortened, ids also as text.
+    """Write a row as lines ``column: value``, with lists and texts shortened, and ids also as text.
 
     Args:
         row: column -> value.
-        corpus_row: of masks: the row of the corpus, whose text is shown with the hidden spans in ⟦ ⟧.
+        tokenizer: tokenizer of the ids.
+        corpus_row: for a row of masks, the row of the corpus, whose text is shown with the target spans in ⟦ ⟧.
     """
     lines = [f"{name}: {_value(value)}" for name, value in row.items()]
     for name in ("tokens", "query"):
-        if row.get(name) and "text" not in row:  # a prediction has its text, and ids of special tokens
+        if row.get(name) and "text" not in row:  # a prediction has its text, and its ids include special tokens
             lines += ["", f"{name} as text:", _text(tokenizer, row[name])]
     for number, tokens in enumerate((row.get("targets") or ())[:1]):
         lines += ["", f"target {number} as text:", _text(tokenizer, tokens)]
     if corpus_row is not None:
-        lines += ["", "text of the row, what the model is asked for in ⟦ ⟧:", _marked(tokenizer, row, corpus_row)]
+        lines += ["", "text of the row, with the targets in ⟦ ⟧:", _marked(tokenizer, row, corpus_row)]
     return "\n".join(lines)
 
 

@@ -22,9 +22,9 @@ _COMMANDS = {
     "farspan.pairs": "pairs",
     "farspan.predictions": "generate",
 }
-_BUILDERS = {"clusters": "related"}  # builder of a corpus -> word of its command, where they differ
+_BUILDERS = {"clusters": "related"}  # builder of a corpus -> word of its command, if they differ
 _PLACES = {"recipe": "RECIPE.toml"}  # option without a value in the manifest -> placeholder, if not its own name
-_BY_TOOL = ("scorer",)  # given if the masks were made with one
+_BY_TOOL = ("scorer",)  # options that were given if the manifest lists a tool of that name
 
 
 def command_of(manifest: Manifest) -> str | None:
@@ -66,10 +66,10 @@ def _chosen(objective: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
     from objectives.api.protocol import load_objective
 
     try:
-        usual = json.loads(json.dumps(dict(load_objective(objective).options)))
+        defaults = json.loads(json.dumps(dict(load_objective(objective).options)))
     except (FarspanError, TypeError):
         return options
-    return {name: value for name, value in options.items() if name not in usual or usual[name] != value}
+    return {name: value for name, value in options.items() if name not in defaults or defaults[name] != value}
 
 
 def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterator[str]:
@@ -90,15 +90,15 @@ def _flags(kind: type, manifest: Manifest, config: Mapping[str, Any]) -> Iterato
             if manifest.seed != default:
                 yield f"{name} {manifest.seed}"
         elif UNRECORDED in get_args(hints[field.name]):
-            value, told = config.get(field.name), _PLACES.get(field.name, field.name.upper())
+            value, placeholder = config.get(field.name), _PLACES.get(field.name, field.name.upper())
             if field.name == "output":
-                told = manifest.format.removeprefix("farspan.").upper()
-            if isinstance(value, str | list):  # of documents: their licence and languages
+                placeholder = manifest.format.removeprefix("farspan.").upper()
+            if isinstance(value, str | list):  # licence and languages of documents
                 yield from _given(name, hint, value)
             elif required:
-                yield told if flag.positional else f"{name} {told}"
+                yield placeholder if flag.positional else f"{name} {placeholder}"
             elif value or (field.name in _BY_TOOL and field.name in config.get("tools", {})):
-                yield f"{name} {told}"
+                yield f"{name} {placeholder}"
         elif is_dataclass(hint):
             yield from _flags(hint, manifest, config)  # type: ignore[arg-type]
         elif flag.positional:
@@ -117,7 +117,7 @@ def _same(value: Any, default: Any) -> bool:
 def _given(name: str, hint: Any, value: Any) -> Iterator[str]:
     """Yield a flag with its value in the form of the command line."""
     if isinstance(value, bool):
-        yield name  # given: it has another value than its default
+        yield name  # only given if it differs from the default
     elif get_origin(hint) is tuple:
         yield from (f"{name} {shlex.quote(str(one))}" for one in value)
     elif isinstance(value, Mapping) and "name" in value:

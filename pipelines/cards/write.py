@@ -1,4 +1,4 @@
-"""Writing of the card of an artefact whose shards exist."""
+"""Writing of the card of an artefact."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pipelines.cards.example import first_row, row_example
 
 
 def write_card(folder: str, manifest: Manifest) -> None:
-    """Write ``README.md`` into the folder of an artefact, whose shards and origins are there.
+    """Write ``README.md`` into the folder of an artefact with finished shards.
 
-    A manifest does not list the card, so older artefacts have none and editing one damages nothing.
+    The manifest does not list the card: older artefacts may lack it, and it may be edited.
     """
     digest = hashlib.sha256(manifest.to_json()).hexdigest()
     ancestors = list(find_ancestors(folder, manifest))
@@ -31,7 +31,10 @@ def write_card(folder: str, manifest: Manifest) -> None:
 
 
 def find_ancestors(folder: str, manifest: Manifest) -> Iterator[tuple[str, Manifest | None]]:
-    """sha256 and contents of the manifests of parent, grandparent and so on; None for the first one out of reach."""
+    """Yield sha256 and contents of the manifests of parent, grandparent and so on.
+
+    The first one that cannot be found is yielded with None instead of its contents, and is the last.
+    """
     while manifest.parent is not None:
         expected, above = manifest.parent["manifest_sha256"], find_parent(folder, manifest)
         if above is None or not files.exists(os.path.join(above, NAME)) or manifest_sha256(above) != expected:
@@ -42,7 +45,7 @@ def find_ancestors(folder: str, manifest: Manifest) -> Iterator[tuple[str, Manif
 
 
 def find_example(folder: str, manifest: Manifest) -> str | None:
-    """The first row in words, of masks with the corpus row; None without a row, or where one cannot be read."""
+    """Return the first row as text, for masks with the corpus row; None if there is no row or it cannot be read."""
     shard = next((shard for shard in manifest.shards if shard.rows), None)
     if shard is None:
         return None

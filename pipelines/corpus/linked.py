@@ -99,7 +99,7 @@ class LinkShard:
         shard: StoredShard = task.payload["shard"]
         choices = make_key(self.seed, "link")
         order = make_key(self.seed, "link order")
-        placed, refused = [], []
+        placed, duplicates = [], []
         totals: Counter[str] = Counter()
         done = 0
         for cluster in clusters_of_shard(shard.batches()):
@@ -109,7 +109,7 @@ class LinkShard:
             linked = link(graph, lengths, id_keys(choices, ids), self.packing, self.linking)
             rows = cluster.rows.column("document_row").to_numpy()
             placed.append(_place(linked, lengths, rows, ids, order, cluster.number, self.leftovers))
-            refused.append(near_duplicates(cluster, graph, linked.refused))
+            duplicates.append(near_duplicates(cluster, graph, linked.refused))
             totals.update(
                 linked_sequences=len(linked.parts),
                 linked_documents=int((linked.uses > 0).sum()),
@@ -124,7 +124,7 @@ class LinkShard:
         if totals["near_duplicate_pairs"]:
             path = os.path.join(self.output, "near-duplicates", f"{task.name}.arrow")
             with write_shard(path, NEAR_DUPLICATES, 1024) as (writer, _):
-                for batch in refused:
+                for batch in duplicates:
                     writer.write(batch)
         return Receipt(task.name, totals=dict(totals))
 
@@ -132,11 +132,11 @@ class LinkShard:
 def _place(
     linked: Linked, lengths: np.ndarray, rows: np.ndarray, ids: list[str], key: bytes, cluster: int, leftovers: str
 ) -> Placed:
-    """Placements of the pieces of a cluster's sequences and of its leftovers, keyed by sequence or document."""
+    """Place the pieces of a cluster's sequences and its leftovers, keyed by sequence or document."""
     parts = linked.parts.compact()
     uses = use_numbers(parts, linked.offsets)
     heads = parts.offsets[:-1]
-    # no two sequences begin with the same piece of the same use
+    # a sequence is named by its first piece: no two begin with the same piece of the same use
     names = [
         f"{ids[document]}\0{offset}\0{use}"
         for document, offset, use in zip(
@@ -173,7 +173,7 @@ class PackLinked:
         bucket = read_bucket(self.spills, task.payload["bucket"])
         planned, left = np.flatnonzero(bucket.positions >= 0), np.flatnonzero(bucket.positions < 0)
         rows = linked_rows(bucket, planned)
-        made = concatenate(
+        packed = concatenate(
             bucket.document_ids.take(pa.array(left)),
             bucket.tokens.take(left),
             bucket.sentence_starts.take(left),
@@ -181,9 +181,9 @@ class PackLinked:
         )
         return write_corpus_shard(
             task,
-            SequenceBatch.concatenate([rows, made.sequences]),
+            SequenceBatch.concatenate([rows, packed.sequences]),
             bucket,
-            np.concatenate([planned, left[made.documents]]),
+            np.concatenate([planned, left[packed.documents]]),
             self.packing,
             self.vocab_size,
             self.compression,

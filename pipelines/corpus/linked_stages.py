@@ -1,4 +1,4 @@
-"""All jobs of ``farspan corpus linked``: vectors, clusters and neighbours, unless they are given, then the corpus."""
+"""All jobs of ``farspan corpus linked``: vectors, clusters and neighbours, unless given, then the corpus."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pipelines.retrieval.options import Clustering, Embed, NeighbourSearch
 
 
 def jobs(options: LinkedCorpus) -> Iterator[Job]:
-    """Yield the jobs in order; each is planned when it is asked for, after the one before it has run.
+    """Yield the jobs in order; each is planned when it is requested, after the one before it has run.
 
     Raises:
-        FarspanError: as the plans; what can be known before the first job is.
+        FarspanError: as the plans; errors that can be known early are raised before the first job.
     """
     check_output(absolute(options.output))
     if options.neighbours is None:

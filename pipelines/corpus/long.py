@@ -2,7 +2,7 @@
 
 Stage *spill* partitions documents into buckets by keyed hash; stage *pack* takes the bucket's part of each source's
 share, pass by pass, and writes one shard. The shares are computed before work starts, from the counts of the documents
-artefact; if windows overlap, from the documents' lengths, since long ones are then written more often.
+artefact, or from the documents' lengths if windows overlap, because tokens are then written more than once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from pipelines.engine.job import Job, Report, Task
 from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, write_corpus_shard
 from pipelines.shuffle.spill import Pieces, bucket_of, read_bucket, refuse_repeated, spill_stages
 
-BUCKET_TOKENS = 4  # upper bound of a bucket's tokens, as a multiple of a shard's; a shard may take few of them
+BUCKET_TOKENS = 4  # maximum tokens of a bucket, as a multiple of a shard's; a shard may use only a few of them
 
 
 def jobs(options: LongCorpus) -> Iterator[Job]:
-    """Yield the job that makes the documents, if the recipe has inputs; once it has run, yield that of the corpus.
+    """Yield the job that makes the documents, if the recipe has inputs; after it has run, the job of the corpus.
 
     Raises:
         FarspanError: as ``plan_documents`` and ``plan``.
@@ -94,8 +94,8 @@ def plan(options: LongCorpus) -> Job:
     """Check recipe and options, compute the shares and declare the tasks; the documents exist already.
 
     Raises:
-        FarspanError: the recipe is wrong, its documents are not finished or lack a source, weights, budget or caps
-            cannot be met at all, or a number is out of range.
+        FarspanError: the recipe is wrong, its documents are not finished or lack a source, the weights, budget or caps
+            cannot be satisfied, or a number is out of range.
     """
     recipe = read_recipe(options.recipe)
     recipe.inputs(options.recipe)
@@ -139,7 +139,7 @@ def plan(options: LongCorpus) -> Job:
 
 
 def _mixture(options: LongCorpus, recipe: MixtureRecipe, documents: Parent, read: Mapping[str, int]) -> Mixture:
-    """Compute the share of each source; ``read`` has the tokens of one pass over each."""
+    """Compute the share of each source; ``read`` holds the tokens of one pass over each."""
     available = _written(documents, options.split == "held-out", recipe) if recipe.windows.overlap else read
     try:
         return mix(
@@ -191,7 +191,7 @@ def _written(documents: Parent, held_out: bool, recipe: MixtureRecipe) -> dict[s
 
 
 def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
-    """The ``mixture`` entry of the configuration: request and shares; ``reason`` is why they differ, if they do."""
+    """The ``mixture`` entry of the manifest: request, shares, and the ``reason`` if these differ from the request."""
     return {
         "tokens": recipe.tokens,
         "temperature": "inf" if recipe.temperature == math.inf else recipe.temperature,  # JSON has no infinity
@@ -212,7 +212,7 @@ def _described(mixture: Mixture, recipe: MixtureRecipe) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class PlaceSources:
-    """Place every document of the split and of the recipe's sources by its keyed hash."""
+    """Place every document of the recipe's sources in the split by its keyed hash."""
 
     key: bytes
     buckets: int
@@ -232,10 +232,10 @@ class PackLong:
     """Read one bucket, take its part of every source's share, write its sequences in keyed order.
 
     Attributes:
-        epochs: passes over each source.
-        windows: cutting of long documents.
+        epochs: number of passes over each source.
+        windows: division of long documents into windows.
         across: True if short pieces are concatenated across sources.
-        key: of the corpus; the keys of passes and of the order of rows derive from it.
+        key: key of the corpus, from which those of passes and of the order of rows derive.
     """
 
     spills: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The TOML recipe of ``farspan corpus long``: sources, their shares, and the cutting of sequences."""
+"""The TOML recipe of ``farspan corpus long``: sources, their shares, and options of packing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from corpora.readers import ReadOptions
 from corpora.settings import parse
 from pipelines.documents.inputs import Input
 
-SHARES = ("weight", "epochs")  # a source's keys about the mixture; all others are read options of its input
-MAKING = ("tokenizer", "sentences", "held_out")  # keys about the documents to make
+SHARES = ("weight", "epochs")  # keys of a source about its share; all others are read options of its input
+MAKING = ("tokenizer", "sentences", "held_out")  # keys that apply only if documents are made
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureSource(ReadOptions):
-    """A table ``[sources.NAME]``: how raw files are read, and the source's share of the mixture.
+    """A table ``[sources.NAME]``: options of reading raw files, and the source's share of the mixture.
 
     Attributes:
-        input: raw files, as ``farspan documents --input`` takes them; all sources have one, or none has.
-        weight: share of the mixture; all sources have one, or none has.
+        input: raw files, as for ``farspan documents --input``; given for all sources or for none.
+        weight: share of the mixture; given for all sources or for none.
         epochs: maximum number of passes over the source.
     """
 
@@ -42,13 +42,13 @@ class MixtureRecipe:
 
     Attributes:
         sequence_length: encoder positions of a sequence.
-        sources: by name, as in the documents artefact.
-        documents: the documents artefact, to be made from the sources' inputs where they have any.
+        sources: name, as in the documents artefact -> the source.
+        documents: folder of the documents; they are made from the sources' inputs if there are any.
         tokenizer: tokenizer of the documents to make.
         sentences, held_out: as the flags of ``farspan documents``.
         tokens: budget (default: as many as the epochs allow).
         temperature: instead of weights: shares in proportion to ``tokens ** (1 / temperature)``.
-        on_cap: ``stop`` where the first source has had its epochs, or ``redistribute`` to the others.
+        on_cap: ``stop`` when the first source reaches its ``epochs``, or ``redistribute`` to the others.
         short_documents: concatenated ``within`` their source or ``across`` sources.
         stride: tokens from one window of a long document to the next; 0 for no overlap. Budget and weights
             count a token once for each window that holds it.
@@ -88,7 +88,7 @@ class MixtureRecipe:
         """The raw files of all sources; none if the recipe takes finished documents.
 
         Raises:
-            FarspanError: files are missing, some sources have inputs and others have not, or no tokenizer.
+            FarspanError: files are missing, only some sources have inputs, or there are inputs but no tokenizer.
         """
         given = {name: source.input for name, source in self.sources.items() if source.input is not None}
         if not given:
@@ -110,8 +110,8 @@ def read_recipe(file: str) -> MixtureRecipe:
     """Read and check a recipe.
 
     Raises:
-        FarspanError: no such file, no TOML, an unknown key (with the nearest known one), a missing one, a value of
-            another type or out of range, shares that are wrong for any sizes of the sources, or a key without effect.
+        FarspanError: the file cannot be read or is no TOML; a key is unknown (the message names the nearest known
+            one), missing or without effect; a value has another type or is out of range; or the shares are impossible.
     """
     try:
         with open(file, "rb") as handle:
@@ -139,15 +139,15 @@ def read_recipe(file: str) -> MixtureRecipe:
 
 
 def _refuse_idle(recipe: MixtureRecipe, file: str) -> None:
-    """Refuse keys that say how to make documents in a recipe that takes finished ones."""
+    """Refuse keys about making documents in a recipe that uses finished ones."""
     if recipe.documents is None or any(source.input is not None for source in recipe.sources.values()):
         return
     cure = "drop it, or give every source an input to make the documents from"
     for key in MAKING:
         if getattr(recipe, key) != getattr(MixtureRecipe, key):
             raise FarspanError(f"{file}: {key} has no effect with documents and no input; {cure}")
-    untouched = MixtureSource()
+    defaults = MixtureSource()
     for name, source in recipe.sources.items():
         for key in (one.name for one in fields(source) if one.name not in SHARES):
-            if getattr(source, key) != getattr(untouched, key):
+            if getattr(source, key) != getattr(defaults, key):
                 raise FarspanError(f"{file}: [sources.{name}] {key} has no effect with documents and no input; {cure}")

@@ -23,7 +23,7 @@ from pipelines.options import (
 )
 from pipelines.retrieval.options import CentroidOptions, Embedding, SearchOptions
 
-# kinds of corpus that decide themselves how documents are cut
+# for kinds of corpus with their own rules for cutting documents
 _ROOM = Flag(without=("split_documents", "drop_ragged_tail", "min_document_tokens"))
 
 
@@ -32,7 +32,7 @@ class RandomCorpus:
     """Options of ``farspan corpus random``.
 
     Attributes:
-        packing: capacity of a sequence and the cutting of documents.
+        packing: capacity of a sequence, and rules for cutting documents.
     """
 
     documents: DocumentsFolder
@@ -47,7 +47,7 @@ class RandomCorpus:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierStages:
-    """Options of what ``farspan corpus linked`` runs before linking.
+    """Options of the jobs that ``farspan corpus linked`` runs before linking.
 
     Attributes:
         stages: folder for their output (default: OUTPUT.stages).
@@ -70,8 +70,8 @@ class LinkedCorpus:
         neighbours: folder made by ``farspan neighbours`` from the documents; computed if not given.
         packing: capacity of a sequence, and the concatenation of leftovers.
         linking: selection and order of the documents in a sequence.
-        leftovers: concatenate documents that no linked sequence uses at random, or leave them out; near-duplicates of
-            a used document are left out in either case.
+        leftovers: concatenate in random order the documents that no linked sequence uses, or leave them out;
+            near-duplicates of a used document are left out in either case.
         earlier: see farspan embed, cluster and neighbours.
 
     Examples:
@@ -107,7 +107,7 @@ class LinkedCorpus:
 
     @property
     def found_neighbours(self) -> str:
-        """Folder of the neighbours that are linked, given or made by the earlier stages."""
+        """Folder of the neighbours to link, given or made by the earlier stages."""
         return self.neighbours or f"{self.stages}/neighbours"
 
 

@@ -31,7 +31,7 @@ def plan(options: RandomCorpus) -> Job:
     """Check the options and declare the tasks.
 
     Raises:
-        FarspanError: no finished documents there, nothing in the split, or a number out of range.
+        FarspanError: the folder has no finished documents, or none in the split, or a number is out of range.
     """
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     tokens = some_tokens(documents.folder, documents.manifest, options.split)
@@ -47,9 +47,9 @@ def plan(options: RandomCorpus) -> Job:
 
 
 def _document_use(packing: Packing) -> DocumentUse:
-    all_in = packing.split_documents and not packing.drop_ragged_tail and packing.min_document_tokens <= 1
+    uses_all = packing.split_documents and not packing.drop_ragged_tail and packing.min_document_tokens <= 1
     return DocumentUse(
-        truncated=packing.drop_ragged_tail, left_out=None if all_in else "too short, too long, or in a dropped tail"
+        truncated=packing.drop_ragged_tail, left_out=None if uses_all else "too short, too long, or in a dropped tail"
     )
 
 
@@ -82,7 +82,7 @@ class Pack:
     def __call__(self, task: Task, report: Report) -> Receipt:
         bucket = read_bucket(self.spills, task.payload["bucket"])
         refuse_repeated(bucket)
-        made = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
+        packed = concatenate(bucket.document_ids, bucket.tokens, bucket.sentence_starts, self.packing)
         return write_corpus_shard(
-            task, made.sequences, bucket, made.documents, self.packing, self.vocab_size, self.compression
+            task, packed.sequences, bucket, packed.documents, self.packing, self.vocab_size, self.compression
         )

@@ -1,8 +1,8 @@
-"""``farspan corpus related``: rows of related documents, each cut to its share of the row in whole sentences.
+"""``farspan corpus related``: rows of related documents, each cut after whole sentences to its share of the row.
 
-Clusters are those of the documents (their ``cluster`` column), or seeds with their nearest neighbours. Stage *group*
-makes the latter and writes the placement of each document; *spill* collects the documents of a cluster in one bucket;
-*pack* divides each row among its documents and writes one shard.
+Clusters are those of the documents (their ``cluster`` column), or seeds with their nearest neighbours. In the second
+case, stage *group* makes them and writes the placement of each document. Stage *spill* collects the documents of a
+cluster in one bucket; *pack* divides each row among its documents and writes one shard.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from pipelines.shuffle.corpus_shard import corpus_job, pack_stage, shard_count, 
 from pipelines.shuffle.placements import Placed, ReadPlacements, join_placed, placing_stage, write_placements
 from pipelines.shuffle.spill import Pieces, Placement, bucket_of, first_of_key, read_bucket, spill_stages
 
-_BOUNDS = ("min_similarity", "max_jaccard")  # options about neighbours
+_BOUNDS = ("min_similarity", "max_jaccard")  # options that apply to neighbours only
 
 
 def plan(options: RelatedCorpus) -> Job:
     """Check the options and declare the tasks.
 
     Raises:
-        FarspanError: an artefact is missing, the neighbours are of other documents or of another split, no document or
-            no cluster in the split, a number out of range, or a bound on neighbours without these.
+        FarspanError: an artefact is missing, the neighbours are of other documents or another split, the split has no
+            document or no cluster, a number is out of range, or a bound on neighbours is given without neighbours.
     """
     output, documents = absolute(options.output), Parent.read(options.documents, "farspan.documents")
     rows = replace(options.rows, max_documents=options.rows.largest(options.packing))
@@ -51,14 +51,14 @@ def plan(options: RelatedCorpus) -> Job:
     tokens = some_tokens(documents.folder, documents.manifest, split)
     shards = shard_count(options.shards, tokens)
     config = {
-        "builder": "clusters",  # the former name of the command; stays, so that equal corpora have equal bytes
+        "builder": "clusters",  # the former name of the command, kept so that equal corpora have equal manifests
         **_recorded(options, output, neighbours, rows=rows, split=split, shards=shards),
     }
     starts, held_out = documents.first_rows, split == "held-out"
     stages: list[Stage] = []
     place: Placement = PlaceClusters(make_key(options.seed, "clusters"), shards, held_out, starts)
     if neighbours is not None:
-        # only the rules for near-duplicates apply
+        # grouping uses only the rules for near-duplicates and the minimum similarity
         rules = Linking(min_similarity=options.min_similarity, max_jaccard=options.max_jaccard)
         grouping = GroupShard(rows, rules, make_key(options.seed, "groups"), starts)
         stage, placements = placing_stage(output, "group", neighbours, grouping)
@@ -104,13 +104,13 @@ def _split(options: RelatedCorpus, documents: Parent, neighbours: Parent | None)
                 "documents with --cluster-field, or from a format of clusters"
             )
         return split
-    theirs: str = neighbours.manifest.config["split"]
-    if options.split not in (None, theirs):
+    of_neighbours: str = neighbours.manifest.config["split"]
+    if options.split not in (None, of_neighbours):
         raise FarspanError(
-            f"--split {split}: the neighbours are of {theirs} documents; leave it out, or give --neighbours made from "
-            f"vectors of the {split} documents"
+            f"--split {split}: the neighbours are of {of_neighbours} documents; leave it out, or give --neighbours "
+            f"made from vectors of the {split} documents"
         )
-    return theirs
+    return of_neighbours
 
 
 def _clustered(documents: Manifest, split: str) -> int:
@@ -120,7 +120,7 @@ def _clustered(documents: Manifest, split: str) -> int:
 
 
 def _recorded(options: RelatedCorpus, output: str, neighbours: Parent | None, **decided: Any) -> dict[str, Any]:
-    """The options as the manifest records them: bounds on neighbours only where there are any."""
+    """The options as the manifest records them; without neighbours, the bounds on them are left out."""
     if neighbours is None:
         return recorded(options, without=_BOUNDS, neighbours=None, **decided)
     return recorded(options, neighbours=parent_entry(output, neighbours.folder), **decided)
@@ -128,7 +128,7 @@ def _recorded(options: RelatedCorpus, output: str, neighbours: Parent | None, **
 
 @dataclass(frozen=True)
 class PlaceClusters:
-    """Place every document of the split that has a cluster by the cluster's keyed hash, in the order of documents."""
+    """Place every clustered document of the split by the keyed hash of its cluster, in the order of documents."""
 
     key: bytes
     buckets: int
@@ -140,15 +140,15 @@ class PlaceClusters:
         kept = read & validity(batch.column("cluster"))
         rows = np.flatnonzero(kept)
         clusters = batch.column("cluster").take(pa.array(rows)).to_numpy()
-        numbers, which = np.unique(clusters, return_inverse=True)
-        keys = id_keys(self.key, map(str, numbers.tolist()))[which]
+        numbers, indices = np.unique(clusters, return_inverse=True)
+        keys = id_keys(self.key, map(str, numbers.tolist()))[indices]
         positions = (rows + self.starts[index]).astype(np.int32)
         return Pieces(rows, bucket_of(keys[:, 0], self.buckets), keys, positions, read, kept, clusters=clusters)
 
 
 @dataclass(frozen=True)
 class GroupShard:
-    """Make groups of the clusters of one shard of neighbours; a group's number is its seed's row in the documents."""
+    """Make groups in the clusters of one shard of neighbours; the number of a group is its seed's document row."""
 
     rows: RelatedRows
     linking: Linking
@@ -171,14 +171,14 @@ class GroupShard:
 
     def _place(self, cluster: Cluster) -> Placed:
         graph = edge_graph(cluster, self.linking)
-        near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is above no floor
+        near = np.where(graph.near_duplicates, np.nan, graph.similarities)  # nan is below any floor
         ids = cluster.rows.column("document_id").to_pylist()
         keys = id_keys(self.key, ids)
-        made = groups(
+        grouped = groups(
             graph.neighbours, near, keys, self.rows.min_documents, self.rows.max_documents, self.linking.floor
         )
         rows = cluster.rows.column("document_row").to_numpy()
-        documents, heads, sizes = made.values, made.offsets[:-1], made.lengths
+        documents, heads, sizes = grouped.values, grouped.offsets[:-1], grouped.lengths
         zeros = np.zeros(len(documents), np.int64)
         return Placed(
             document_rows=rows[documents],
@@ -194,7 +194,7 @@ class GroupShard:
 
 @dataclass(frozen=True)
 class PackClusters:
-    """Read one bucket, whose clusters are runs of equal keys, and write their rows."""
+    """Read one bucket, in which a cluster is a run of equal keys, and write the rows of its clusters."""
 
     spills: tuple[str, ...]
     packing: Packing

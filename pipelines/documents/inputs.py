@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from corpora.errors import FarspanError
 from corpora.options import utf8
+from corpora.printing import counted
 from corpora.readers import ReadOptions
 from corpora.readers.huggingface import data_files
 from corpora.readers.load_dataset import find_split, is_data_set, parse_path
@@ -27,9 +28,9 @@ class Input:
 
     Attributes:
         source: first part of every document id.
-        root: folder that paths in ids are relative to, so that ids survive a move.
+        root: folder to which paths in ids are relative, so that ids stay the same if the folder moves.
         paths: the files, sorted.
-        read: read options, the same for all inputs of one source.
+        read: read options, equal for all inputs of one source.
         repeated: number of links that were not followed, because their folder is read under another name.
     """
 
@@ -57,21 +58,21 @@ class Input:
             split = find_split(pattern)
             return cls(name or split.source, split.root, (split.path,), read)
         pattern = absolute(utf8(pattern) if not files.is_local(pattern) else pattern).rstrip("/")
-        root, found = _search(pattern)
-        there = data_files([path for path in found.paths if not _hidden(path[len(root) :])])
-        paths = there if there == [pattern] else [path for path in there if holds_records(path, read)]
-        if there and not paths:
+        root, matches = _search(pattern)
+        candidates = data_files([path for path in matches.paths if not _hidden(path[len(root) :])])
+        paths = candidates if candidates == [pattern] else [path for path in candidates if holds_records(path, read)]
+        if candidates and not paths:
             format = str(read.format).removeprefix(PAIRS_OF)
             raise FarspanError(
-                f"--input {text}: --format {format} reads none of its {len(there):,} files, such as {there[0]}; "
-                "give the folder or files that its publishers give, or rename them so"
+                f"--input {text}: --format {format} reads none of its {counted(len(candidates), 'file')}, such as "
+                f"{candidates[0]}; give the files under the names that they are published with"
             )
         if not paths:
             raise FarspanError(
                 f"--input {text}: matches no file; give a file, a folder or a quoted glob, "
-                "as NAME=PATTERN to name the source and as ./PATTERN where a file's name has a '='"
+                "as NAME=PATTERN to name the source and as ./PATTERN if a file's name contains '='"
             )
-        repeated = sum(not _hidden(path[len(root) :]) for path in found.repeated)
+        repeated = sum(not _hidden(path[len(root) :]) for path in matches.repeated)
         stem = os.path.basename(root if "*" in pattern else pattern).split(".")[0]
         item = cls(utf8(name or stem.replace(":", "_") or "text"), root, tuple(paths), read, repeated)
         for path in paths:
@@ -80,14 +81,14 @@ class Input:
 
     @classmethod
     def parse_all(cls, texts: Sequence[str], read: ReadOptions) -> tuple[Input, ...]:
-        """``parse`` each of the texts."""
+        """Parse each of the texts."""
         return tuple(cls.parse(text, read) for text in texts)
 
     def relative(self, path: str) -> str:
         """Return the name of a file in ids: its path below the root, in UTF-8 for any locale.
 
         Raises:
-            FarspanError: a name of other bytes.
+            FarspanError: the name is not valid UTF-8.
         """
         name = path[len(self.root) :].lstrip("/")
         try:
@@ -98,13 +99,13 @@ class Input:
 
 
 def _artefact_among(paths: Sequence[str]) -> str | None:
-    """The folder of a finished artefact whose files are among these."""
+    """Return the folder of a finished artefact with files among ``paths``; None if there is none."""
     folders = [os.path.dirname(path) for path in paths if os.path.basename(path) == NAME]
     return next((one for one in folders if any(path.startswith(f"{one}/shards/") for path in paths)), None)
 
 
 def _search(pattern: str) -> tuple[str, FoundFiles]:
-    """The root of a file, folder or glob, and the files that it stands for."""
+    """Find the files of a file name, folder or glob; also return their root."""
     if os.path.lexists(pattern):  # an existing path is not a glob, even with special characters
         if os.path.isdir(pattern):
             return pattern, files_below(pattern)
@@ -122,12 +123,12 @@ def _search(pattern: str) -> tuple[str, FoundFiles]:
 
 
 def _hidden(path: str) -> bool:
-    """True if the file or a folder between it and the root is hidden, as caches and logs are."""
+    """True if a part of a path below the root is hidden, as caches and logs are."""
     return any(part.startswith((".", "_")) for part in path.split("/"))
 
 
 def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
-    """(source, relative path, path) of every file, each once."""
+    """Yield (source, relative path, path) of every file, each once."""
     seen = set()
     for item in inputs:
         for path in item.paths:
@@ -137,7 +138,11 @@ def every_file(inputs: tuple[Input, ...]) -> Iterator[tuple[str, str, str]]:
 
 
 def read_options(inputs: tuple[Input, ...]) -> dict[str, ReadOptions]:
-    """Read options of each source, sorted by source."""
+    """Read options of each source, sorted by source.
+
+    Raises:
+        FarspanError: the inputs of one source have different read options.
+    """
     reads: dict[str, ReadOptions] = {}
     for item in sorted(inputs, key=lambda item: item.source):
         if reads.setdefault(item.source, item.read) != item.read:
@@ -154,6 +159,11 @@ def revisions_of(inputs: tuple[Input, ...]) -> dict[str, str]:
 
 
 def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
+    """Refuse different files that would give documents the same ids.
+
+    Raises:
+        FarspanError: there are such files.
+    """
     names: dict[tuple[str, str], str] = {}
     for source, name, path in every_file(inputs):
         other = names.setdefault((source, name), path)
@@ -165,7 +175,7 @@ def refuse_equal_ids(inputs: tuple[Input, ...]) -> None:
 
 
 def outside(inputs: Sequence[Input], folder: str) -> tuple[Input, ...]:
-    """The inputs without files in ``folder``, the output, where an earlier run of the same job may have left some.
+    """Leave out files in ``folder``, the output, where an earlier run of the same job may have left some.
 
     Raises:
         FarspanError: the output of another job is among the files.
@@ -196,6 +206,6 @@ def check_first(item: Input) -> None:
         try:
             size_of(path, files)
         except OSError:
-            continue  # rejected by its task
+            continue  # its task will reject it
         check_fields(path, files, item.read)
         return

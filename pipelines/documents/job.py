@@ -1,7 +1,7 @@
 """``farspan documents``: tokenise raw text, in record ranges.
 
-A task is a list of ranges of about ``task_bytes`` together, from at most ``task_files`` files, and becomes one shard.
-Ids and rows do not depend on the cuts. Bad records go to ``rejects/``, all others are kept.
+A task is a list of ranges, about ``task_bytes`` together and from at most ``task_files`` files; it becomes one shard.
+Ids and rows do not depend on the boundaries of ranges. Bad records go to ``rejects/``, all others are kept.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from pipelines.engine.paths import shard_paths, work_paths
 
 
 def plan_raw(raw: RawText, options: Documents) -> Job:
-    """``plan`` of the files that ``raw`` names.
+    """Plan the job for the files that ``raw`` names.
 
     Raises:
-        FarspanError: nothing matches, and as ``plan``.
+        FarspanError: nothing matches, or as ``plan``.
     """
     return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
 
@@ -57,7 +57,7 @@ def plan(options: Documents) -> Job:
     output = absolute(options.output)
     tokenizer = load_tokenizer(options.tokenizer)
     splitter = load_splitter(options.sentences)
-    HeldOut(options.held_out, options.seed)  # refuses shares that are none
+    HeldOut(options.held_out, options.seed)  # refuses a number that is no share
     for flag, number in (("--task-bytes", options.task_bytes), ("--task-files", options.task_files)):
         if number < 1:
             raise FarspanError(f"{flag} {number}: give a positive number")
@@ -98,7 +98,7 @@ def plan(options: Documents) -> Job:
 
 
 def _checked_inputs(options: Documents, output: str) -> tuple[Documents, dict[str, ReadOptions]]:
-    """The options without the output's own files among the inputs, and how each source is read."""
+    """Check the inputs; return the options without files of the output, and the read options of each source."""
     kept = outside(options.inputs, output)
     refuse_equal_ids(kept)
     reads = read_options(kept)
@@ -116,7 +116,7 @@ def _stages(
 ) -> list[Stage]:
     groups = list(grouped(cut, options.task_bytes, options.task_files))
     shards = shard_paths(output, len(groups))
-    # ids that the user brings may repeat: shards then wait in _work/ until all ids are known
+    # ids from the data may repeat: then shards wait in _work/ until all ids are known
     waiting = work_paths(output, "unchecked", len(groups), ".arrow")
     own_ids = any(read.id_field or gives_ids(read) for read in reads.values())
     payloads = [
@@ -131,15 +131,15 @@ def _stages(
 
 
 def _terms(options: Documents) -> dict[str, Any]:
-    """Licence and languages, which children inherit (``pipelines.engine.derived``)."""
+    """Licence and languages, which derived artefacts inherit (``pipelines.engine.derived``)."""
     return {"license": options.license, "language": list(options.language)}
 
 
 def _repeating(reads: Mapping[str, ReadOptions]) -> frozenset[str]:
-    """Sources in which a document may occur several times; it is kept once."""
+    """Sources in which a document may occur several times; only the first is kept."""
     return frozenset(source for source, read in reads.items() if gives_ids(read))
 
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
-    """The options that decide the bytes of documents."""
+    """The options of reading that affect the bytes of documents, for the manifest."""
     return recorded(read, without=["pairs"] if read.subset else ["pairs", "subset"])

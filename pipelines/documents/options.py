@@ -24,8 +24,8 @@ class RawText:
 
     Attributes:
         input: file, folder or quoted glob, local or on a file system of Arrow or fsspec, or hf:DATASET:CONFIG:SPLIT for
-            what load_dataset opens; NAME is the source in ids; repeatable.
-        read: how records are read.
+            a data set that load_dataset opens; NAME is the source in ids; repeatable.
+        read: options of reading records.
     """
 
     input: Annotated[tuple[str, ...], Flag(metavar="[NAME=]PATTERN")]
@@ -37,13 +37,13 @@ class Documents:
     """Options of ``farspan documents``.
 
     Attributes:
-        inputs: raw files and how they are read.
+        inputs: raw files, with options of reading.
         tokenizer: SentencePiece model, tokenizer.json, folder or Hugging Face hub name.
         sentences: sentence splitter: nupunkt, nltk, spacy or spacy:MODEL.
         held_out: share of documents reserved for evaluation.
         task_bytes: raw bytes per task and shard.
         task_files: maximum number of files per task and shard.
-        license: licence of the text, as the cards of the documents and of all artefacts made from them say, e.g.
+        license: licence of the text for the cards of the documents and of all artefacts made from them, e.g.
             cc-by-sa-4.0.
         language: language of the text for the same cards, e.g. en; repeatable.
 

@@ -1,4 +1,4 @@
-"""Raw files cut into record ranges, and the ranges dealt to tasks."""
+"""Division of raw files into record ranges, and of the ranges among tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from corpora.readers.selection import plan_ranges
 from corpora.storage import files
 from pipelines.documents.inputs import Input, every_file
 
-_FILE_COST = 4 << 10  # bytes that are tokenised in the time that opening a file takes
+_FILE_COST = 4 << 10  # bytes that take as long to tokenise as a file takes to open
 
 
 class CutFile(NamedTuple):
@@ -24,13 +24,13 @@ class CutFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Source, relative path and range of each piece that one task reads."""
+    """The pieces that one task reads: source, relative path and range of each."""
 
     pieces: Sequence[tuple[str, str, Range]]
 
     @property
     def payload(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """The pieces as a task carries them."""
+        """The pieces in the form of a task's payload."""
         return [(source, name, dict(vars(piece))) for source, name, piece in self.pieces]
 
     @property
@@ -47,22 +47,22 @@ def cut_files(inputs: tuple[Input, ...], reads: Mapping[str, ReadOptions], targe
 
 
 def listed(cut: Sequence[CutFile]) -> tuple[Mapping[str, Any], ...]:
-    """The ``inputs`` entry of a manifest."""
+    """Return the ``inputs`` entry of a manifest."""
     return tuple({"path": f"{file.source}:{file.name}", "bytes": file.ranges[0].size or 0} for file in cut)
 
 
 def work_bytes(cut: Sequence[CutFile]) -> int:
-    """Size of the input for the choice of workers; opening a file counts as reading a few of its bytes."""
+    """Amount of work, by which the number of workers is chosen: bytes to read, with ``_FILE_COST`` for each range."""
     return sum(piece.bytes + _FILE_COST for file in cut for piece in file.ranges)
 
 
-def grouped(cut: Sequence[CutFile], target_bytes: int, most: int) -> Iterator[Group]:
-    """Groups of consecutive ranges of about ``target_bytes`` together, from at most ``most`` ranges."""
+def grouped(cut: Sequence[CutFile], target_bytes: int, max_ranges: int) -> Iterator[Group]:
+    """Group consecutive ranges up to about ``target_bytes`` and at most ``max_ranges`` ranges."""
     group: list[tuple[str, str, Range]] = []
     size = 0
     for file in cut:
         for piece in file.ranges:
-            if group and (size + piece.bytes > target_bytes or len(group) == most):
+            if group and (size + piece.bytes > target_bytes or len(group) == max_ranges):
                 yield Group(group)
                 group, size = [], 0
             group.append((file.source, file.name, piece))

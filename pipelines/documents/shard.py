@@ -29,8 +29,8 @@ class DocumentsShard:
     Attributes:
         totals: ``corpora.schemas.documents.DOCUMENT_TOTALS``.
         counts: source -> documents ``written``, their ``tokens``, and the ``held_out_tokens`` among these.
-        ids: document ids in row order, where they are kept.
-        info: the shard, once the ``with`` block has ended.
+        ids: document ids in row order, if ``keep_ids``.
+        info: name, size and checksum of the shard, once the ``with`` block has ended.
     """
 
     ROWS_PER_BATCH = 1024
@@ -66,8 +66,8 @@ class DocumentsShard:
         sources = np.asarray(batch.column("source").to_pylist(), object)
         for source in set(sources):
             own = sources == source
-            found = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
-            self.counts[source].update({name: int(number) for name, number in found.items()})
+            added = {"written": own.sum(), "tokens": lengths[own].sum(), "held_out_tokens": lengths[own & held].sum()}
+            self.counts[source].update({name: int(number) for name, number in added.items()})
         if self._keep_ids:
             self.ids += batch.column("document_id").to_pylist()
 
@@ -78,7 +78,7 @@ class RejectsShard:
     The file appears when the ``with`` block ends without an error, and only if a record was rejected.
 
     Attributes:
-        reasons: reason -> rejected records so far.
+        reasons: reason -> number of rejected records so far.
     """
 
     ROWS = 1024

@@ -25,7 +25,7 @@ from pipelines.documents.shard import DocumentsShard, RejectsShard
 from pipelines.engine.artefacts import artefact_tokenizer
 from pipelines.engine.job import Report, Task
 
-_MOST_TEXTS = 4096  # tokenised at once
+_MOST_TEXTS = 4096  # maximum number of texts that are tokenised at once
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class TokenizeRanges:
 
     Attributes:
         output: folder of the artefact.
-        options: of the job, without the inputs.
-        reads: how each source is read.
-        own_ids: True if ids may repeat; the shard then waits for those of the others.
+        options: options of the job, without the inputs.
+        reads: read options of each source.
+        own_ids: True if ids may repeat; then the shard waits until the ids of all tasks have been compared.
     """
 
     output: str
@@ -84,9 +84,9 @@ class TokenizeRanges:
         rejects: RejectsShard,
         report: Report,
     ) -> Iterator[_Texts]:
-        """Iterate over the good texts of a task in blocks; counts records and writes rejects."""
+        """Iterate over the good texts of a task in blocks; count records and write rejects."""
         done = 0
-        seen: set[str] = set()  # ids of data sets, which repeat a document for each question about it
+        seen: set[str] = set()  # ids from data sets that repeat a document for each question about it
         for source, name, values in task.payload["ranges"]:
             piece, read = Range(**values), self.reads[source]
             count = counts.setdefault(source, Counter())
@@ -119,7 +119,7 @@ def _special_rejects(block: _Texts, special: np.ndarray) -> Iterator[Reject]:
 
 
 class _Texts(NamedTuple):
-    """Texts of one source, with the id of each and the name of its cluster."""
+    """Texts of one source, each with its id and the name of its cluster."""
 
     source: str
     ids: list[str]
@@ -128,14 +128,14 @@ class _Texts(NamedTuple):
 
 
 def _without(block: _Texts, seen: set[str]) -> _Texts:
-    """The texts of a block whose ids are not among those seen before."""
+    """Leave out texts whose ids have been seen before."""
     kept = [row for row, name in enumerate(block.ids) if name not in seen]
     ids, texts = ([column[row] for row in kept] for column in (block.ids, block.texts))
     return _Texts(block.source, ids, texts, [block.clusters[row] for row in kept])
 
 
 def _merged(blocks: Iterable[_Texts]) -> Iterator[_Texts]:
-    """Merge blocks of few texts, since each block has a fixed cost and files may be tiny."""
+    """Merge small blocks, because each block has a fixed cost and files may be tiny."""
     held: _Texts | None = None
     size = 0
     for block in blocks:
@@ -159,14 +159,14 @@ def _plain(counts: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
 
 def _document_ids(source: str, name: str, block: RecordBlock) -> list[str]:
     if block.ids is not None:
-        return [f"{source}:{own}" for own in block.ids]
+        return [f"{source}:{name}" for name in block.ids]
     return [f"{source}:{name}:{key}" for key in block.keys]
 
 
 def _clusters(source: str, name: str, block: RecordBlock, read: ReadOptions) -> list[str | None]:
-    """Name of each document's cluster, unique in the artefact."""
-    place = f"{source}:" if read.cluster_field else f"{source}:{name}:"
-    return [None if own is None else place + own for own in block.clusters]
+    """Name of each document's cluster, unique in the artefact; None for a document without one."""
+    prefix = f"{source}:" if read.cluster_field else f"{source}:{name}:"
+    return [None if cluster is None else prefix + cluster for cluster in block.clusters]
 
 
 @lru_cache(maxsize=2)

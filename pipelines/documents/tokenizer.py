@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from corpora.errors import FarspanError
+from corpora.printing import counted
 from corpora.readers import ReadOptions
 from corpora.readers.selection import plan_ranges, read_records
 from corpora.reporting import result
@@ -22,12 +23,12 @@ def command(options: TokenizerTraining) -> None:
     Raises:
         FarspanError: as ``train``.
     """
-    made = train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output)
-    result(made, output=options.output)
+    message = train(options.kind, options.vocab_size, options.text.input, options.text.read, options.output)
+    result(message, output=options.output)
 
 
 def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, output: str) -> str:
-    """Train and save a tokenizer; return a line that describes it and counts the bad records.
+    """Train and save a tokenizer; return a line with its properties and the number of bad records.
 
     Raises:
         FarspanError: no input, no text, a field that the records lack, or a size that does not fit.
@@ -41,18 +42,18 @@ def train(kind: str, vocab_size: int, inputs: Sequence[str], read: ReadOptions, 
     if first is None:
         raise FarspanError(f"--input {', '.join(inputs)}: no text to train a tokenizer on{_rejected(rejects)}")
     tokenizer = train_tokenizer(kind, chain([first], texts), vocab_size, output)
-    made = f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
+    message = f"{output}: {kind} tokenizer with {tokenizer.vocab_size:,} ids, fingerprint {tokenizer.fingerprint[:16]}"
     fewer = f"; fewer than {vocab_size:,}, as the text has no more" if tokenizer.vocab_size < vocab_size else ""
-    return made + fewer + _rejected(rejects)
+    return message + fewer + _rejected(rejects)
 
 
 def _rejected(rejects: Counter[str]) -> str:
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(rejects.items()))
-    return f"; {rejects.total():,} bad records left out: {reasons}" if rejects else ""
+    return f"; {counted(rejects.total(), 'bad record')} left out: {reasons}" if rejects else ""
 
 
 def _texts(inputs: tuple[Input, ...], rejects: Counter[str]) -> Iterator[str]:
-    """Texts in the order of sources, files and records, not of the arguments; counts bad records."""
+    """Yield texts in the order of sources, files and records, not of the arguments; count bad records."""
     reads = read_options(inputs)
     for source, _, path in sorted(every_file(inputs)):
         read = reads[source]

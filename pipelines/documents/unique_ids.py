@@ -1,6 +1,7 @@
-"""Unique document ids, where a field gives them: keep the first of equal ones in input order, reject the others.
+"""Unique document ids if a field of the data contains them: the first of equal ones in input order is kept.
 
-In data sets of tasks, which repeat a document for each question about it, the others are left out instead.
+The records with the same id after it are rejected; in data sets of tasks, which repeat a document for each question
+about it, they are left out instead.
 
 Stage *duplicates* compares the ids of all tasks, one range of hashes per task; stage *unique* writes the final shards.
 """
@@ -25,7 +26,7 @@ from pipelines.engine.job import Report, Stage, Task, sharded_stage
 from pipelines.engine.paths import work_paths
 
 _KEY = make_key(0, "duplicates")
-_TASKS_A_RANGE = 16
+_TASKS_PER_RANGE = 16
 
 
 def ids_path(shard: str) -> str:
@@ -52,22 +53,25 @@ def stages(
     compression: str | None,
     repeating: frozenset[str] = frozenset(),
 ) -> list[Stage]:
-    """The two stages that write the final ``shards`` from the ``waiting`` ones.
+    """Declare the two stages that write the final ``shards`` from the ``waiting`` ones.
 
     Args:
-        repeating: sources whose documents may repeat; the others' are rejected.
+        output: folder of the artefact.
+        waiting, shards: one path per task.
+        vocab_size, compression: properties of the shards.
+        repeating: sources whose repeated documents are left out; those of others are rejected.
     """
-    ranges = -(-len(waiting) // _TASKS_A_RANGE)
-    found = work_paths(output, "duplicates", ranges, ".npy")
+    ranges = -(-len(waiting) // _TASKS_PER_RANGE)
+    duplicates = work_paths(output, "duplicates", ranges, ".npy")
     rejects = os.path.join(output, "rejects")
-    to_search = [({"range": index, "found": path}, 1) for index, path in enumerate(found)]
+    to_search = [({"range": index, "duplicates": path}, 1) for index, path in enumerate(duplicates)]
     to_write = [
         ({"index": index, "waiting": waiting[index], "shard": shard, "rejects": rejects}, 1)
         for index, shard in enumerate(shards)
     ]
     return [
         sharded_stage("duplicates", to_search, FindDuplicates(tuple(waiting), ranges), "ranges"),
-        sharded_stage("unique", to_write, WriteUnique(found, vocab_size, compression, repeating), "shards"),
+        sharded_stage("unique", to_write, WriteUnique(duplicates, vocab_size, compression, repeating), "shards"),
     ]
 
 
@@ -106,23 +110,23 @@ class FindDuplicates:
             start = int(np.searchsorted(keys[:, 0], bounds[0]))
             stop = len(keys) if last else int(np.searchsorted(keys[:, 0], bounds[1]))
             parts.append(np.asarray(keys[start:stop]))
-        write_array(task.payload["found"], repeated(parts))
+        write_array(task.payload["duplicates"], repeated(parts))
         return Receipt(task.name)
 
 
 @dataclass(frozen=True)
 class WriteUnique:
-    """Write a final shard: a waiting one without the ids that occurred before."""
+    """Write a final shard: a waiting one without the records whose ids occurred before."""
 
-    found: tuple[str, ...]
+    duplicates: tuple[str, ...]
     vocab_size: int
     compression: str | None
     repeating: frozenset[str]
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         path, waiting = task.payload["shard"], task.payload["waiting"]
-        found = np.concatenate([read_array(name) for name in self.found])  # (m, 2): task, row
-        again = found[found[:, 0] == task.payload["index"], 1].astype(np.int64)
+        duplicates = np.concatenate([read_array(name) for name in self.duplicates])  # (m, 2): task, row
+        again = duplicates[duplicates[:, 0] == task.payload["index"], 1].astype(np.int64)
         counts: dict[str, dict[str, int]] = {}
         dead = os.path.join(task.payload["rejects"], f"{task.name}.arrow")
         with (
@@ -138,8 +142,8 @@ class WriteUnique:
                     if source in self.repeating:
                         number["filtered"] += 1
                         continue
-                    own = name.removeprefix(f"{source}:")
-                    rejects.write(source, "", [Reject("", own, "duplicate_id", b"", "an earlier record has this id")])
+                    key = name.removeprefix(f"{source}:")
+                    rejects.write(source, "", [Reject("", key, "duplicate_id", b"", "an earlier record has this id")])
                     number["rejected"] += 1
                 shard.write(batch.filter(pa.array(keep)))
                 first += len(batch)

@@ -1,4 +1,4 @@
-"""``farspan evaluate``: scores of systems with intervals, and what explains them."""
+"""``farspan evaluate``: scores of systems with intervals, and by groups of pairs."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def evaluate(
     Args:
         predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``; one or several.
         metrics: names for ``objectives.metrics.load_metric``, e.g. ``scrolls:qasper``; several of one flavour.
-        pairs: folder of the pairs, if it is not where the predictions say; needed for JSON files.
+        pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
         split: split of the pairs; needed for JSON files.
-        by: attributes of the pairs whose values get scores of their own.
-        bins: groups by source length.
-        resamples: resamples of the bootstrap.
-        seed: of the bootstrap.
+        by: attributes of the pairs; the pairs with each value of one are also scored separately.
+        bins: number of groups by source length.
+        resamples: number of resamples of the bootstrap.
+        seed: seed of the bootstrap.
 
     Returns:
         The table that ``farspan evaluate --json`` writes (docs/evaluation.md).
 
     Raises:
-        FarspanError: metrics of two flavours; predictions that cannot be compared; a pair without reference.
+        FarspanError: metrics of two flavours, predictions that cannot be compared, or a pair without a reference.
     """
     names = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
     chosen = (metrics,) if isinstance(metrics, str) else tuple(metrics)
@@ -89,26 +89,30 @@ def load_metrics(names: Sequence[str]) -> list[Metric]:
     """Load metrics that may stand in one table.
 
     Raises:
-        FarspanError: an unknown name, none, or two flavours of ROUGE.
+        FarspanError: an unknown name, no name, or two flavours of ROUGE.
     """
-    found = [load_metric(name) for name in dict.fromkeys(names)]
-    if not found:
+    metrics = [load_metric(name) for name in dict.fromkeys(names)]
+    if not metrics:
         raise FarspanError("no metric is named; give --metrics NAME, e.g. --metrics scrolls:qasper")
-    rouge = [metric for metric in found if metric.family.startswith("rouge")]
+    rouge = [metric for metric in metrics if metric.family.startswith("rouge")]
     for metric in rouge[1:]:
         if metric.family != rouge[0].family:
             raise FarspanError(
                 f"metrics {rouge[0].name} and {metric.name} are two flavours of ROUGE, whose numbers differ for the "
                 "same texts (stemmer, ROUGE-L, sentences, aggregation); evaluate once for each"
             )
-    return found
+    return metrics
 
 
 def table_of(predictions: Sequence[str], options: Evaluation) -> dict[str, Any]:
-    """The table of ``evaluate``.
+    """Compute the table of ``evaluate``.
 
     Args:
         predictions: folders or JSON files.
+        options: metrics, pairs, groups and bootstrap.
+
+    Raises:
+        FarspanError: as ``evaluate``.
     """
     metrics = load_metrics(options.metrics)
     if not predictions:
@@ -142,37 +146,37 @@ def _span(lengths: np.ndarray) -> str:
 def _all_measured(
     scored: Sequence[Scored], options: Evaluation, rows: np.ndarray | None = None
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """``measured`` of all metrics together, for each system; of some rows alone."""
-    found: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in scored[0][1]]
+    """Join the results of ``measured`` for all metrics, for each system; on some rows alone if ``rows`` is given."""
+    tables: list[tuple[dict[str, Any], dict[str, Any]]] = [({}, {}) for _ in scored[0][1]]
     for metric, scores in scored:
         picked = scores if rows is None else [{key: own[rows] for key, own in one.items()} for one in scores]
-        for whole, part in zip(found, measured(metric, picked, options.resamples, options.seed), strict=True):
+        for whole, part in zip(tables, measured(metric, picked, options.resamples, options.seed), strict=True):
             whole[0].update(part[0])
             whole[1].update(part[1])
-    return found
+    return tables
 
 
 def _systems(
     questions: Questions, systems: Sequence[System], scored: Sequence[Scored], options: Evaluation
 ) -> list[dict[str, Any]]:
-    given = np.array([word_counts(own).mean() for own in questions.references])
-    found = []
+    reference_words = np.array([word_counts(texts).mean() for texts in questions.references])
+    entries = []
     numbers = zip(systems, _all_measured(scored, options), copied(questions, systems), strict=True)
     for system, (scores, differences), shares in numbers:
         words = word_counts(system.texts)
-        found.append(
+        entries.append(
             {
                 "name": system.name,
                 "scores": scores,
                 "differences": differences,
                 "predicted_words": round(float(words.mean()), 4),
-                "reference_words": round(float(given.mean()), 4),
+                "reference_words": round(float(reference_words.mean()), 4),
                 "empty": int((words == 0).sum()),
                 f"copied_{COPIED_NGRAM}grams": _share(shares),
                 **system.config,
             }
         )
-    return found
+    return entries
 
 
 def _share(shares: np.ndarray) -> float | None:
@@ -183,7 +187,7 @@ def _share(shares: np.ndarray) -> float | None:
 def _group(
     name: str, rows: np.ndarray, lengths: np.ndarray, scored: Sequence[Scored], options: Evaluation
 ) -> dict[str, Any]:
-    """Primary scores of some examples, one entry for each system."""
+    """Scores of a group of examples by the metrics' primary keys, one entry for each system."""
     primary = [metric.primary for metric, _ in scored]
     numbers = _all_measured(scored, options, rows)
     return {

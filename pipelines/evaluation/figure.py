@@ -1,4 +1,4 @@
-"""The figure of ``farspan evaluate``: intervals of systems, and score over source length."""
+"""The figure of ``farspan evaluate``: intervals of systems, and scores over source length."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from pipelines.evaluation.printing import short_names
 from pipelines.figures.style import grid, label_lines, line_above, save, styled, thousands
 
-_WIDTH = 110  # characters of a flavour in a line
-_APART = 0.14  # share of the axis between the numbers of two groups
+_WIDTH = 110  # maximum characters of a line that describes a metric's flavour
+_APART = 0.14  # minimum distance of two labels of groups, as a share of the axis
 
 
 def draw(table: Mapping[str, Any], path: str) -> None:
@@ -38,7 +38,7 @@ def draw(table: Mapping[str, Any], path: str) -> None:
 
 
 def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:
-    """A dot and a bar for each system, from top to bottom."""
+    """Draw a dot and a bar for each system, from top to bottom."""
     names = short_names(table)
     for number, system in enumerate(table["systems"]):
         _bar(axis, -number, system["scores"][key], number, horizontal=True)
@@ -50,7 +50,7 @@ def _intervals(axis: Any, table: Mapping[str, Any], key: str) -> None:
 
 
 def _lengths(axis: Any, table: Mapping[str, Any], key: str) -> None:
-    """A line for each system over the median lengths of the bins, with its name at the end."""
+    """Draw a line for each system over the median lengths of the bins, with its name at the end."""
     bins = table["groups"]["source tokens"]
     lengths = np.array([group["median_source_tokens"] for group in bins], np.float64)
     names, ends = short_names(table), []
@@ -74,7 +74,7 @@ def _lengths(axis: Any, table: Mapping[str, Any], key: str) -> None:
 
 
 def _apart(places: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """The length of each group, left out where it would run into the one before."""
+    """Label each group with its length; labels that would overlap with the one before are left out."""
     labels, last = [], -np.inf
     for place, length in zip(places, lengths, strict=True):
         free = place - last >= _APART * np.ptp(places)

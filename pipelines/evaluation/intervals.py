@@ -14,12 +14,15 @@ Measured = dict[str, dict[str, float]]
 
 
 def measured(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int) -> list[tuple[Measured, Measured]]:
-    """Values of systems, and differences to the first of them.
+    """Compute the values of systems with their intervals, and the differences to the first system.
 
     All systems are resampled by the same examples, so a difference has the interval of a paired comparison.
 
     Args:
-        scores: of each system, ``(n,)`` by key, of the same n examples.
+        metric: the metric that computed the scores.
+        scores: for each system, key -> ``(n,)`` scores of the same n examples.
+        resamples: number of resamples.
+        seed: seed of the resampling.
 
     Returns:
         For each system ``value``, ``low`` and ``high`` by key, and the same of the difference to the first system,
@@ -27,12 +30,12 @@ def measured(metric: Metric, scores: Sequence[Scores], resamples: int, seed: int
     """
     means = [metric.combine(resampled(own, resamples, seed)) for own in scores]
     values = [metric.aggregate(own) for own in scores]
-    found = []
+    tables = []
     for number, (own, value) in enumerate(zip(means, values, strict=True)):
         table = {key: _interval(value[key], own[key]) for key in own}
         difference = {key: _interval(value[key] - values[0][key], own[key] - means[0][key]) for key in own}
-        found.append((table, difference if number else {}))
-    return found
+        tables.append((table, difference if number else {}))
+    return tables
 
 
 def _interval(value: float, resampled_values: np.ndarray) -> dict[str, float]:

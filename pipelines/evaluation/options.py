@@ -12,7 +12,7 @@ from objectives.metrics.names import ANSWERS, SCROLLS
 
 _METRICS_HELP = (
     f"metric: scrolls:SUBSET ({', '.join(SCROLLS)}), rouge:FLAVOUR ({', '.join(FLAVOURS)}), {', '.join(ANSWERS)}; "
-    "repeat it for several of one flavour. docs/evaluation.md says which published numbers each is comparable with"
+    "repeat it for several of one flavour. docs/evaluation.md lists the published numbers that each is comparable with"
 )
 
 
@@ -22,11 +22,11 @@ class Evaluation:
 
     Attributes:
         metrics: names of metrics, with one flavour of ROUGE at most.
-        pairs: folder of the pairs, if it is not where the predictions say; needed for predictions in JSON files.
-        split: split of the pairs; needed for predictions in JSON files.
-        by: attribute of the pairs whose values get scores of their own, e.g. hard; may be repeated.
-        bins: groups of equal size by the length of the source.
-        resamples: resamples of the bootstrap.
+        pairs: folder of the pairs, if it has moved since the predictions were made; needed for JSON files.
+        split: split of the pairs; needed for JSON files.
+        by: attribute of the pairs, e.g. hard; the pairs with each value of it are also scored separately; repeatable.
+        bins: number of groups of about equal size by the length of the source.
+        resamples: number of resamples of the bootstrap.
         seed: seed of the bootstrap.
     """
 
@@ -50,7 +50,7 @@ class Evaluate:
 
     Attributes:
         predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}.
-        evaluation: how they are evaluated.
+        evaluation: metrics, pairs, groups and bootstrap.
         json: write the table as JSON.
         figure: draw the intervals, and the scores by source length.
 
@@ -72,10 +72,10 @@ class Submission:
     """Arguments of ``farspan submit``.
 
     Attributes:
-        predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}; SUBSET, e.g. qasper, says what
-            they are predictions of, if their pairs do not.
-        output: file to write; its twin is FILE.json.
-        partial: write what the server does not take: some subsets only, or another split.
+        predictions: folders made by `farspan generate`, or JSON files of {"id": "text"}; SUBSET, e.g. qasper, names the
+            subset of SCROLLS if the pairs do not.
+        output: file to write; the same is written to FILE.json.
+        partial: write files that the server does not accept, with some subsets only or of another split.
 
     Examples:
         farspan submit predictions/* --output scrolls.csv

@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from corpora.printing import printable
+from corpora.printing import counted, printable
 from objectives.metrics.copies import COPIED_NGRAM
 
 
 def print_table(table: Mapping[str, Any]) -> None:
     """Print flavours, then one column for each system: values, differences, lengths, copies and groups."""
     console = Console(soft_wrap=True, highlight=False)
-    said = f"{table['examples']:,} pairs of split {table['split']} in {table['pairs']}"
-    console.print(Text(printable(said)))
+    heading = f"{counted(table['examples'], 'pair')} of split {table['split']} in {table['pairs']}"
+    console.print(Text(printable(heading)))
     for name, metric in table["metrics"].items():
         console.print(Text(f"{name}: {metric['flavour']}"))
     interval = table["interval"]
@@ -31,7 +31,7 @@ def print_table(table: Mapping[str, Any]) -> None:
 
 
 def short_names(table: Mapping[str, Any]) -> list[str]:
-    """The names of the systems without the folder that all of them lie in."""
+    """The names of the systems, without the folder that contains all of them."""
     names = [system["name"].rstrip("/") for system in table["systems"]]
     folder = os.path.commonpath([os.path.dirname(name) for name in names]) if len(set(names)) > 1 else ""
     return [os.path.relpath(name, folder) if folder else name for name in names]
@@ -63,6 +63,6 @@ def _rich(table: Mapping[str, Any]) -> Table:
             shown.add_section()
             shown.add_row(Text(printable(f"{key} by {kind}")))
             for group in groups:
-                label = Text(printable(f"  {group['name']} ({group['examples']:,} pairs)"))
-                shown.add_row(label, *(value(own[key]) for own in group["scores"]))
+                label = Text(printable(f"  {group['name']} ({counted(group['examples'], 'pair')})"))
+                shown.add_row(label, *(value(scores[key]) for scores in group["scores"]))
     return shown

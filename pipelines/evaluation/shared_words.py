@@ -12,19 +12,19 @@ _WORD = re.compile(r"\w+")
 
 
 def shared_words(text: str, other: str) -> list[Piece]:
-    """``text`` in pieces; those of kind ``shared`` are words that ``other`` has, too, in whatever case.
+    """Cut ``text`` into pieces; those of kind ``shared`` are words that ``other`` has, too, ignoring case.
 
     As in ROUGE-1, a word that ``other`` has n times is marked n times at most. White space between two marked words is
     marked, too.
     """
-    left = Counter(word.casefold() for word in _WORD.findall(other))
+    unmatched = Counter(word.casefold() for word in _WORD.findall(other))
     edges = [0]
     pieces: list[Piece] = []
     for word in _WORD.finditer(text):
         folded = word[0].casefold()
-        if left[folded] <= 0:
+        if unmatched[folded] <= 0:
             continue
-        left[folded] -= 1
+        unmatched[folded] -= 1
         between = text[edges[-1] : word.start()]
         if pieces and pieces[-1].kind == "shared" and between.isspace():
             pieces[-1] = Piece(pieces[-1].text + between + word[0], "shared", pieces[-1].start)
@@ -39,16 +39,16 @@ def shared_words(text: str, other: str) -> list[Piece]:
 
 
 def nearest_reference(prediction: str, references: Sequence[str]) -> int:
-    """Number of the reference that shares most words with a prediction, by F1; the first of equal ones.
+    """Return the index of the reference that shares most words with a prediction, by F1; the first of equal ones.
 
-    Returns -1 without references.
+    The index is -1 if there are no references.
     """
     best, score = -1, -1.0
-    own = Counter(word.casefold() for word in _WORD.findall(prediction))
+    predicted = Counter(word.casefold() for word in _WORD.findall(prediction))
     for number, reference in enumerate(references):
-        theirs = Counter(word.casefold() for word in _WORD.findall(reference))
-        words = own.total() + theirs.total()
-        f1 = 2 * (own & theirs).total() / words if words else 0.0
+        expected = Counter(word.casefold() for word in _WORD.findall(reference))
+        words = predicted.total() + expected.total()
+        f1 = 2 * (predicted & expected).total() / words if words else 0.0
         if f1 > score:
             best, score = number, f1
     return best

@@ -1,4 +1,4 @@
-"""The sources of pairs: their lengths, and what predictions copy from them."""
+"""The sources of pairs: their lengths, and the shares of predictions that are copied from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipelines.evaluation.systems import Questions, System
 
 
 def source_lengths(questions: Questions) -> np.ndarray:
-    """``(n,)`` int64, tokens of the documents of each pair."""
+    """Number of tokens of each pair's documents together, ``(n,)`` int64."""
     batches = questions.pairs.documents.batches()
     parts = [Ragged.from_arrow(batch.column("tokens")).lengths for batch in batches]
     lengths = np.concatenate([np.empty(0, np.int64), *parts])
@@ -23,17 +23,17 @@ def source_lengths(questions: Questions) -> np.ndarray:
 
 
 def copied(questions: Questions, systems: Sequence[System], n: int = COPIED_NGRAM) -> list[np.ndarray]:
-    """``copied_shares`` of each system's predictions, ``(n,)`` each; each source is decoded once."""
+    """Compute ``copied_shares`` of each system's predictions, ``(n,)`` each; each source is decoded once."""
     documents, tokenizer = questions.pairs.documents, load_tokenizer_of(questions.pairs.documents.folder)
     shares = [np.full(len(questions.ids), np.nan) for _ in systems]
-    about: dict[tuple[int, ...], list[int]] = {}
+    pairs_about: dict[tuple[int, ...], list[int]] = {}
     for number, rows in enumerate(questions.document_rows):
-        about.setdefault(rows, []).append(number)
-    for rows, numbers in about.items():
+        pairs_about.setdefault(rows, []).append(number)
+    for rows, numbers in pairs_about.items():
         texts = [system.texts[number] for system in systems for number in numbers]
-        found = copied_shares(texts, _text(documents, tokenizer, rows), n)
-        for own, part in zip(shares, np.split(found, len(systems)), strict=True):
-            own[numbers] = part
+        of_texts = copied_shares(texts, _text(documents, tokenizer, rows), n)
+        for of_system, part in zip(shares, np.split(of_texts, len(systems)), strict=True):
+            of_system[numbers] = part
     return shares
 
 
@@ -43,10 +43,11 @@ def _text(documents: DocumentSet, tokenizer: Tokenizer, rows: Sequence[int]) -> 
 
 
 def length_bins(lengths: np.ndarray, bins: int) -> list[np.ndarray]:
-    """Rows in groups of nearly equal size, from short to long sources; sources of one length stay together.
+    """Divide rows into groups of nearly equal size, from short to long sources; equal lengths stay together.
 
     Args:
-        lengths: ``(n,)`` of sources.
+        lengths: ``(n,)`` lengths of sources.
+        bins: maximum number of groups.
 
     Returns:
         At most ``bins`` arrays of rows, none empty.

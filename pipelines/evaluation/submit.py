@@ -1,4 +1,4 @@
-"""``farspan submit``: predictions as the SCROLLS server takes them."""
+"""``farspan submit``: predictions in the format of the SCROLLS server."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def command(options: Submission) -> None:
     """
     path = submit(options.predictions, options.output, partial=options.partial)
     answers = json.loads(path.with_suffix(".json").read_bytes())
-    counts = ", ".join(f"{name} {len(own):,}" for name, own in answers.items())
-    said = f"{path}: {counts} predictions; the same as JSON in {path.with_suffix('.json')}"
-    result(said, output=str(path), predictions={name: len(own) for name, own in answers.items()})
+    counts = {name: len(texts) for name, texts in answers.items()}
+    listed = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    message = f"{path}: predictions: {listed}; the same as JSON in {path.with_suffix('.json')}"
+    result(message, output=str(path), predictions=counts)
 
 
 def submit(
@@ -44,10 +45,10 @@ def submit(
     that predictions with a carriage return are quoted, which pandas needs to read them back.
 
     Args:
-        predictions: folders made by ``farspan generate``, whose pairs name the subset of SCROLLS; or ``SUBSET=G``
-            where G is a folder whose pairs name none, or a JSON file of ``{"id": "text"}``.
-        output: the CSV file; the JSON twin, subset -> id -> prediction, has the suffix ``.json``.
-        partial: accept what the server does not: fewer than all seven subsets, or another split than ``test``.
+        predictions: folders made by ``farspan generate``, whose pairs name the subset of SCROLLS; or ``SUBSET=G`` for
+            a folder G whose pairs do not, or for a JSON file G of ``{"id": "text"}``.
+        output: the CSV file; the same as JSON, subset -> id -> prediction, has the suffix ``.json``.
+        partial: also write what the server does not accept: some subsets only, or another split than ``test``.
 
     Returns:
         The CSV file.
@@ -57,49 +58,49 @@ def submit(
     """
     path = os.fspath(output)
     if not path.endswith(".csv"):
-        raise FarspanError(f"--output {path}: give a name that ends in .csv; the JSON twin lies beside it")
+        raise FarspanError(f"--output {path}: give a name that ends in .csv; a JSON file is written beside it")
     places = [predictions] if isinstance(predictions, str | os.PathLike) else predictions
     answers = collect([os.fspath(place) for place in places], "" if partial else "test")
     missing = [name for name in SUBSETS if name not in answers]
     if missing and not (partial and answers):
         raise FarspanError(
             f"no predictions for {len(missing)} of the {len(SUBSETS)} subsets of SCROLLS: {', '.join(missing)}; its "
-            "server takes all or nothing (--partial writes the file nevertheless)"
+            "server accepts only all of them (--partial writes the file nevertheless)"
         )
     write_bytes(path, csv_bytes(answers))
-    twin = json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
-    write_bytes(path.removesuffix(".csv") + ".json", twin.encode())
+    as_json = json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
+    write_bytes(path.removesuffix(".csv") + ".json", as_json.encode())
     return Path(path)
 
 
 def collect(predictions: Sequence[str], split: str = "") -> dict[str, Answers]:
-    """The predictions of each subset, in the order of ``SUBSETS``.
+    """Read the predictions of each subset, in the order of ``SUBSETS``.
 
     Args:
         predictions: as for ``submit``.
-        split: the split that all must be of; empty for any.
+        split: required split; empty for any.
 
     Raises:
         FarspanError: as ``submit``.
     """
-    found: dict[str, Answers] = {}
+    collected: dict[str, Answers] = {}
     origins: dict[str, str] = {}
     for given in predictions:
         for name, answers in _by_subset(given, split).items():
-            if name in found:
+            if name in collected:
                 raise FarspanError(f"{given}: {name} has predictions in {origins[name]} already; leave one out")
-            found[name], origins[name] = answers, given
-    return {name: found[name] for name in SUBSETS if name in found}
+            collected[name], origins[name] = answers, given
+    return {name: collected[name] for name in SUBSETS if name in collected}
 
 
 def _by_subset(given: str, split: str) -> dict[str, Answers]:
-    """The predictions of ``G`` by the subset of each pair, or of ``SUBSET=G`` as those of one."""
+    """Read the predictions of ``G`` by the subset of each pair, or those of ``SUBSET=G`` as one subset."""
     subset, place = _named(given)
     if subset:
         _check_subset(subset, given)
     if is_json(place):
         if not subset:
-            raise FarspanError(f"{place}: a JSON file does not say whose predictions it holds; give SUBSET={place}")
+            raise FarspanError(f"{place}: a JSON file does not name the subset of its predictions; give SUBSET={place}")
         return {subset: dict(read_json(place))}
     questions, (system,) = read_systems([place])
     if split and questions.split != split:
@@ -108,19 +109,19 @@ def _by_subset(given: str, split: str) -> dict[str, Answers]:
             "(--partial writes the file nevertheless)"
         )
     names = questions.attributes("subset", "") if not subset else [subset] * len(questions.ids)
-    found: dict[str, Answers] = {}
+    by_subset: dict[str, Answers] = {}
     for name, pair, text in zip(names, questions.ids, system.texts, strict=True):
         if not name:
             raise FarspanError(
                 f"{place}: its pairs in {questions.pairs.folder} do not name their subset; give SUBSET={place}"
             )
         _check_subset(name, f"{place}: pair {pair!r}")
-        found.setdefault(name, {})[pair] = text
-    return found
+        by_subset.setdefault(name, {})[pair] = text
+    return by_subset
 
 
 def _named(given: str) -> tuple[str, str]:
-    """Subset and place of ``SUBSET=G``; an empty subset for a path, which may have ``=`` in its name."""
+    """Split ``SUBSET=G`` into subset and place; the subset is empty for a path, whose name may also contain ``=``."""
     name, _, place = given.partition("=")
     return (name, place) if place and "/" not in name and not os.path.exists(given) else ("", given)
 
@@ -132,8 +133,8 @@ def _check_subset(name: str, where: str) -> None:
 
 
 def csv_bytes(answers: Mapping[str, Mapping[str, str]]) -> bytes:
-    """The CSV file of subset -> pair id -> prediction."""
-    lines = [_HEADER, *((subset, pair, text) for subset, own in answers.items() for pair, text in own.items())]
+    """Return the content of the CSV file for subset -> pair id -> prediction."""
+    lines = [_HEADER, *((subset, pair, text) for subset, texts in answers.items() for pair, text in texts.items())]
     return "".join(",".join(map(_quoted, line)) + "\n" for line in lines).encode()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from corpora.errors import FarspanError, first_few, one_line
+from corpora.printing import counted
 from corpora.schemas.pairs import PairSet, open_pairs
 from corpora.schemas.predictions import PredictionSet, open_predictions
 from corpora.tokenizers.load import load_tokenizer_of
@@ -25,9 +26,9 @@ class System:
     """The predictions of one system.
 
     Attributes:
-        name: folder or file they were read from.
-        texts: one for each pair of the split, in stored order.
-        config: how they were generated, as the manifest says; empty for a JSON file.
+        name: folder or file from which they were read.
+        texts: prediction for each pair of the split, in stored order.
+        config: model and options of generation from the manifest; empty for a JSON file.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Questions:
     """The pairs of a split.
 
     Attributes:
-        pairs: the artefact.
+        pairs: pairs of all splits.
         split: name of the split.
     """
 
@@ -63,14 +64,14 @@ class Questions:
         Raises:
             FarspanError: a pair has none.
         """
-        found = self.table.column("references").to_pylist()
-        for name, own in zip(self.ids, found, strict=True):
-            if not own:
+        references = self.table.column("references").to_pylist()
+        for name, texts in zip(self.ids, references, strict=True):
+            if not texts:
                 raise FarspanError(
                     f"{self.pairs.folder}: pair {name!r} of split {self.split} has no reference; evaluate a split with "
                     "known references, or make a file for the SCROLLS server with `farspan submit`"
                 )
-        return found
+        return references
 
     @cached_property
     def options(self) -> list[list[str]]:
@@ -81,32 +82,33 @@ class Questions:
         """
         tokenizer = load_tokenizer_of(self.pairs.folder)
         columns = [self.table.column(name).to_pylist() for name in ("pair_id", "options", "targets", "references")]
-        found = []
+        texts = []
         for name, options, targets, references in zip(*columns, strict=True):
             if not options:
                 raise FarspanError(
                     f"{self.pairs.folder}: pair {name!r} has no options to choose from; take the metric exact_match"
                 )
-            found.append(option_texts(options, targets, references, tokenizer.decode))
-        return found
+            texts.append(option_texts(options, targets, references, tokenizer.decode))
+        return texts
 
     def attributes(self, name: str, absent: str | None = None) -> list[str]:
-        """The value of an attribute of each pair; other values than texts are spelled as in JSON.
+        """The value of an attribute for each pair; values that are no texts are written as JSON.
 
         Args:
-            absent: for a pair without it; None to refuse an attribute that no pair has.
+            name: name of the attribute.
+            absent: value for a pair without it; None for ``none``, and to refuse an attribute that no pair has.
 
         Raises:
             FarspanError: no pair has it.
         """
-        every = [json.loads(text) for text in self.table.column("attributes").to_pylist()]
-        if absent is None and not any(name in one for one in every):
-            known = sorted({key for one in every for key in one})
+        attributes = [json.loads(text) for text in self.table.column("attributes").to_pylist()]
+        if absent is None and not any(name in one for one in attributes):
+            known = sorted({key for one in attributes for key in one})
             raise FarspanError(
                 f"{self.pairs.folder}: no pair of split {self.split} has attribute {name!r}; attributes: "
                 f"{', '.join(known) or 'none'}"
             )
-        return [_spelled(one[name]) if name in one else ("none" if absent is None else absent) for one in every]
+        return [_spelled(one[name]) if name in one else ("none" if absent is None else absent) for one in attributes]
 
     @cached_property
     def document_rows(self) -> list[tuple[int, ...]]:
@@ -124,60 +126,61 @@ def read_systems(
     """Read the predictions of systems to be compared, and their pairs.
 
     Args:
-        predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}`` as SCROLLS takes them.
+        predictions: folders made by ``farspan generate``, or JSON files of ``{"id": "text"}``, the format of SCROLLS.
         pairs: folder of the pairs; None for the place that the predictions name.
         split: split of the pairs; None for the one that the predictions name.
 
     Raises:
-        FarspanError: nothing to read; predictions for other pairs or another split than those of the first; a pair
-            without prediction, with two, or a prediction of an unknown pair.
+        FarspanError: nothing can be read; predictions are for other pairs or another split than the first ones; a pair
+            has no prediction or two; or a prediction is for an unknown pair.
     """
     opened = {name: open_predictions(name, verify=True) for name in dict.fromkeys(predictions) if not is_json(name)}
-    for name, found in opened.items():
-        _check_equal(found, next(iter(opened.values())), name, next(iter(opened)))
-        if split not in (None, found.split):
-            raise FarspanError(f"{name}: its predictions are of split {found.split}, not {split}; leave --split out")
+    for name, artefact in opened.items():
+        _check_equal(artefact, next(iter(opened.values())), name, next(iter(opened)))
+        if split not in (None, artefact.split):
+            raise FarspanError(f"{name}: its predictions are of split {artefact.split}, not {split}; leave --split out")
     first = next(iter(opened.values()), None)
     if first is None and (pairs is None or split is None):
         raise FarspanError(
-            f"{predictions[0]}: a JSON file does not say whose predictions it holds; give --pairs DIR and --split NAME"
+            f"{predictions[0]}: a JSON file does not name the pairs of its predictions; give --pairs DIR and --split "
+            "NAME"
         )
-    about = first.open_pairs(pairs) if first else open_pairs(str(pairs), verify=True)
-    questions = Questions(about, first.split if first else str(split))
+    pair_set = first.open_pairs(pairs) if first else open_pairs(str(pairs), verify=True)
+    questions = Questions(pair_set, first.split if first else str(split))
     systems = []
     for name in predictions:
-        artefact = opened.get(name)
-        listed = list(zip(artefact.pair_ids, artefact.texts, strict=True)) if artefact else read_json(name)
-        config = {} if artefact is None else {key: artefact.manifest.config[key] for key in ("model", "generation")}
+        source = opened.get(name)
+        listed = list(zip(source.pair_ids, source.texts, strict=True)) if source else read_json(name)
+        config = {} if source is None else {key: source.manifest.config[key] for key in ("model", "generation")}
         systems.append(System(name, _in_order(name, listed, questions), config))
     return questions, systems
 
 
 def is_json(name: str) -> bool:
-    """True for the name of a JSON file of predictions, False for that of an artefact."""
+    """True for the name of a JSON file of predictions, False for the folder of an artefact."""
     return name.endswith(".json") and not os.path.isdir(name)
 
 
-def _check_equal(found: PredictionSet, first: PredictionSet, name: str, other: str) -> None:
-    assert found.manifest.parent is not None  # checked with the manifest
+def _check_equal(second: PredictionSet, first: PredictionSet, name: str, other: str) -> None:
+    assert second.manifest.parent is not None  # checked with the manifest
     assert first.manifest.parent is not None
-    if found.manifest.parent["manifest_sha256"] != first.manifest.parent["manifest_sha256"]:
+    if second.manifest.parent["manifest_sha256"] != first.manifest.parent["manifest_sha256"]:
         raise FarspanError(
             f"{name}: predictions for other pairs than those of {other}; only systems with equal questions are "
             "compared: evaluate each by itself"
         )
-    if found.split != first.split:
+    if second.split != first.split:
         raise FarspanError(
-            f"{name}: predictions of split {found.split}, while those of {other} are of split {first.split}; evaluate "
+            f"{name}: predictions of split {second.split}, while those of {other} are of split {first.split}; evaluate "
             "each by itself"
         )
 
 
 def read_json(path: str) -> list[tuple[str, str]]:
-    """The ids and texts of a JSON file ``{"id": "text"}``, in its order.
+    """Read ids and texts from a JSON file ``{"id": "text"}``, in its order.
 
     Raises:
-        FarspanError: unreadable, no such object, or a prediction that is no text.
+        FarspanError: the file cannot be read or holds no such object, or a prediction is no text.
     """
     try:
         with open(path, "rb") as file:
@@ -200,29 +203,29 @@ def read_json(path: str) -> list[tuple[str, str]]:
 
 
 def _in_order(name: str, listed: Sequence[tuple[str, str]], questions: Questions) -> list[str]:
-    """The predictions of the pairs of a split, in stored order."""
+    """Return the predictions for the pairs of a split, in stored order."""
     texts = dict(listed)
     if len(texts) < len(listed):
         ids = [pair for pair, _ in listed]
         twice = next(pair for number, pair in enumerate(ids) if pair in ids[:number])
         raise FarspanError(f"{name}: pair {twice!r} has two predictions; leave one of them out")
-    where = f"split {questions.split} of {questions.pairs.folder}"
+    split = f"split {questions.split} of {questions.pairs.folder}"
     missing = [pair for pair in questions.ids if pair not in texts]
     if missing:
         raise FarspanError(
-            f"{name}: no prediction for {len(missing):,} of the {len(questions.ids):,} pairs in {where}: "
+            f"{name}: no prediction for {len(missing):,} of the {len(questions.ids):,} pairs in {split}: "
             f"{first_few(missing)}; generate them too"
         )
     known = set(questions.ids)
     redundant = [pair for pair in texts if pair not in known]
     if redundant:
         raise FarspanError(
-            f"{name}: {len(redundant):,} predictions of ids that {where} does not have: {first_few(redundant)}; leave "
-            "them out"
+            f"{name}: {counted(len(redundant), 'prediction')} of ids that {split} does not have: "
+            f"{first_few(redundant)}; leave them out"
         )
     return [texts[pair] for pair in questions.ids]
 
 
 def word_counts(texts: Sequence[str]) -> np.ndarray:
-    """``(n,)`` int64, words between white space."""
+    """Number of words of each text, separated by white space; ``(n,)`` int64."""
     return np.fromiter((len(text.split()) for text in texts), np.int64, len(texts))

@@ -1,4 +1,4 @@
-"""``farspan check-objective NAME``: test the laws of objectives on a corpus, for any objective."""
+"""``farspan check-objective NAME``: test on the rows of a corpus that an objective obeys the laws of objectives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command(check: Check) -> None:
     """Run ``farspan check-objective``.
 
     Raises:
-        FarspanError: a law is broken, and what ``trial`` raises.
+        FarspanError: a law is broken, or as ``trial``.
     """
     if check.digest:
         print(digest(trial(check)))
@@ -45,7 +45,7 @@ def command(check: Check) -> None:
 
 
 def trial(check: Check) -> Trial:
-    """The objective, and rows of the corpus.
+    """Load the objective, and rows to test it on, spread over the corpus.
 
     Raises:
         FarspanError: no such corpus, objective, preset or option, or an objective that cannot work on this corpus.
@@ -68,7 +68,7 @@ def trial(check: Check) -> Trial:
 
 
 def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
-    """Each law, in a sentence, with its violations.
+    """Test each law; yield it as a sentence, with its violations.
 
     Raises:
         FarspanError: as ``trial``.
@@ -80,24 +80,24 @@ def check_laws(check: Check) -> Iterator[tuple[str, list[str]]]:
 
 
 def _elsewhere(check: Check, tried: Trial) -> Iterator[str]:
-    """Compare with the masks of the same rows in another process."""
+    """Draw the same masks in another process, and report a difference."""
     command = [sys.executable, "-P", "-m", "pipelines", "check-objective", check.objective, "--digest"]
     command += ["--corpus", check.corpus, "--seed", str(check.seed), "--rows", str(check.rows)]
     command += [part for item in check.options.items() for part in ("--set", assigned(*item))]
     command += ["--preset", check.preset] if check.preset else []
     command += ["--scorer", check.scorer] if check.scorer else []
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    done = subprocess.run(
+    other = subprocess.run(
         command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        said = done.stderr.strip() or f"status {done.returncode}"
-        yield f"the other process ended with: {said.splitlines()[-1]}"
+    if other.returncode:
+        message = other.stderr.strip() or f"status {other.returncode}"
+        yield f"the other process ended with: {message.splitlines()[-1]}"
         return
     try:
         here = digest(tried)
     except Exception as error:  # whatever an objective's own code raises
         yield f"{type(error).__name__}: {error}"
         return
-    if done.stdout.split()[-1:] != [here]:
-        yield "other masks; something like the order of a set, a hash or a global generator decides"
+    if other.stdout.split()[-1:] != [here]:
+        yield "other masks; they may depend on the order of a set, on hash() or on a global random generator"

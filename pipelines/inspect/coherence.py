@@ -53,38 +53,39 @@ def similarity_of(corpus: Corpus, rows: np.ndarray, vectors: str) -> np.ndarray:
         vectors: folder of ``farspan.vectors`` with the corpus's documents.
 
     Raises:
-        FarspanError: a document has no vector there.
+        FarspanError: the folder has no vector of a document.
     """
-    import pyarrow.compute as pc  # slow to import, and most looks at a corpus need no vectors
+    import pyarrow.compute as pc  # slow to import, and only similarities need it
 
     batch = corpus.take(rows)
     ids = batch.document_ids.flatten().unique()
-    found = _vectors(ShardedRows(vectors, "farspan.vectors", verify=True), ids)
+    units = _unit_vectors(ShardedRows(vectors, "farspan.vectors", verify=True), ids)
     numbers = Ragged(
         pc.index_in(batch.document_ids.flatten(), ids).to_numpy(), batch.document_starts.compact().offsets
-    )  # document of each part, as its place in `ids`
+    )  # document of each part, as an index into `ids`
     means = np.full(len(batch), np.nan)
     for row in range(len(batch)):
-        unit = found[np.unique(numbers[row])]  # (documents, d)
-        if len(unit) > 1:
-            total = float(np.square(unit.sum(axis=0)).sum())  # of all cosines, those with itself included
-            means[row] = (total - len(unit)) / (len(unit) * (len(unit) - 1))
+        row_units = units[np.unique(numbers[row])]  # (documents, d)
+        count = len(row_units)
+        if count > 1:
+            total = float(np.square(row_units.sum(axis=0)).sum())  # all cosines, also of each document with itself
+            means[row] = (total - count) / (count * (count - 1))
     return means
 
 
-def _vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
+def _unit_vectors(rows: ShardedRows, ids: pa.Array) -> np.ndarray:
     """Unit vectors of the documents ``ids``: ``(ids, d)`` float32."""
     import pyarrow.compute as pc
 
-    found = np.full((len(ids), rows.manifest.config["dimension"]), np.nan, np.float32)
+    vectors = np.full((len(ids), rows.manifest.config["dimension"]), np.nan, np.float32)
     for batch in rows.batches():
         places = pc.index_in(batch.column("document_id"), ids)
         known = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
-        found[places.drop_null().to_numpy()] = vector_rows(batch.column("vector"))[known]
-    missing = np.flatnonzero(np.isnan(found[:, 0]))
+        vectors[places.drop_null().to_numpy()] = vector_rows(batch.column("vector"))[known]
+    missing = np.flatnonzero(np.isnan(vectors[:, 0]))
     if len(missing):
         raise FarspanError(
             f"{rows.folder}: no vector of document {ids[int(missing[0])].as_py()!r} and {len(missing) - 1} others; "
             "give --vectors the artefact made from the same documents and split"
         )
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)

@@ -25,7 +25,7 @@ class Distribution:
     """``(n,)`` values of one kind.
 
     ``unit`` is ``tokens`` for lengths, ``documents`` or ``references`` for sizes, ``share``, ``cosine`` or ``inner
-    product``; ``source`` is given where the values are those of one of several sources or splits.
+    product``. If there are several sources or splits, ``source`` names the one that the values belong to.
     """
 
     name: str
@@ -42,7 +42,7 @@ def distributions(folder: str, sample: int = 256, vectors: str | None = None) ->
         vectors: folder of ``farspan.vectors``, for the similarity of a corpus's documents.
 
     Raises:
-        FarspanError: no finished artefact there.
+        FarspanError: the folder has no finished artefact.
     """
     format = read_manifest(folder).format
     rows = ShardedRows(folder, format, verify=True)
@@ -114,9 +114,9 @@ def _by_source(name: str, values: np.ndarray, sources: np.ndarray) -> Iterator[D
 
 
 def hidden_places(folder: str, masks: ShardedRows) -> Iterator[Distribution]:
-    """Places of hidden text, if the corpus of the masks is there."""
-    found = places_of_masks(folder, masks)
-    for name, values in zip(PLACES, found or (), strict=bool(found)):
+    """Places of hidden text, if the corpus of the masks has not moved."""
+    places = places_of_masks(folder, masks)
+    for name, values in zip(PLACES, places or (), strict=bool(places)):
         yield Distribution(name, values, "share")
 
 
@@ -131,9 +131,10 @@ def _relatedness(corpus: Corpus, sample: int, vectors: str | None) -> Iterator[D
 
 
 def _values(rows: ShardedRows, *of_batch: Callable[[pa.RecordBatch], np.ndarray]) -> list[np.ndarray]:
-    """The values of each function for all rows, from one pass over the shards; views of a shard are copied."""
-    found = [[np.array(function(batch)) for function in of_batch] for batch in rows.batches()]
-    return [np.concatenate(values) for values in zip(*found, strict=True)] or [np.empty(0, np.int64) for _ in of_batch]
+    """Apply each function to all rows in one pass over the shards; views of a shard are copied."""
+    batches = [[np.array(function(batch)) for function in of_batch] for batch in rows.batches()]
+    none = [np.empty(0, np.int64) for _ in of_batch]
+    return [np.concatenate(values) for values in zip(*batches, strict=True)] or none
 
 
 def _column(name: str) -> Callable[[pa.RecordBatch], np.ndarray]:

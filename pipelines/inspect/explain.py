@@ -16,7 +16,7 @@ def explain(plugins: Plugins, name: str) -> str:
     """Return the description of a plug-in, its options with their defaults or a preset's values, and its presets.
 
     Args:
-        name: its name, or that of a preset.
+        name: name of the plug-in, or of one of its presets.
 
     Raises:
         FarspanError: no such plug-in or preset.
@@ -24,9 +24,9 @@ def explain(plugins: Plugins, name: str) -> str:
     owner, preset = plugins.resolve(name)
     factory = plugins.factory(owner)
     presets: Mapping[str, Mapping[str, Any]] = getattr(factory, "presets", {})
-    told = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
+    description = inspect.cleandoc(factory.__doc__ or "").partition("\nRaises:")[0].rstrip()
     chosen = presets[preset] if preset else {}
-    lines = [told.replace("``", "").replace("Attributes:", "options:"), ""]
+    lines = [description.replace("``", "").replace("Attributes:", "options:"), ""]
     lines.append(f"values with preset {preset}:" if preset else "defaults:")
     for option, parameter in inspect.signature(factory).parameters.items():
         if option in chosen or parameter.default is not parameter.empty:

@@ -1,4 +1,4 @@
-"""Figures: SVG files of what `farspan show` prints, and a check of the files that matplotlib is to draw."""
+"""Figures: SVG files of rows that `farspan show` prints, and a check of names of files for matplotlib."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.terminal_theme import TerminalTheme
 from corpora.errors import FarspanError, from_extra
 from corpora.storage.files import write_bytes
 
-# The colours of a figure, from black to white: grounds are light, so that text on them is read on paper too.
+# The colours of a figure, from black to white: backgrounds are light, so that text on them is legible on paper too.
 _ON_PAPER = TerminalTheme(
     (255, 255, 255),
     (30, 30, 30),
@@ -57,13 +57,13 @@ def recording_console(path: str) -> Console:
 
 
 def save_figure(console: Console, path: str) -> None:
-    """Draw what a recording console has printed into an SVG file."""
+    """Draw the output of a recording console into an SVG file."""
     picture = console.export_svg(code_format=_SVG, theme=_ON_PAPER, title=" ", unique_id="show")
     write_bytes(path, picture.encode())
 
 
 def check_figure(path: str) -> None:
-    """Check before any work that matplotlib is there and draws files like ``path``.
+    """Check, before any work, that matplotlib is installed and can draw a file with the suffix of ``path``.
 
     Raises:
         FarspanError: matplotlib is missing, or does not know the suffix.

@@ -13,15 +13,15 @@ from corpora.errors import FarspanError
 from pipelines.figures.style import count_axis, grid, line_above, save, short_names, styled, thousands
 from pipelines.inspect.distributions import PLACES, Distribution
 
-_FEW = 20  # values, below which each is drawn
-_MOST = 7  # distributions of a panel, as many as there are colours
-_WIDE = 62  # characters of a line above a panel
+_FEW = 20  # fewer values than these are drawn one by one
+_MOST = 7  # maximum number of distributions in a panel: one per colour
+_WIDE = 62  # maximum characters of a line above a panel
 _COUNTED = ("tokens", "documents", "references")
-_SHORT, _LONG = 0.5, 99.9  # percentiles beyond which values may lie outside; a long tail is often the point
+_TAIL = 0.5  # percent of the values at either end that may lie outside the axis
 _Named = tuple[str, Distribution]
 
 
-def draw(found: Sequence[_Named], path: str) -> None:
+def draw(distributions: Sequence[_Named], path: str) -> None:
     """Draw (artefact, distribution) pairs in a grid: one panel per name, with the artefacts overlaid.
 
     A handful of values are dots, more are the outline of a histogram.
@@ -29,10 +29,10 @@ def draw(found: Sequence[_Named], path: str) -> None:
     Raises:
         FarspanError: all are empty.
     """
-    folders = list(dict.fromkeys(folder for folder, _ in found))
+    folders = list(dict.fromkeys(folder for folder, _ in distributions))
     names = dict(zip(folders, short_names([PurePath(folder) for folder in folders]), strict=True))
     panels: dict[str, list[_Named]] = {}
-    for folder, one in found:
+    for folder, one in distributions:
         if len(one.values):
             panels.setdefault(one.name, []).append((names[folder], one))
     if not panels:
@@ -45,19 +45,19 @@ def draw(found: Sequence[_Named], path: str) -> None:
         save(plt, figure, path)
 
 
-def _most(shown: Sequence[_Named]) -> Sequence[_Named]:
-    """As many distributions as there are colours: of more, those with the most values."""
-    if len(shown) <= _MOST:
-        return shown
-    kept = sorted(shown, key=lambda pair: -len(pair[1].values))[:_MOST]
-    return [pair for pair in shown if any(pair[1] is one for _, one in kept)]
+def _largest(given: Sequence[_Named]) -> Sequence[_Named]:
+    """Choose the ``_MOST`` distributions with the most values, in their order."""
+    if len(given) <= _MOST:
+        return given
+    kept = sorted(given, key=lambda pair: -len(pair[1].values))[:_MOST]
+    return [pair for pair in given if any(pair[1] is one for _, one in kept)]
 
 
 def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_artefact: Mapping[str, str]) -> None:
     """Draw distributions of one name, and above them a line for each in its colour."""
-    shown = _most(given)
+    shown = _largest(given)
     counted = shown[0][1].unit in _COUNTED
-    everywhere = np.concatenate([one.values for _, one in shown])
+    values = np.concatenate([one.values for _, one in shown])
     ends = [_ends(one.values, counted) for _, one in shown]
     low, high = min(low for low, _ in ends), max(high for _, high in ends)
     if name in PLACES:
@@ -84,7 +84,7 @@ def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_arte
     for number, (line, colour) in enumerate(above):
         line_above(axis, line, colour, len(above) - 1 - number)
     axis.set_title(name, pad=6 + 9 * len(above))
-    outside = float(np.mean((everywhere < low) | (everywhere > high)))
+    outside = float(np.mean((values < low) | (values > high)))
     unit = "place, from the beginning to the end" if name in PLACES else shown[0][1].unit
     axis.set_xlabel(unit + (f" ({outside:.1%} outside)" if outside else ""))
     _axes(axis, shown[0][1].unit, edges, wide)
@@ -94,7 +94,7 @@ def _panel(axis: Any, name: str, given: Sequence[_Named], several: bool, of_arte
 
 
 def _axes(axis: Any, unit: str, edges: np.ndarray, wide: bool) -> None:
-    """Numbers at the axes: thousands as 4k, shares in percent."""
+    """Set the limits and ticks of the axes; thousands are written as 4k, shares in percent."""
     from matplotlib.ticker import MaxNLocator
 
     if unit in _COUNTED:
@@ -114,7 +114,7 @@ def _percent(share: float, place: int) -> str:
 
 
 def described(one: Distribution) -> str:
-    """The median in words; of lengths also the shares of all tokens that lie beyond the first 4k and 16k of a text."""
+    """Describe values by their median; for lengths, add the shares of tokens beyond the first 4k and 16k of a text."""
     middle = float(np.median(one.values))
     if one.unit == "share":
         return f"median {100 * middle:.2g}%"
@@ -137,10 +137,10 @@ def share_beyond(lengths: np.ndarray, length: int) -> float:
 
 
 def _ends(values: np.ndarray, counted: bool) -> tuple[float, float]:
-    """The smallest and the largest value to show; a few counts far off, which would leave it empty, are not."""
+    """Smallest and largest value to show; a few counts far from all others are left out, so that the rest has room."""
     low, high = float(values.min()), float(values.max())
-    inner_low = float(np.percentile(values, _SHORT, method="lower"))
-    inner_high = float(np.percentile(values, 100 - _SHORT, method="higher"))
+    inner_low = float(np.percentile(values, _TAIL, method="lower"))
+    inner_high = float(np.percentile(values, 100 - _TAIL, method="higher"))
     if counted and inner_low > 2 * max(low, 1):
         low = inner_low
     if counted and high > 2 * max(inner_high, 1):
@@ -149,7 +149,7 @@ def _ends(values: np.ndarray, counted: bool) -> tuple[float, float]:
 
 
 def _edges(low: float, high: float, wide: bool, counted: bool) -> np.ndarray:
-    """Edges of the bins: in equal ratios if the values are spread widely, around each of a few whole numbers."""
+    """Edges of the bins: equal ratios for widely spread values, else one or more whole numbers, or equal widths."""
     if wide:
         return np.geomspace(max(low, 1) * 0.9, high * 1.1, 40)
     if counted:

@@ -68,8 +68,8 @@ class Stats:
     Attributes:
         artefact: folder of any artefact.
         figure: draw the distributions of lengths, sizes and relatedness.
-        sample: sequences read for redundancy.
-        vectors: made by `farspan embed`: similarity inside sequences.
+        sample: number of sequences read for redundancy and similarity.
+        vectors: folder made by `farspan embed`, for the similarity of documents inside sequences.
         json: print the numbers as JSON.
     """
 

@@ -7,20 +7,20 @@ from rich.console import Console
 from rich.text import Text
 
 from corpora.errors import FarspanError
-from corpora.printing import printable
+from corpora.printing import counted, printable
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 
-_BEGINNING = 300  # characters of each document, unless the user says how many
+_BEGINNING = 300  # characters of each document, unless --width is given
 
 
 def print_pair(console: Console, pairs: PairSet, row: int, width: int) -> None:
     """Print row ``row`` of pairs.
 
     Args:
-        width: characters of each text, 0 for all; of a document never the whole text without it.
+        width: maximum characters of each text; 0 for all, but for the beginning of each document only.
 
     Raises:
         FarspanError: no such row.
@@ -33,18 +33,18 @@ def print_pair(console: Console, pairs: PairSet, row: int, width: int) -> None:
     console.print(Text.assemble((f"row {row}", "bold"), f" of {printable(pairs.folder)}, pair {values['pair_id']!r}"))
     console.print(Text(f"split {values['split']}, attributes {printable(values['attributes'])}", style="dim"))
     if values["query"]:
-        _heading(console, f"query, {len(values['query'])} tokens")
+        _heading(console, f"query, {counted(len(values['query']), 'token')}")
         console.print(_cut(tokenizer.decode(values["query"]), width))
     for name in ("options", "targets"):
         for number, tokens in enumerate(values[name] or ()):
-            _heading(console, f"{name.removesuffix('s')} {number}, {len(tokens)} tokens")
+            _heading(console, f"{name.removesuffix('s')} {number}, {counted(len(tokens), 'token')}")
             console.print(_cut(tokenizer.decode(tokens), width))
     for number, reference in enumerate(values["references"]):
         _heading(console, f"reference {number}")
         console.print(_cut(reference, width))
-    for name, own in zip(values["document_ids"], batch.pair_documents[0].tolist(), strict=True):
-        tokens = batch.document_tokens[own]
-        _heading(console, f"document {printable(name)}, {len(tokens):,} tokens")
+    for name, document in zip(values["document_ids"], batch.pair_documents[0].tolist(), strict=True):
+        tokens = batch.document_tokens[document]
+        _heading(console, f"document {printable(name)}, {counted(len(tokens), 'token')}")
         console.print(_beginning(tokens, width or _BEGINNING, tokenizer))
 
 
@@ -55,17 +55,17 @@ def print_prediction(
 
     Args:
         width: as for ``print_pair``.
-        documents: folder of the pairs' documents, if it is not where it was when they were made.
+        documents: folder of the pairs' documents, if it has moved since the pairs were made.
 
     Raises:
-        FarspanError: no such row, or the pairs are not where they were.
+        FarspanError: no such row, or the pairs have moved or gone.
     """
     if not 0 <= row < len(predictions):
         raise FarspanError(f"--row {row}: {predictions.folder} has rows 0 to {len(predictions) - 1}")
     shard, batch, inside = (int(column[0]) for column in predictions.locate(np.array([row])))
     (values,) = predictions.batch(shard, batch).slice(inside, 1).to_pylist()
     console.print(Text.assemble(("prediction", "bold"), f" {row} of {printable(predictions.folder)}"))
-    console.print(Text(f"{len(values['tokens'])} tokens, score {values['score']:.4f}", style="dim"))
+    console.print(Text(f"{counted(len(values['tokens']), 'token')}, score {values['score']:.4f}", style="dim"))
     console.print(_cut(values["text"], width))
     console.print()
     pairs = predictions.open_pairs(documents=documents)

@@ -1,7 +1,7 @@
-"""Pieces of text with what happens to each: the content that `farspan show` prints and `farspan view` draws.
+"""Pieces of text with their treatment: the content that `farspan show` prints and `farspan view` draws.
 
-Nothing here knows colours or markup. Text is as the tokenizer decodes it, of hostile documents too: whoever writes it
-escapes it.
+Pieces have neither colours nor markup. Their text is as the tokenizer decodes it and may come from hostile documents,
+so the code that writes it must escape it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Literal
 
 import numpy as np
 
+from corpora.printing import counted
 from corpora.schemas.sequences import NO_CLUSTER, SequenceBatch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import IGNORED, Examples
 from objectives.api.masks import IN_SOURCE, IN_TARGET, REPLACED, VISIBLE, MaskBatch
 
 Kind = Literal["text", "hidden", "shown", "replaced", "candidate", "special", "shared"]
-"""Of a piece: plain text, a span by its treatment, a special token, or words that another text has too."""
+"""Kind of a piece: plain text, a span by its treatment, a special token, or words that another text has too."""
 
 KINDS: Mapping[Kind, str] = {
     "hidden": "hidden",
-    "shown": "visible and asked",
+    "shown": "visible, in target",
     "replaced": "replaced",
     "candidate": "candidate",
 }
-"""Each treatment of a span -> its name in a legend."""
+"""Treatment of a span -> its name in a legend."""
 
 BRACKETS: Mapping[Kind, tuple[str, str]] = {
     "hidden": ("⟦⟧", "[[]]"),
@@ -35,9 +36,9 @@ BRACKETS: Mapping[Kind, tuple[str, str]] = {
     "candidate": ("‹›", "{}"),
     "shared": ("[]", "[]"),
 }
-"""Kind of a piece -> the pair of brackets that stands for its colour, in Unicode and in ASCII."""
+"""Kind of a piece -> the pair of brackets that replaces its colour, in Unicode and in ASCII."""
 
-_AROUND = 4  # tokens decoded before and after a range of a text; no character has more
+_AROUND = 4  # tokens decoded before and after a range of a text; no character consists of more
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Piece:
         start: position of its first token in its row, source or target.
         tokens: number of its tokens.
         span: number of its span in the mask row, -1 outside of spans.
-        marked: of a source, its positions have global attention; of a target, the decoder is given them.
+        marked: True if its positions in a source have global attention, or are the prompt of a target.
     """
 
     text: str
@@ -65,8 +66,8 @@ class Part:
 
     Attributes:
         document_id: ``source:path:record``.
-        start, stop: its tokens in the row.
-        offset: its first token in the document.
+        start, stop: first and last + 1 token in the row.
+        offset: first token in the document.
         document_length: tokens of the whole document.
     """
 
@@ -78,24 +79,24 @@ class Part:
 
     @property
     def source(self) -> str:
-        """Name of the input that the document is from."""
+        """Name of the document's source."""
         return self.document_id.partition(":")[0]
 
     @property
     def described(self) -> str:
-        """Its place in the document, in words."""
+        """Place of the part in its document, in words."""
         return f"tokens {self.offset} to {self.offset + self.stop - self.start} of {self.document_length}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a span was chosen, as far as its objective says so.
+    """The reason for the choice of a span: its rank, score and label, each None if the objective records none.
 
     Attributes:
-        span: its number in the mask row.
-        rank: order of selection from 0, score and label; None where the objective gives none.
-        start, stop: its tokens in the row.
-        kind: its treatment.
+        span: number of the span in the mask row.
+        rank: order of selection, from 0.
+        start, stop: first and last + 1 token in the row.
+        kind: treatment of the span.
     """
 
     span: int
@@ -125,7 +126,7 @@ def parts_of(batch: SequenceBatch, row: int = 0) -> list[Part]:
 
 
 def cluster_of(batch: SequenceBatch, row: int = 0) -> int | None:
-    """The cluster of a row's documents."""
+    """The cluster of a row's documents; None if there is none."""
     number = int(batch.cluster_ids[row])
     return None if number == NO_CLUSTER else number
 
@@ -133,10 +134,10 @@ def cluster_of(batch: SequenceBatch, row: int = 0) -> int | None:
 def plain_pieces(
     tokenizer: Tokenizer, tokens: np.ndarray, start: int, stop: int, text: tuple[int, int] | None = None
 ) -> list[Piece]:
-    """Tokens ``start:stop`` of ``(n,)`` tokens as one piece, or none.
+    """Tokens ``start:stop`` of ``(n,)`` tokens as one piece, or no piece for an empty range.
 
     Args:
-        text: first and last + 1 of the tokens of the text that they are a range of; None for all n.
+        text: first and last + 1 token of the text that contains the range; None for all n.
     """
     return list(_cut(tokenizer, tokens, [start, stop], [("text", -1)], text or (0, len(tokens))))
 
@@ -167,47 +168,47 @@ def _cut(
     kinds: list[tuple[Kind, int]],
     text: tuple[int, int],
 ) -> Iterator[Piece]:
-    """The pieces between consecutive token positions ``edges``, ``kinds`` with their kinds and spans.
+    """Cut a text at the token positions ``edges`` into pieces, with the kinds and spans ``kinds``.
 
-    They are decoded together, and with the tokens around them inside of ``text``, so that neither a character of
+    The pieces are decoded together, and with the tokens around them inside of ``text``, so that neither a character of
     several tokens nor a space at the beginning of a token is lost at an edge.
     """
     first, last = max(edges[0] - _AROUND, text[0]), min(edges[-1] + _AROUND, text[1])
     decoded, places = tokenizer.decode_with_offsets(tokens[first:last])
     characters = [int(places[edge - first]) if edge < last else len(decoded) for edge in edges]
     for number, (kind, span) in enumerate(kinds):
-        if (tokens_here := edges[number + 1] - edges[number]) > 0:
-            here = decoded[characters[number] : characters[number + 1]]
-            yield Piece(here, kind, edges[number], tokens_here, span)
+        if (count := edges[number + 1] - edges[number]) > 0:
+            piece_text = decoded[characters[number] : characters[number + 1]]
+            yield Piece(piece_text, kind, edges[number], count, span)
 
 
 def row_pieces(tokenizer: Tokenizer, batch: SequenceBatch, masks: MaskBatch | None, row: int = 0) -> list[Piece]:
     """The whole text of a row, part after part, cut at its spans."""
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for part in parts_of(batch, row):
         if masks is None:
-            found += plain_pieces(tokenizer, batch.tokens[row], part.start, part.stop, (part.start, part.stop))
+            pieces += plain_pieces(tokenizer, batch.tokens[row], part.start, part.stop, (part.start, part.stop))
         else:
-            found += span_pieces(tokenizer, batch, masks, part.start, part.stop, row)
-    return found
+            pieces += span_pieces(tokenizer, batch, masks, part.start, part.stop, row)
+    return pieces
 
 
 def token_pieces(tokenizer: Tokenizer, tokens: np.ndarray, pieces: list[Piece]) -> list[Piece]:
-    """The same pieces of ``(n,)`` tokens, cut into single tokens; special tokens stay as they are."""
-    found: list[Piece] = []
+    """Cut pieces of ``(n,)`` tokens into single tokens; special tokens stay as they are."""
+    singles: list[Piece] = []
     special = [(piece.start, piece.start + piece.tokens) for piece in pieces if piece.kind == "special"]
     for piece in pieces:
         if piece.kind == "special" or piece.tokens < 2:
-            found.append(piece)
+            singles.append(piece)
             continue
         stop = piece.start + piece.tokens
         edges = list(range(piece.start, stop + 1))
-        # the tokenizer does not know special tokens of a mask set, so text is decoded from one to the next
+        # the tokenizer does not know the special tokens of a mask set, so the text between two of them is decoded
         first = max((end for _, end in special if end <= piece.start), default=0)
         last = min((begin for begin, _ in special if begin >= stop), default=len(tokens))
         cut = _cut(tokenizer, tokens, edges, [(piece.kind, piece.span)] * piece.tokens, (first, last))
-        found += [replace(each, marked=piece.marked) for each in cut]
-    return found
+        singles += [replace(each, marked=piece.marked) for each in cut]
+    return singles
 
 
 def seen_pieces(
@@ -216,22 +217,22 @@ def seen_pieces(
     """Rendered ids as text; each special token is a piece with its name.
 
     Args:
-        ids: ``(n,)`` ids of a source or target, from position ``start`` of it on.
+        ids: ``(n,)`` ids of a range of a source or target that begins at position ``start``.
         special: name -> id of every token that rendering inserts.
-        marked: ``(n,)`` bool.
+        marked: ``(n,)`` bool, as in ``Piece``.
     """
     names = {value: name for name, value in special.items()}
     is_name = np.isin(ids, np.array(list(names), ids.dtype))
     edges = np.flatnonzero(np.diff(is_name * 2 + marked) | is_name[1:]) + 1
-    found = []
+    pieces = []
     for first, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(ids)], strict=True):
         if first == stop:
             continue
         named = bool(is_name[first])
         text = names[int(ids[first])] if named else tokenizer.decode_with_offsets(ids[first:stop])[0]
         kind: Kind = "special" if named else "text"
-        found.append(Piece(text, kind, start + first, stop - first, marked=bool(marked[first])))
-    return found
+        pieces.append(Piece(text, kind, start + first, stop - first, marked=bool(marked[first])))
+    return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +241,10 @@ class Side:
 
     Attributes:
         name: ``source``, ``target`` or ``labels``.
-        described: its length, in words.
-        ids: ``(n,)`` ids; of labels, those of the positions asked.
+        described: length, in words.
+        ids: ``(n,)`` ids; only positions with a label count for labels.
         marked: ``(n,)`` bool, as in ``Piece``.
-        places: ``(n,)`` positions in the source; of labels only.
+        places: ``(n,)`` positions of labels in the source; None for a source or target.
     """
 
     name: str
@@ -254,38 +255,41 @@ class Side:
 
 
 def sides_of(examples: Examples, row: int = 0) -> list[Side]:
-    """Source of a row, and its target or labels; without either where nothing is asked."""
+    """Source of a row, followed by its target or labels if it has any."""
     length = int(examples.source_lengths[row])
     attended, note = np.zeros(length, bool), ""
     if examples.global_positions is not None:
         attended = examples.global_positions[row, :length]
         note = f", {int(attended.sum())} with global attention"
-    found = [Side("source", f"{length} positions{note}", examples.source_ids[row, :length], attended)]
+    positions = counted(length, "position")
+    sides = [Side("source", f"{positions}{note}", examples.source_ids[row, :length], attended)]
     if examples.labels is not None:
         labels = examples.labels[row, :length]
-        asked = np.flatnonzero(labels != IGNORED)
-        found.append(Side("labels", f"{len(asked)} positions asked", labels[asked], np.zeros(len(asked), bool), asked))
+        places = np.flatnonzero(labels != IGNORED)
+        described = counted(len(places), "position")
+        sides.append(Side("labels", described, labels[places], np.zeros(len(places), bool), places))
     elif length := int(examples.target_lengths[row]):
-        given = 0 if examples.prompt_lengths is None else int(examples.prompt_lengths[row])
-        described = f"{length} positions" + (f", {given} given" if given else "")
-        found.append(Side("target", described, examples.target_ids[row, :length], np.arange(length) < given))
-    return found
+        prompt = 0 if examples.prompt_lengths is None else int(examples.prompt_lengths[row])
+        described = counted(length, "position") + (f", {prompt:,} of them given" if prompt else "")
+        sides.append(Side("target", described, examples.target_ids[row, :length], np.arange(length) < prompt))
+    return sides
 
 
 def kinds_of(masks: MaskBatch, row: int = 0) -> list[Kind]:
-    """The treatments of the spans of a row, in the order of the legend."""
+    """The treatments that the spans of a row have, in the order of the legend."""
     present = {treatment(int(flag)) for flag in np.unique(masks.span_flags[row])}
     return [kind for kind in KINDS if kind in present]
 
 
-def asked_spans(masks: MaskBatch, row: int = 0) -> tuple[int, int]:
-    """Number of spans in the target, and of their tokens."""
-    asked = masks.span_flags[row] & IN_TARGET != 0
-    return int(asked.sum()), int(masks.span_lengths[row][asked].sum())
+def target_spans(masks: MaskBatch, row: int = 0) -> str:
+    """The number of spans in the target, and of their tokens, in words."""
+    in_target = masks.span_flags[row] & IN_TARGET != 0
+    spans, tokens = int(in_target.sum()), int(masks.span_lengths[row][in_target].sum())
+    return f"{counted(spans, 'span')} with {counted(tokens, 'token')} in the target"
 
 
 def reasons_of(masks: MaskBatch, row: int = 0) -> list[Reason]:
-    """A reason for each span, in order of rank where there are ranks; none without ranks, scores and labels."""
+    """The reason for each span, by rank if there are ranks; empty if there are no ranks, scores or labels."""
     columns = (masks.span_ranks, masks.span_scores, masks.span_labels)
     ranks, scores, labels = (None if column is None else column[row] for column in columns)
     if ranks is None and scores is None and labels is None:

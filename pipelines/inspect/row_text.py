@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from corpora.printing import printable
+from corpora.printing import counted, printable
 from corpora.schemas.sequences import SequenceBatch
 from corpora.tokenizers.protocol import Tokenizer
 from objectives.api.examples import Examples
@@ -20,7 +20,6 @@ from pipelines.inspect.pieces import (
     Kind,
     Piece,
     Reason,
-    asked_spans,
     cluster_of,
     kinds_of,
     parts_of,
@@ -30,6 +29,7 @@ from pipelines.inspect.pieces import (
     seen_pieces,
     sides_of,
     span_pieces,
+    target_spans,
 )
 
 _STYLES: Mapping[Kind, str] = {
@@ -45,9 +45,10 @@ _MARKED: Mapping[Kind, str] = {"text": "black on green", "special": "bold red"}
 
 
 def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
-    """Opening and closing bracket of each kind of span, for a console that shows no colour; empty if it does.
+    """Opening and closing bracket of each kind of span for a console without colour; empty for one with colour.
 
-    A pipe, a file and ``NO_COLOR`` show none. ``⟦ ⟧`` is ``[[ ]]`` where the console's encoding lacks it.
+    A pipe, a file and a terminal under ``NO_COLOR`` have no colour. If the console's encoding lacks ``⟦ ⟧``, the
+    bracket is ``[[ ]]``.
     """
     if console.is_terminal and not console.no_color:
         return {}
@@ -60,7 +61,7 @@ def brackets_of(console: Console) -> Mapping[Kind, tuple[str, str]]:
 
 
 def as_text(pieces: Iterable[Piece], brackets: Mapping[Kind, tuple[str, str]] | None = None) -> Text:
-    """Pieces as text in colour, or in brackets; no character of theirs commands the terminal."""
+    """Pieces as text in colour, or in brackets; control characters are escaped."""
     text = Text()
     for piece in pieces:
         first, last = (brackets or {}).get(piece.kind, ("", ""))
@@ -69,16 +70,16 @@ def as_text(pieces: Iterable[Piece], brackets: Mapping[Kind, tuple[str, str]] | 
 
 
 def as_seen(ids: np.ndarray, tokenizer: Tokenizer, special: Mapping[str, int], marked: np.ndarray) -> Text:
-    """Rendered ids as text, special tokens by name and in colour, text at ``marked`` positions on a ground."""
+    """Rendered ids as text: special tokens by name and in colour, ``marked`` positions on a coloured background."""
     return as_text(seen_pieces(ids, tokenizer, special, marked))
 
 
 def print_rendered(
     console: Console, examples: Examples, tokenizer: Tokenizer, special: Mapping[str, int], width: int
 ) -> None:
-    """Print source, and target or labels, of the only row.
+    """Print source, and target or labels, of a batch of one row.
 
-    Positions with global attention, and target positions that the decoder is given, have a ground.
+    Positions with global attention, and those of a target's prompt, have a coloured background.
     """
     for side in sides_of(examples):
         _heading(console, f"{side.name}, {side.described}")
@@ -86,30 +87,28 @@ def print_rendered(
             text = as_seen(side.ids, tokenizer, special, side.marked)
         else:
             pairs = zip(side.places.tolist(), side.ids[:, None], strict=True)
-            text = Text(" ".join(f"{place}:{printable(tokenizer.decode(own)).strip()}" for place, own in pairs))
+            text = Text(" ".join(f"{place}:{printable(tokenizer.decode(label)).strip()}" for place, label in pairs))
         console.print(_cut(text, width))
 
 
 def print_parts(console: Console, batch: SequenceBatch, tokenizer: Tokenizer | None = None, width: int = 0) -> None:
-    """Print the parts of the only row, and with a tokenizer their texts."""
+    """Print the parts of a batch of one row, and with a tokenizer their texts."""
     parts, cluster = parts_of(batch), cluster_of(batch)
-    where = "" if cluster is None else f", cluster {cluster}"
-    count = len(parts)
-    _heading(console, f"{count} {'part' if count == 1 else 'parts'}, {len(batch.tokens[0])} tokens{where}")
-    most = count if tokenizer else _lines(count, width)
-    for part in islice(parts, most):
+    in_cluster = "" if cluster is None else f", cluster {cluster}"
+    _heading(console, f"{counted(len(parts), 'part')}, {counted(len(batch.tokens[0]), 'token')}{in_cluster}")
+    lines = len(parts) if tokenizer else _lines(len(parts), width)
+    for part in islice(parts, lines):
         style = "bold cyan" if tokenizer else ""
         console.print(Text(f"  {printable(part.document_id)}: {part.described}", style=style))
         if tokenizer:
-            own = batch.tokens[0][part.start : part.stop]
-            console.print(_cut(as_text(plain_pieces(tokenizer, own, 0, len(own))), width))
-    _more(console, count - most)
+            tokens = batch.tokens[0][part.start : part.stop]
+            console.print(_cut(as_text(plain_pieces(tokenizer, tokens, 0, len(tokens))), width))
+    _more(console, len(parts) - lines)
 
 
 def print_spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokenizer: Tokenizer, width: int) -> None:
-    """Print the text of the only row with its spans in colour, and why each was chosen, in that order."""
-    spans, tokens = asked_spans(masks)
-    heading = Text(f"\ntext, {spans} spans with {tokens} tokens asked", style="bold")
+    """Print the text of a batch of one row with its spans in colour, and the reason for each span, in the order of choice."""
+    heading = Text(f"\ntext, {target_spans(masks)}", style="bold")
     brackets = brackets_of(console)
     for kind in kinds_of(masks):
         first, last = brackets.get(kind, (" ", " "))
@@ -118,10 +117,10 @@ def print_spans(console: Console, batch: SequenceBatch, masks: MaskBatch, tokeni
     console.print(_cut(as_text(row_pieces(tokenizer, batch, masks), brackets), width))
     if reasons := reasons_of(masks):
         _heading(console, "why")
-        most = _lines(len(reasons), width)
-        for reason in reasons[:most]:
+        lines = _lines(len(reasons), width)
+        for reason in reasons[:lines]:
             console.print(_reason(reason, span_pieces(tokenizer, batch, masks, reason.start, reason.stop)))
-        _more(console, len(reasons) - most)
+        _more(console, len(reasons) - lines)
 
 
 def _reason(reason: Reason, pieces: Iterable[Piece]) -> Text:
@@ -134,8 +133,8 @@ def _reason(reason: Reason, pieces: Iterable[Piece]) -> Text:
     if reason.label is not None:
         line.append(f"[{printable(reason.label)}] ", style="cyan")
     line.append(f"tokens {reason.start} to {reason.stop}: ", style="dim")
-    said = " ".join(as_text(pieces).plain.split())
-    return line.append(said if len(said) <= 80 else said[:80] + " ...", style=_STYLES[reason.kind])
+    text = " ".join(as_text(pieces).plain.split())
+    return line.append(text if len(text) <= 80 else text[:80] + " ...", style=_STYLES[reason.kind])
 
 
 def _heading(console: Console, text: str) -> None:
@@ -143,7 +142,7 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _lines(count: int, width: int) -> int:
-    """Number of lines to print out of ``count``: beside a cut text, one per 100 characters of it, at least 3."""
+    """Number of lines to print out of ``count``: all, or if texts are cut, one per 100 characters and at least 3."""
     return min(count, max(width // 100, 3)) if width else count
 
 

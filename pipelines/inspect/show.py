@@ -29,7 +29,7 @@ from pipelines.inspect.row_text import print_parts, print_rendered, print_spans
 from pipelines.inspect.task_text import chosen_task, print_task
 from pipelines.masks.job import equipped_objective
 
-_RECIPE = "recipe.json"  # in a run of farspan train (trainer.recipe, which brings torch)
+_RECIPE = "recipe.json"  # file of a run; written by trainer.recipe, whose import brings torch
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,10 @@ def command(options: Show) -> None:
 
 
 def _shows_update(options: Show) -> bool:
-    """Print the update of a run, if that is what is asked for.
+    """Print the update of a run if the options name one, and return True; return False for an artefact.
 
     Raises:
-        FarspanError: a run without a step, or a step of no run.
+        FarspanError: a run without a step, or a step of a folder that is no run.
     """
     if not names_update(options.artefact, options.step, options.rank):
         return False
@@ -85,7 +85,7 @@ def names_update(folder: str, step: int | None, rank: int | None) -> bool:
     """True if the folder is a run and the step one of its updates; False for an artefact without a step.
 
     Raises:
-        FarspanError: a run without a step, or a step or process of no run.
+        FarspanError: a run without a step, or a step or rank of a folder that is no run.
     """
     is_run = (Path(folder) / _RECIPE).is_file()
     if step is None and not is_run:
@@ -115,11 +115,11 @@ def show(
     Of predictions: the text and its pair.
 
     Args:
-        row: its number in the artefact.
-        corpus_folder: where a mask set's corpus lies, if not where it lay when the masks were made.
-        width: characters of each text, 0 for all.
-        figure: an SVG file to draw it into, instead of printing.
-        documents_folder: where the documents of pairs lie, if not where they lay when the pairs were made.
+        row: number of the row in the artefact.
+        corpus_folder: folder of a mask set's corpus, if it has moved since the masks were made.
+        width: maximum characters of each text; 0 for all.
+        figure: SVG file to draw the row into, instead of printing it.
+        documents_folder: folder of the documents of pairs, if it has moved since the pairs were made.
 
     Raises:
         FarspanError: no such row, masks of another corpus, or a choice that does not fit.
@@ -175,7 +175,7 @@ def _show_pair(console: Console, pairs: PairSet, row: int, width: int, choice: C
     if flags := _given(choice, "objective", "scorer", "seed", "draw"):
         raise FarspanError(f"{flags}: {pairs.folder} holds pairs, in which nothing is hidden; leave the flags out")
     if not choice.task and (flags := _given(choice, "preset", "options")):
-        raise FarspanError(f"{flags}: {pairs.folder} holds pairs; name what renders them: --task NAME")
+        raise FarspanError(f"{flags}: {pairs.folder} holds pairs; name the task that renders them: --task NAME")
     chosen = chosen_task(pairs, choice) if choice.task else None
     print_pair(console, pairs, row, width)
     if chosen:
@@ -183,7 +183,7 @@ def _show_pair(console: Console, pairs: PairSet, row: int, width: int, choice: C
 
 
 def _stored(folder: str, choice: Choice, corpus_folder: str | None) -> MaskSet | None:
-    """Open the mask set in ``folder``, None for a corpus; refuses flags that do not apply."""
+    """Open the mask set in ``folder``, or return None for a corpus; refuse flags that do not apply."""
     if read_manifest(folder).format == "farspan.masks":
         if choice.objective:
             raise FarspanError(f"--objective {choice.objective}: {folder} holds masks; show the corpus instead")
@@ -196,12 +196,12 @@ def _stored(folder: str, choice: Choice, corpus_folder: str | None) -> MaskSet |
     if corpus_folder:
         raise FarspanError(f"--corpus {corpus_folder}: {folder} holds no masks; leave the flag out")
     if not choice.objective and (flags := _given(choice, "preset", "options", "scorer", "seed", "draw")):
-        raise FarspanError(f"{flags}: {folder} holds no masks; name what hides: --objective NAME")
+        raise FarspanError(f"{flags}: {folder} holds no masks; name the objective: --objective NAME")
     return None
 
 
 def _given(choice: Choice, *names: str) -> str:
-    """The flags of those parts of a choice that are not the default."""
+    """List the flags among ``names`` that were given."""
     flags = ["--set" if name == "options" else f"--{name}" for name in names if getattr(choice, name)]
     return ", ".join(flags)
 

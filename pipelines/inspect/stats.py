@@ -24,11 +24,11 @@ from pipelines.inspect.histograms import draw
 from pipelines.inspect.options import Stats
 
 
-def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
-    """Numbers of an artefact: totals, shares, and quantiles of its distributions.
+def statistics(folder: str, columns: Sequence[Distribution]) -> dict[str, Any]:
+    """Compute the numbers of an artefact: totals, shares, and quantiles of its distributions.
 
     Raises:
-        FarspanError: no finished artefact there.
+        FarspanError: the folder has no finished artefact.
     """
     manifest = read_manifest(folder)
     totals = manifest.totals
@@ -40,7 +40,7 @@ def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
         numbers |= cuts(PairSet(folder))
     numbers |= shares(manifest)
     numbers["bytes"] = sum(shard.bytes for shard in manifest.shards)
-    for one in found:
+    for one in columns:
         name = "_".join(filter(None, (one.name.replace(" ", "_"), one.source and f"of_{one.source}")))
         numbers[name] = {f"p{q}": float(np.percentile(one.values, q)) for q in (5, 50, 95)} if len(one.values) else {}
         if one.unit in ("share", "cosine") and len(one.values):
@@ -51,29 +51,29 @@ def statistics(folder: str, found: Sequence[Distribution]) -> dict[str, Any]:
 
 
 def cuts(pairs: PairSet, lengths: Sequence[int] = (4096, 16384)) -> dict[str, dict[str, float]]:
-    """The pairs, and the share of all their documents' tokens, that sources of each length would cut.
+    """Count the pairs that a source of each length would cut, and the share of their documents' tokens left out.
 
     A source is the query followed by the documents; special tokens are not counted, and a document counts for each of
     its pairs.
     """
     queries, documents = pair_lengths(pairs)
-    found = {}
+    numbers = {}
     for length in lengths:
         beyond = np.clip(queries + documents - length, 0, documents)
         share = float(beyond.sum() / max(documents.sum(), 1))
-        found[f"cut_at_{length}"] = {"pairs": int((beyond > 0).sum()), "share_of_document_tokens": share}
-    return found
+        numbers[f"cut_at_{length}"] = {"pairs": int((beyond > 0).sum()), "share_of_document_tokens": share}
+    return numbers
 
 
 def stats(folder: str | os.PathLike[str], sample: int = 256, vectors: str | None = None) -> dict[str, Any]:
-    """Numbers of an artefact: totals, shares, and quantiles of lengths and relatedness.
+    """Compute the numbers of an artefact: totals, shares, and quantiles of lengths and relatedness.
 
     Args:
-        sample: sequences read for redundancy.
-        vectors: folder made by ``farspan embed``, for similarity inside sequences.
+        sample: number of sequences read for redundancy and similarity.
+        vectors: folder made by ``farspan embed``, for the similarity of documents inside sequences.
 
     Raises:
-        FarspanError: no finished artefact there.
+        FarspanError: the folder has no finished artefact.
     """
     place = os.fspath(folder)
     return statistics(place, list(distributions(place, sample, vectors)))
@@ -87,8 +87,8 @@ def command(options: Stats) -> None:
     """
     if options.figure:
         check_figure(options.figure)
-    found = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
-    numbers = [statistics(folder, columns) for folder, columns in found.items()]
+    computed = {folder: list(distributions(folder, options.sample, options.vectors)) for folder in options.artefact}
+    numbers = [statistics(folder, columns) for folder, columns in computed.items()]
     if current().log_format == "json":
         result(f"statistics of {', '.join(options.artefact)}", statistics=numbers)
     elif options.json:
@@ -96,25 +96,25 @@ def command(options: Stats) -> None:
     else:
         print_stats(numbers)
     if options.figure:
-        draw([(folder, one) for folder, columns in found.items() for one in columns], options.figure)
-        tell = note if options.json else result  # beside the numbers on stdout
+        draw([(folder, one) for folder, columns in computed.items() for one in columns], options.figure)
+        tell = note if options.json else result  # stdout holds nothing but the JSON
         tell(f"figure: {options.figure}", figure=options.figure)
 
 
-def print_stats(found: Sequence[Mapping[str, Any]]) -> None:
+def print_stats(columns: Sequence[Mapping[str, Any]]) -> None:
     """Print a table with one column per artefact."""
     table = Table()
     table.add_column("")
     names = [
-        name for name in dict.fromkeys(key for column in found for key in column) if name not in ("folder", "counts")
+        name for name in dict.fromkeys(key for column in columns for key in column) if name not in ("folder", "counts")
     ]
-    for column in found:
+    for column in columns:
         table.add_column(Text(printable(str(column["folder"]))), justify="right", overflow="fold")
     for name in names:
-        table.add_row(Text(printable(name.replace("_", " "))), *(_cell(column.get(name)) for column in found))
-    for source in dict.fromkeys(source for column in found for source in column["counts"]):
-        counts = [column["counts"].get(source, {}) for column in found]
-        pairs = all(column["format"] == "farspan.pairs" for column in found if source in column["counts"])
+        table.add_row(Text(printable(name.replace("_", " "))), *(_cell(column.get(name)) for column in columns))
+    for source in dict.fromkeys(source for column in columns for source in column["counts"]):
+        counts = [column["counts"].get(source, {}) for column in columns]
+        pairs = all(column["format"] == "farspan.pairs" for column in columns if source in column["counts"])
         for title, of_files in (("records" if pairs else "documents", False), ("files", True)):
             parts = [
                 {key.replace("_", " "): n for key, n in row.items() if (key in FILE_COUNTS) == of_files}
@@ -129,7 +129,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Mapping):
-        # a count of 0 says nothing, but a percentile of 0 does
+        # a count of 0 is left out, but a percentile of 0 is not
         shown = {key: number for key, number in value.items() if number or isinstance(number, float)}
         if not any(shown.values()):
             return "0"
@@ -138,7 +138,7 @@ def _cell(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    """Whole numbers and those from 10 on without decimals, others with at most four digits."""
+    """Format a number: whole ones and those from 10 on without decimals, others with at most four digits."""
     if abs(value) >= 10 or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:.4f}" if abs(value) < 1 else f"{value:.2f}"

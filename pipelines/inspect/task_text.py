@@ -24,7 +24,7 @@ class ChosenTask:
     """A task that can render certain pairs.
 
     Attributes:
-        heading: the names of task and preset.
+        heading: names of task and preset.
     """
 
     task: Task
@@ -51,7 +51,7 @@ def print_task(console: Console, pairs: PairSet, row: int, width: int, chosen: C
     """Print row ``row`` of pairs with its first target, rendered by a task.
 
     Args:
-        width: characters of each text, 0 for all.
+        width: maximum characters of each text; 0 for all.
     """
     batch = pairs.take([row])
     target = 0 if len(batch.targets) else NO_TARGET
@@ -61,7 +61,7 @@ def print_task(console: Console, pairs: PairSet, row: int, width: int, chosen: C
 
 
 def cut_in_words(rendered: Rendered) -> str:
-    """Numbers of tokens that a task cut from its only pair."""
+    """Say how many tokens a task cut from the only pair of a batch."""
     cut = [int(part[0]) for part in (rendered.cut.query, rendered.cut.documents, rendered.cut.target)]
     lost = ", ".join(
         f"{count:,} of the {name}" for count, name in zip(cut, ("query", "documents", "target"), strict=True) if count

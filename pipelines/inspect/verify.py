@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from corpora.errors import FarspanError
-from corpora.printing import printable
+from corpora.printing import counted, printable
 from corpora.reporting import result
 from corpora.storage.files import is_local
 from corpora.storage.manifest_file import read_manifest
@@ -20,9 +20,9 @@ def verify(folder: str, corpus: str | None = None, documents: str | None = None)
     """List every problem of an artefact, or of the checkpoints of a run.
 
     Args:
-        folder: of the artefact, of a run, or of a checkpoint.
-        corpus: where a mask set's corpus lies, if not where it lay when the masks were made.
-        documents: where the documents of pairs lie, if not where they lay when the pairs were made.
+        folder: folder of an artefact, a run or a checkpoint.
+        corpus: folder of a mask set's corpus, if it has moved since the masks were made.
+        documents: folder of the documents of pairs, if it has moved since the pairs were made.
 
     Raises:
         FarspanError: there is nothing to check, or a checkpoint of another version.
@@ -48,10 +48,10 @@ def command(options: Verify) -> None:
     for folder in options.artefact:
         problems = verify(folder, options.corpus, options.documents)
         damaged += bool(problems)
-        for said in problems or ["sound"]:
-            result(printable(f"{folder}: {said}"), folder=folder, sound=not problems)
+        for message in problems or ["sound"]:
+            result(printable(f"{folder}: {message}"), folder=folder, sound=not problems)
     if damaged:
         raise FarspanError(
-            f"{damaged} of {len(options.artefact)} folders are damaged; copy or make artefacts again; a run continues "
-            "from its newest intact checkpoint"
+            f"{damaged} of {counted(len(options.artefact), 'folder')} damaged; copy or make artefacts again; a run "
+            "continues from its newest intact checkpoint"
         )

@@ -1,4 +1,4 @@
-"""Merging of records of one pair, and drawing of splits, as functions of arrays."""
+"""Recognising records of the same pair, and drawing splits, as functions of arrays."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from corpora.storage.ragged import Ragged
 
 
 def first_of_equal(names: np.ndarray, contents: np.ndarray) -> np.ndarray:
-    """The first record of the same pair for each record, in the order of the records.
+    """Find for each record the first record of the same pair, in the order of the records.
 
     Args:
         names: ``(n, 2)`` uint64, hash of each record's pair id.
-        contents: ``(n,)`` uint64, hash of what records of one pair have in common.
+        contents: ``(n,)`` uint64, hash of the fields that all records of a pair must have in common.
 
     Returns:
-        ``(n,)`` int64: a record number, the record's own for the first; -1 for a record that differs from the first.
+        ``(n,)`` int64: index of the first record; -1 for a record whose contents differ from those of the first.
     """
     order = np.lexsort((names[:, 1], names[:, 0]))  # stable: equal names stay in the order of the records
     sorted_names = names[order]
@@ -32,7 +32,7 @@ def first_of_equal(names: np.ndarray, contents: np.ndarray) -> np.ndarray:
 
 
 def document_groups(documents: Ragged) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct documents of n pairs, and the group that each pair belongs to; pairs of one document are in one group.
+    """Divide the documents of n pairs into groups, so that documents of one pair are in the same group.
 
     Args:
         documents: n rows of int64, rows of the documents artefact; at least one each, and n at least 1.
@@ -43,11 +43,11 @@ def document_groups(documents: Ragged) -> tuple[np.ndarray, np.ndarray]:
     """
     documents = documents.compact()
     distinct, numbers = np.unique(documents.values, return_inverse=True)
-    groups = np.arange(len(distinct))  # of each document, the least document known to be in its group
+    groups = np.arange(len(distinct))  # (m,) least document known so far to be in each document's group
     while True:
         least = np.minimum.reduceat(groups[numbers], documents.offsets[:-1])  # (n,) over the documents of each pair
         joined = groups.copy()
-        for members in (numbers, groups[numbers]):  # the document itself, and the one that stands for it so far
+        for members in (numbers, groups[numbers]):  # the documents, and those that represent their groups so far
             np.minimum.at(joined, members, np.repeat(least, documents.lengths))
         joined = joined[joined]
         if (joined == groups).all():
@@ -56,24 +56,25 @@ def document_groups(documents: Ragged) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw_splits(documents: Ragged, document_ids: Sequence[str], seed: int, validation: float, test: float) -> pa.Array:
-    """The split of each of n pairs, so that no document lies in two.
+    """Draw the split of each of n pairs, so that no document is in two splits.
 
-    A group of pairs that share documents has one split, drawn by the least of its documents' ids.
+    All pairs of a group that share documents have the same split, drawn by the least of the ids of its documents.
 
     Args:
         documents: n rows of int64, rows of the documents artefact; at least one each.
-        document_ids: the ids, for all values of ``documents``.
+        document_ids: the ids of all values of ``documents``, in their order.
+        seed: seed of the draw.
         validation, test: shares of documents.
 
     Returns:
-        ``(n,)`` string, of ``SPLITS``.
+        ``(n,)`` strings from ``SPLITS``.
     """
     documents = documents.compact()
     distinct, groups = document_groups(documents)
-    _, where = np.unique(documents.values, return_index=True)
-    names = np.array([document_ids[place] for place in where.tolist()], object)
+    _, places = np.unique(documents.values, return_index=True)
+    names = np.array([document_ids[place] for place in places.tolist()], object)
     order = np.argsort(names, kind="stable")
-    _, least = np.unique(groups[order], return_index=True)  # of each group, the place of its least name in the order
+    _, least = np.unique(groups[order], return_index=True)  # (groups,) place of each group's least id in the order
     draws = id_keys(make_key(seed, "split"), names[order][least].tolist())[:, 0] / 2.0**64  # (groups,)
     drawn = np.where(
         draws < test, SPLITS.index("test"), np.where(draws < test + validation, SPLITS.index("validation"), 0)
@@ -85,7 +86,7 @@ def draw_splits(documents: Ragged, document_ids: Sequence[str], seed: int, valid
 
 
 def in_several_splits(documents: Ragged, splits: np.ndarray) -> tuple[int, int]:
-    """Number of distinct documents of n pairs, and of those among them that lie in several of the ``(n,)`` splits."""
+    """Count the distinct documents of n pairs, and those among them that are in several of the ``(n,)`` splits."""
     documents = documents.compact()
     numbers = np.unique(splits, return_inverse=True)[1]
     places = np.column_stack([documents.values, np.repeat(numbers, documents.lengths)])

@@ -1,8 +1,8 @@
 """``farspan pairs``: queries with their answers, about documents that are tokenised already.
 
-Stage *index* hashes the ids of the documents; *read* turns raw records into rows; *group* finds the rows of one pair
-and decides splits; *pairs* writes the shards. A pair's row comes where its first record is read, so rows are in the
-order of the inputs, whatever the tasks and workers.
+Stage *index* hashes the ids of the documents; *read* turns raw records into rows; *group* finds the rows of the same
+pair and decides splits; *pairs* writes the shards. A pair has the place of its first record, so rows are in the order
+of the inputs, however many tasks and workers there are.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from pipelines.pairs.tokenize import ROWS_PER_BATCH, IndexDocuments, ReadPairs
 
 
 def plan_raw(raw: RawPairs, options: Pairs) -> Job:
-    """``plan`` of the files that ``raw`` names.
+    """Plan the job for the files that ``raw`` names.
 
     Raises:
-        FarspanError: nothing matches, and as ``plan``.
+        FarspanError: nothing matches, or as ``plan``.
     """
     return plan(replace(options, inputs=Input.parse_all(raw.input, raw.read)))
 
@@ -76,7 +76,7 @@ def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
     """Refuse a source without documents.
 
     Raises:
-        FarspanError: naming the sources of the documents.
+        FarspanError: there is such a source; the message names the sources of the documents.
     """
     known = sorted(documents.manifest.counts)
     for source in reads:
@@ -89,7 +89,7 @@ def _check_sources(documents: Parent, reads: Mapping[str, ReadOptions]) -> None:
 
 
 def _configuration(read: ReadOptions) -> dict[str, Any]:
-    """The options that decide which pairs are read."""
+    """The options of reading that affect pairs, for the manifest."""
     of_documents = [name for name in declared(ReadOptions) if name not in declared(RawPairs)]
     format = str(read.format).removeprefix(PAIRS_OF)
     return {**recorded(read, without=of_documents, format=format), **recorded(read.pairs)}

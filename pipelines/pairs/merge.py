@@ -1,4 +1,4 @@
-"""Stages of `farspan pairs` after reading: merge records of one pair, decide splits, write the final shards."""
+"""Stages of `farspan pairs` after reading: merge records of the same pair, decide splits, write the final shards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEY = make_key(0, "pairs")
 
 
 def _rows(paths: Sequence[str], vocab_size: int) -> tuple[pa.Table, np.ndarray]:
-    """The rows of all unmerged shards, in order, as views of their files, and ``(shards + 1,)`` first rows."""
+    """Read the rows of all unmerged shards as views of their files, and ``(shards + 1,)``, the first row of each."""
     shards = [list(StoredShard(path, 0, read_bytes(checksum_path(path)).decode()).batches()) for path in paths]
     table = pa.Table.from_batches([batch for shard in shards for batch in shard], unmerged_schema(vocab_size))
     return table, np.cumsum([0, *(sum(map(len, shard)) for shard in shards)])
@@ -37,15 +37,16 @@ def _rows(paths: Sequence[str], vocab_size: int) -> tuple[pa.Table, np.ndarray]:
 
 @dataclass(frozen=True)
 class GroupPairs:
-    """Decide which rows are one pair, and the split of each; counts the documents.
+    """Find the rows of the same pair, decide the split of each pair, and count the documents.
 
-    Writes ``(rows, 2)`` int64: the row that each belongs to, -1 for none, and its split as an index of ``SPLITS``.
+    Writes ``(rows, 2)`` int64: the first row of each row's pair, -1 for a rejected row; and the split, as an index into
+    ``SPLITS``.
     """
 
     unmerged: tuple[str, ...]
     vocab_size: int
     draw: tuple[int, float, float] | None
-    """Seed and shares of validation and test; None for the split of the data."""
+    """Seed and shares of validation and test; None if splits are not drawn."""
 
     def __call__(self, task: Task, report: Report) -> Receipt:
         rows, _ = _rows(self.unmerged, self.vocab_size)
@@ -65,7 +66,7 @@ class GroupPairs:
 
 @dataclass(frozen=True)
 class WritePairs:
-    """Write a final shard: the pairs whose first record an unmerged shard has, each with the answers of all records."""
+    """Write a final shard: the pairs whose first record is in an unmerged shard, with the answers of all records."""
 
     unmerged: tuple[str, ...]
     groups: str
@@ -108,13 +109,14 @@ class WritePairs:
 def merged(
     rows: pa.Table, first: np.ndarray, splits: np.ndarray, kept: np.ndarray, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The rows of ``pairs_schema`` for n pairs, each with the targets and references of all its records, in order.
+    """Build the rows of ``pairs_schema`` for n pairs, each with the targets and references of all its records.
 
     Args:
-        rows: all rows of ``unmerged_schema``.
+        rows: all rows, of ``unmerged_schema``.
         first: ``(rows,)`` int64, the first record of each record's pair.
         splits: ``(rows,)`` int64, indices of ``SPLITS``.
-        kept: ``(n,)`` int64, first records, ascending.
+        kept: ``(n,)`` int64, first records of the n pairs, ascending.
+        schema: the ``pairs_schema``.
     """
     members = np.flatnonzero(np.isin(first, kept))
     members = members[np.argsort(first[members], kind="stable")]
@@ -154,12 +156,12 @@ def _ragged(column: pa.ChunkedArray) -> Ragged:
 
 
 def _contents(rows: pa.Table) -> np.ndarray:
-    """``(rows,)`` uint64, a hash of what records of one pair have in common: source, split, documents and query."""
+    """Hash the fields that all records of a pair must share, source, split, documents and query: ``(rows,)`` uint64."""
     names = ("source", "split", "document_ids", "query")
-    found = np.empty(len(rows), np.uint64)
+    hashes = np.empty(len(rows), np.uint64)
     place = 0
     for batch in rows.select(names).to_batches():
         for values in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
-            found[place] = int.from_bytes(blake2b(repr(values).encode(), digest_size=8).digest(), "little")
+            hashes[place] = int.from_bytes(blake2b(repr(values).encode(), digest_size=8).digest(), "little")
             place += 1
-    return found
+    return hashes

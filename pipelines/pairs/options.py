@@ -22,10 +22,10 @@ _FORMAT_HELP = f"data set: {', '.join(DATA_SETS)} (default: pairs, JSON lines or
 
 @dataclass(frozen=True, kw_only=True)
 class RawPairs:
-    """Raw files of pairs, read as ``farspan documents`` read their documents.
+    """Raw files of pairs, with options of reading that match those of ``farspan documents``.
 
     Attributes:
-        input: file, folder or quoted glob; NAME is the source that its documents have in their ids; repeatable.
+        input: file, folder or quoted glob; NAME is the source in the ids of its documents; repeatable.
         text_field: field or column of the documents' texts, for --format pairs (default: document or documents), arxiv
             and pubmed (article_text, or sections for a document each).
         id_field: field or column of the documents' ids, for --format pairs (default: document_id, or the text's hash).
@@ -69,9 +69,9 @@ class Pairs:
     """Options of ``farspan pairs``.
 
     Attributes:
-        inputs: raw files and how they are read.
+        inputs: raw files, with options of reading.
         split: split of each pair: that of the data (a field or the file's name), one for all, or one drawn for each
-            document, so that no document lies in two.
+            document, so that no document is in two splits.
         validation: share of documents drawn for validation.
         test: share of documents drawn for test.
         task_bytes: raw bytes per task and shard.

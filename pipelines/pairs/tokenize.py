@@ -1,4 +1,4 @@
-"""A task of `farspan pairs`: read raw pairs, find their documents, tokenise queries and targets."""
+"""Stage *read* of `farspan pairs`: read raw pairs, find their documents, tokenise queries and targets."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from pipelines.engine.job import Report, Task
 
 ROWS_PER_BATCH = 1024
 PLACE = (pa.field("source", pa.string()), pa.field("path", pa.string()), pa.field("record", pa.string()))
-"""Columns of the unmerged rows beside those of pairs: the origin of each, for messages."""
+"""Further columns of unmerged rows, beside those of pairs: the origin of each, for messages."""
 _KEY = make_key(0, "pairs")
 
 
 def unmerged_schema(vocab_size: int) -> pa.Schema:
-    """The columns of the rows that are read: one for each record."""
+    """Columns of unmerged rows, one row for each record."""
     return pa.schema([*pairs_schema(vocab_size), *PLACE])
 
 
@@ -63,14 +63,14 @@ class IndexDocuments:
 
 @lru_cache(maxsize=1)
 def _document_index(paths: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of all document ids, sorted ``(n, 2)`` uint64, and the row of each, ``(n,)`` int64."""
+    """Read the hashes of all document ids, sorted, ``(n, 2)`` uint64, and the row of each, ``(n,)`` int64."""
     keys = np.concatenate([np.empty((0, 2), np.uint64), *(read_array(path) for path in paths)])
     order = np.lexsort((keys[:, 1], keys[:, 0]))
     return keys[order], order
 
 
 def find_documents(index: tuple[np.ndarray, np.ndarray], ids: Sequence[str]) -> np.ndarray:
-    """``(n,)`` int64: the row of each document, -1 for one that does not exist."""
+    """Look up the row of each document, ``(n,)`` int64; -1 for one that does not exist."""
     keys, rows = index
     wanted = id_keys(_KEY, ids)
     if not len(keys):
@@ -104,8 +104,8 @@ class ReadPairs:
     """Read the ranges of a task and write its rows, one for each record, and the task's rejects.
 
     Attributes:
-        split: as in the options.
-        index: files of ``IndexDocuments``.
+        split: option ``split``.
+        index: files written by ``IndexDocuments``.
     """
 
     output: str
@@ -141,7 +141,7 @@ class ReadPairs:
         rejects: RejectsShard,
         report: Report,
     ) -> Iterator[list[ReadPair]]:
-        """Iterate over the readable pairs of a task in blocks; counts records and writes rejects."""
+        """Iterate over the readable pairs of a task in blocks; count records and write rejects."""
         done = 0
         for source, name, values in task.payload["ranges"]:
             piece, read = Range(**values), self.reads[source]
@@ -156,7 +156,7 @@ class ReadPairs:
                     damage.setdefault(source, Counter())[name] += min(block.lost, piece.size or 0)
                 pairs = [RawPair.from_json(text) for text in block.texts]
                 yield [
-                    ReadPair(pair, text, source, name, key, [prefix + own for own in pair.documents])
+                    ReadPair(pair, text, source, name, key, [prefix + document for document in pair.documents])
                     for pair, text, key in zip(pairs, block.texts, block.keys, strict=True)
                 ]
                 report(done + block.position >> 10)
@@ -165,53 +165,54 @@ class ReadPairs:
     def _rows(
         self, read: Sequence[ReadPair], tokenizer: Tokenizer
     ) -> tuple[pa.RecordBatch, list[tuple[ReadPair, Fault]]]:
-        """The rows of the good pairs of a block, and the bad ones."""
+        """Turn the good pairs of a block into rows; also return the bad pairs, with their faults."""
         ids = list(dict.fromkeys(name for one in read for name in one.document_ids))
         rows = dict(zip(ids, find_documents(_document_index(self.index), ids).tolist(), strict=True))
-        found = [(one, self._fault(one, rows)) for one in read]
-        good = [one for one, fault in found if fault is None]
+        checked = [(one, self._fault(one, rows)) for one in read]
+        good = [one for one, fault in checked if fault is None]
         batch, special = tokenized(good, rows, self.split, tokenizer)
         detail = "the tokenizer takes a part of a text for a special token; use another kind of tokenizer"
-        faults = [(one, fault) for one, fault in found if fault is not None]
+        faults = [(one, fault) for one, fault in checked if fault is not None]
         faults += [(good[row], ("special_token", detail)) for row in np.flatnonzero(special).tolist()]
         return batch.filter(pa.array(~special)), faults
 
     def _fault(self, one: ReadPair, rows: Mapping[str, int]) -> Fault | None:
-        """The first reason to reject a pair."""
+        """Return the first reason to reject a pair; None for a good one."""
         pair, split = one.pair, split_of(one.pair, self.split)
         if split is None:
-            told = f"its split is {pair.split!r}" if pair.split else "neither record nor file name tells its split"
-            return "unknown_split", f"{told}; splits are {', '.join(SPLITS)}; --split gives all pairs one, or draws it"
+            why = f"its split is {pair.split!r}" if pair.split else "neither record nor file name has its split"
+            return "unknown_split", f"{why}; splits are {', '.join(SPLITS)}; --split gives all pairs one, or draws it"
         if split != "test" and not targets_of(pair):
-            of = "a drawn split" if split == "" else f"split {split}"
-            return "no_reference", f"pair {pair.pair_id!r} has no answer, as every pair of {of} needs{self._hint(one)}"
+            name = "a drawn split" if split == "" else f"split {split}"
+            why = f"pair {pair.pair_id!r} has no answer, and pairs of {name} need one"
+            return "no_reference", f"{why}{self._hint(one)}"
         for name in one.document_ids:
             if rows[name] < 0:
-                told = f"no document {name!r} in {self.documents}"
-                return "no_such_document", f"{told}: it was left out there, or they were made from other data"
+                why = f"no document {name!r} in {self.documents}"
+                return "no_such_document", f"{why}: it was left out, or the documents were made from other data"
         return None
 
     def _hint(self, one: ReadPair) -> str:
-        """The fields that may hold the answer, for pairs of one's own."""
+        """Name the fields that may hold the answer, for pairs in the user's own format."""
         if self.reads[one.source].format != f"{PAIRS_OF}pairs" or not one.pair.attributes:
             return ""
         return f"; its other fields: {', '.join(one.pair.attributes)}; name that of the answer with --reference-field"
 
 
 def split_of(pair: RawPair, choice: str) -> str | None:
-    """``train``, ``validation`` or ``test``; empty if it will be drawn, None if the data tells none that is known."""
+    """Return ``train``, ``validation`` or ``test``; empty if it is to be drawn, None if the data names no known one."""
     if choice != "data":
         return "" if choice == "draw" else choice
     return split_named(pair.split or "")
 
 
 def targets_of(pair: RawPair) -> list[str]:
-    """The texts to train on; a blank one is none."""
+    """The texts to train on, without blank ones."""
     return [text for text in pair.targets if text.strip()]
 
 
 def references_of(pair: RawPair) -> list[str]:
-    """The texts to compare with."""
+    """The texts to compare predictions with, without blank ones."""
     return targets_of(pair) if pair.references is None else [text for text in pair.references if text.strip()]
 
 
@@ -221,20 +222,22 @@ def tokenized(
     """Turn n pairs into n rows of ``unmerged_schema``.
 
     Args:
+        read: the pairs.
         rows: row of each document, by its id.
         choice: option ``split``.
+        tokenizer: tokenizer of the documents.
 
     Returns:
-        The rows, and ``(n,)`` bool, True where the tokenizer yields a special token.
+        The rows, and ``(n,)`` bool, True for a pair in whose texts the tokenizer finds a special token.
     """
     pairs = [one.pair for one in read]
     targets = [targets_of(pair) for pair in pairs]
     options = [list(pair.options or ()) for pair in pairs]
-    columns = [_encoded(tokenizer, texts) for texts in ([[pair.query] for pair in pairs], targets, options)]
+    columns = [_encoded(tokenizer, lists) for lists in ([[pair.query] for pair in pairs], targets, options)]
     special = np.zeros(len(pairs), bool)
     for tokens, lists in columns:
-        held = np.flatnonzero(rows_with_special_tokens(tokens, tokenizer.owned_tokens))
-        special[np.searchsorted(lists, held, side="right") - 1] = True
+        texts = np.flatnonzero(rows_with_special_tokens(tokens, tokenizer.owned_tokens))
+        special[np.searchsorted(lists, texts, side="right") - 1] = True
     schema = unmerged_schema(tokenizer.vocab_size)
     kind = schema.field("query").type
     nested = [_nested(tokens.to_arrow(kind), lists, kind) for tokens, lists in columns[1:]]
@@ -261,7 +264,7 @@ def tokenized(
 
 
 def _encoded(tokenizer: Tokenizer, texts: Sequence[Sequence[str]]) -> tuple[Ragged, np.ndarray]:
-    """Tokens of all texts of n lists, and ``(n + 1,)`` int64, the first text of each list."""
+    """Encode all texts of n lists; also return ``(n + 1,)`` int64, the first text of each list."""
     tokens = tokenizer.encode([text for inner in texts for text in inner])
     lists = np.cumsum([0, *map(len, texts)])
     return Ragged(tokens.values.astype(token_dtype(tokenizer.vocab_size)), tokens.offsets), lists

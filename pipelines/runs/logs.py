@@ -14,7 +14,7 @@ from corpora.errors import FarspanError, from_extra
 from trainer.metrics import METRICS
 from trainer.run.logs import STARTS, read_lines
 
-_BEFORE = 50  # updates that a spike is compared with
+_BEFORE = 50  # number of updates with which a spike is compared
 _LEAST = 10  # updates needed before a spike can be detected
 _DEVIATIONS = 8.0  # median absolute deviations that make a spike
 _EVENTS = "events.out.tfevents.*"
@@ -26,8 +26,8 @@ class Logs:
 
     Attributes:
         folder: directory of the run.
-        records: objects of the metrics file, each with its ``step``, ascending.
-        starts: an object for each start of the run, in order; empty for older runs.
+        records: entries of the metrics file, by ascending ``step``.
+        starts: an entry for each start of the run, in order; empty for older runs.
     """
 
     folder: Path
@@ -36,8 +36,8 @@ class Logs:
 
     def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the steps that have a metric, ``(n,)``, and its values, ``(n,)`` float64."""
-        found = [(line["step"], line[name]) for line in self.records if isinstance(line.get(name), int | float)]
-        steps, values = zip(*found, strict=True) if found else ((), ())
+        points = [(line["step"], line[name]) for line in self.records if isinstance(line.get(name), int | float)]
+        steps, values = zip(*points, strict=True) if points else ((), ())
         return np.array(steps, np.int64), np.array(values, np.float64)
 
     @property
@@ -62,7 +62,7 @@ def read_logs(folder: str | os.PathLike[str]) -> Logs:
     """Read ``metrics.jsonl`` of a run, or else TensorBoard's event files.
 
     Raises:
-        FarspanError: neither is there, or TensorBoard is not installed.
+        FarspanError: the folder has neither, or TensorBoard is not installed.
     """
     place = Path(folder)
     records = [line for line in read_lines(place / METRICS) if isinstance(line.get("step"), int)]
@@ -74,24 +74,26 @@ def read_logs(folder: str | os.PathLike[str]) -> Logs:
 
 
 def _read_events(folder: Path) -> list[dict[str, Any]]:
-    """Read the scalars of TensorBoard's event files; for a repeated step, the later values."""
+    """Read the scalars of TensorBoard's event files; for a repeated step, the later values count."""
     with from_extra("tracking", "reading event files"):
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
     events.Reload()
-    found: dict[int, dict[str, Any]] = {}
+    records: dict[int, dict[str, Any]] = {}
     for name in events.Tags()["scalars"]:
         for event in events.Scalars(name):
-            found.setdefault(event.step, {"step": event.step})[name] = event.value
-    return list(found.values())
+            records.setdefault(event.step, {"step": event.step})[name] = event.value
+    return list(records.values())
 
 
 def smoothed(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarray:
-    """Moving average of ``(n,)`` values over the last ``width`` of them, or as many as there are.
+    """Moving average of ``(n,)`` values over the last ``width`` of them, or fewer at the beginning.
 
     Args:
-        outliers: True for the moving median instead, which a single high value does not lift.
+        values: ``(n,)``.
+        width: number of values to average.
+        outliers: True for the moving median instead, which a single high value does not change.
     """
     if outliers:
         before = np.full(max(width, 1) - 1, np.nan)
@@ -103,8 +105,8 @@ def smoothed(values: np.ndarray, width: int, outliers: bool = False) -> np.ndarr
     return (totals[ends] - totals[firsts]) / (ends - firsts)
 
 
-def spikes(steps: np.ndarray, loss: np.ndarray, most: int = 10) -> list[int]:
-    """Find updates whose loss is far above that of the updates before; of adjacent ones, the highest.
+def spikes(steps: np.ndarray, loss: np.ndarray, max_spikes: int = 10) -> list[int]:
+    """Find updates whose loss is far above that of the updates before; among close ones, the highest.
 
     An update is a spike if its loss exceeds the median of the 50 updates before it by 8 times their median absolute
     deviation.
@@ -112,9 +114,9 @@ def spikes(steps: np.ndarray, loss: np.ndarray, most: int = 10) -> list[int]:
     Args:
         steps: ``(n,)``, ascending.
         loss: ``(n,)``.
-        most: maximum number of spikes; the highest are kept.
+        max_spikes: maximum number of spikes; the highest are kept.
     """
-    found: list[tuple[float, int, int]] = []  # height, number, step
+    result: list[tuple[float, int, int]] = []  # height, number, step
     for number in range(_LEAST, len(loss)):
         before = loss[max(number - _BEFORE, 0) : number]
         middle = np.median(before)
@@ -122,8 +124,8 @@ def spikes(steps: np.ndarray, loss: np.ndarray, most: int = 10) -> list[int]:
         height = float(loss[number] - middle) / deviation
         if height < _DEVIATIONS:
             continue
-        if found and number - found[-1][1] <= _LEAST:
-            found[-1] = max(found[-1], (height, number, int(steps[number])))
+        if result and number - result[-1][1] <= _LEAST:
+            result[-1] = max(result[-1], (height, number, int(steps[number])))
         else:
-            found.append((height, number, int(steps[number])))
-    return sorted(step for _, _, step in sorted(found, reverse=True)[:most])
+            result.append((height, number, int(steps[number])))
+    return sorted(step for _, _, step in sorted(result, reverse=True)[:max_spikes])

@@ -28,15 +28,15 @@ class Runs:
 class Plot:
     """Options of ``farspan plot``.
 
-    Draws loss, held-out loss, learning rate, gradient norm and speed of runs, and marks where they were restarted.
-    Where the loss rises far above that of the updates before, the command that shows the rows of that update is
-    printed. A folder with TensorBoard's event files alone is read too.
+    Draws loss, held-out loss, learning rate, gradient norm and speed of runs, and marks their restarts. For each update
+    whose loss is far above that of the updates before, it prints the command that shows the rows of that update. A
+    folder with nothing but TensorBoard's event files can be drawn, too.
 
     Attributes:
         run: runs of ``farspan train``.
         figure: file to draw.
         over: horizontal axis: updates, or source tokens seen.
-        smooth: updates that the smoothed line averages.
+        smooth: number of updates that the smoothed line averages.
 
     Examples:
         farspan plot runs/a runs/b --over tokens --figure curves.svg

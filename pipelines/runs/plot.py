@@ -22,22 +22,22 @@ _PANELS = (
     ("grad_norm", "gradient norm"),
     ("source_tokens_per_second", "source tokens/s"),
 )
-_LABEL = 50  # characters of a command beside its mark
-_STACKED = 3  # labels of neighbouring marks, one over the other
+_LABEL = 50  # maximum characters of a command beside its mark
+_STACKED = 3  # number of heights at which the labels of neighbouring marks are written
 
 
 def command(options: Plot) -> None:
     """Run ``farspan plot``.
 
     Raises:
-        FarspanError: a folder holds no run.
+        FarspanError: a folder is no run.
     """
     if options.smooth < 1:
         raise FarspanError(f"--smooth {options.smooth}: give a number of updates from 1")
     check_figure(options.figure)
-    found = [read_logs(run) for run in options.run]
-    draw(found, options.figure, options.over, options.smooth)
-    for run, logs in zip(options.run, found, strict=True):
+    all_logs = [read_logs(run) for run in options.run]
+    draw(all_logs, options.figure, options.over, options.smooth)
+    for run, logs in zip(options.run, all_logs, strict=True):
         for step in spikes(*logs.curve("loss")):
             result(f"the loss rose at step {step:,}: {show_command(run, step)}", run=run, step=step)
     result(f"figure: {options.figure}", figure=options.figure)
@@ -52,8 +52,10 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
     """Draw a panel for each metric that any run has, with a line for each run.
 
     Args:
+        runs: logs of the runs.
+        path: file to write, in the format of its suffix.
         over: ``steps`` or ``tokens``.
-        smooth: updates that a smoothed line averages.
+        smooth: number of updates that a smoothed line averages.
     """
     names = short_names([logs.folder.resolve() for logs in runs])
     panels = [(key, title) for key, title in _PANELS if any(len(_curves(logs, key)) for logs in runs)]
@@ -92,8 +94,8 @@ def draw(runs: Sequence[Logs], path: str, over: str = "steps", smooth: int = 25)
 def _curves(logs: Logs, key: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
     """Return the lines of a panel as (suffix of the name, steps, values)."""
     keys = logs.held_out if key == "held_out_loss" else [key]
-    found = [(name.partition("/")[2], *logs.curve(name)) for name in keys]
-    return [(name, steps, values) for name, steps, values in found if len(values)]
+    curves = [(name.partition("/")[2], *logs.curve(name)) for name in keys]
+    return [(name, steps, values) for name, steps, values in curves if len(values)]
 
 
 def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int, key: str) -> tuple[float, float]:
@@ -103,7 +105,7 @@ def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int
         axis.plot(x, values, color=colour, alpha=0.25, linewidth=0.7)
         shown = smoothed(values, smooth, outliers=key == "grad_norm")
     axis.plot(x, shown, color=colour, marker="o" if len(values) < 20 else None, markersize=3)
-    if key in ("loss", "grad_norm") and len(values) > 2:  # a few high values would flatten the curve
+    if key in ("loss", "grad_norm") and len(values) > 2:  # otherwise a few high values would flatten the curve
         low, high = np.percentile(values, [0, 99.5])
         bottom, top = axis.get_ylim()
         room = 0.06 * (high - low)
@@ -115,12 +117,12 @@ def _line(axis: Any, x: np.ndarray, values: np.ndarray, colour: str, smooth: int
 
 
 def _last(logs: Logs) -> list[int]:
-    """The run's last step."""
+    """The last step of a run in a list, which is empty without records."""
     return [int(line["step"]) for line in logs.records[-1:]]
 
 
 def _places(logs: Logs, steps: np.ndarray, over: str) -> np.ndarray:
-    """``(n,)`` places of steps on the horizontal axis."""
+    """Positions of ``(n,)`` steps on the horizontal axis, ``(n,)``."""
     return logs.tokens_at(steps) if over == "tokens" else steps
 
 
@@ -137,16 +139,16 @@ def _any_spike(runs: Sequence[Logs]) -> bool:
 def _spikes(axis: Any, runs: Sequence[Logs], over: str) -> None:
     """Mark the updates at which the loss rose; each mark names the command that shows their rows."""
     bottom, top = axis.get_ylim()
-    found = []
+    marks = []
     for number, logs in enumerate(runs):
         steps, losses = logs.curve("loss")
         own = np.array(spikes(steps, losses), np.int64)
         for step, place in zip(own.tolist(), _places(logs, own, over).tolist(), strict=True):
             height = min(float(losses[np.searchsorted(steps, step)]), top)
-            found.append((place, height, step, logs, f"C{number % 7}"))
-    if found:
-        axis.set_ylim(bottom, top + 0.07 * (top - bottom) * min(len(found), _STACKED))  # for the labels
-    for number, (place, height, step, logs, colour) in enumerate(sorted(found, key=lambda mark: mark[:2])):
+            marks.append((place, height, step, logs, f"C{number % 7}"))
+    if marks:
+        axis.set_ylim(bottom, top + 0.07 * (top - bottom) * min(len(marks), _STACKED))  # space for the labels
+    for number, (place, height, step, logs, colour) in enumerate(sorted(marks, key=lambda mark: mark[:2])):
         command = show_command(str(logs.folder), step)
         shown = command if len(command) <= _LABEL else f"farspan show … --step {step}"
         axis.plot([place], [height], marker="v", markersize=5, color=colour)

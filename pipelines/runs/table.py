@@ -22,27 +22,27 @@ from pipelines.runs.options import Runs
 from trainer.metrics import METRICS
 from trainer.run.about import SUMMARY
 
-_LOG_WIDTH = 160  # columns without a terminal
-_RATES = 20  # latest updates, over which the speed is averaged
+_LOG_WIDTH = 160  # characters of a line if the output is no terminal
+_RATES = 20  # number of latest updates over which the speed is averaged
 
 
 def command(options: Runs) -> None:
     """Run ``farspan runs``.
 
     Raises:
-        FarspanError: no run there.
+        FarspanError: the folder has no run.
     """
-    found = runs(options.folder)
+    facts = runs(options.folder)
     if current().log_format == "json":
-        result(f"runs in {options.folder}", runs=found)
+        result(f"runs in {options.folder}", runs=facts)
         return
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(facts, indent=1))
         return
     table = Table()
     for name in ("run", "recipe", "step", "loss", "held-out", "tokens/s", "state", "started"):
         table.add_column(name, justify="right" if name in ("step", "loss", "held-out", "tokens/s") else "left")
-    for row in found:
+    for row in facts:
         steps = f"{row['step']:,}" + (f" of {row['steps']:,}" if row["steps"] else "")
         cells = (row["run"], row["recipe"], steps, _loss(row["loss"]), _loss(row["held_out_loss"]))
         speed = "" if row["tokens_per_second"] is None else short(row["tokens_per_second"])
@@ -51,10 +51,10 @@ def command(options: Runs) -> None:
 
 
 def runs(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Facts about each run below a folder, by name: ``run``, ``recipe``, ``step``, ``steps``, ``loss`` and others.
+    """Return facts about each run below a folder, by name: ``run``, ``recipe``, ``step``, ``steps``, ``loss``, ...
 
     Raises:
-        FarspanError: no run there.
+        FarspanError: the folder has no run.
     """
     top = Path(folder)
     places = sorted(path.parent for path in top.rglob(METRICS) if path.stat().st_size)
@@ -89,7 +89,7 @@ def _state(folder: Path, step: int, steps: int | None) -> str:
 
 
 def in_use(folder: Path) -> bool:
-    """True if a process trains the run, on this machine or, if the file system shares locks, on another."""
+    """True if a process is training the run, on this machine or, if the file system shares locks, on another."""
     try:
         with (folder / "checkpoints" / "run.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -33,7 +33,8 @@ class Seen:
     """A row of an update.
 
     Attributes:
-        rank, micro_batch: the process, and its forward pass, that had the row.
+        rank: process that had the row.
+        micro_batch: number of the forward pass of that process.
         sample: number of the sample in the order of its stage.
         source: name of the source in the mixture.
         part: number of the source in the mixture.
@@ -72,7 +73,7 @@ class UpdateRows:
 
 
 def open_update(folder: str, step: int, rank: int | None = None) -> UpdateRows:
-    """The rows that update ``step`` of a run saw, from what its folder keeps.
+    """Find the rows that update ``step`` of a run saw, from the recipe and starts that its folder keeps.
 
     Args:
         folder: run of ``farspan train``.
@@ -99,12 +100,12 @@ def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None 
         rank: only the rows of this process; None for all.
 
     Raises:
-        FarspanError: no such update or process, data that is gone, or masks that a generator chooses as it learns.
+        FarspanError: there is no such update or process, data is gone, or a jointly trained generator chose the masks.
     """
     if recipe.generator and recipe.generator.mode == "joint":
         raise FarspanError(
-            "the run trains its generator jointly, whose weights at that update decide what is hidden; show rows of "
-            "its corpus instead, with the places that metrics.jsonl names"
+            "the run trains its generator jointly, and the masks depend on the generator's weights at that update; "
+            "show rows of its corpus instead, with the places that metrics.jsonl names"
         )
     mixtures = open_stages(recipe.curriculum, cache=recipe.loading.cache)
     curriculum = recipe.with_samples(len(mixtures[0])).curriculum
@@ -115,12 +116,12 @@ def update_rows(recipe: Recipe, step: int, processes: int = 1, rank: int | None 
     number = stage_number(curriculum, step - 1)
     stage, mixture = curriculum[number], mixtures[number]
     wanted = range(processes) if rank is None else [rank]
-    found = [seen for one in wanted for seen in _rows(stage, mixture, step - 1, recipe.run.seed, one, processes)]
-    return UpdateRows(step, mixture, found)
+    rows = [seen for one in wanted for seen in _rows(stage, mixture, step - 1, recipe.run.seed, one, processes)]
+    return UpdateRows(step, mixture, rows)
 
 
 def _rows(stage: Stage, mixture: Mixture, step: int, seed: int, rank: int, processes: int) -> Iterator[Seen]:
-    """The rows that the loader gives a process for ``step``, counted from 0."""
+    """Yield the rows that the loader gives a process for ``step``, counted from 0."""
     samples = np.asarray(stage.samples(step), np.int64)
     indices, epochs = mixture.sequences(samples, seed)
     starts = np.cumsum([0, *(share.size for share in mixture.shares)])
@@ -149,17 +150,18 @@ def show_update(
     width: int = 0,
     console: Console | None = None,
 ) -> None:
-    """Print the rows of an update: where each comes from, its documents, what is hidden, source and target.
+    """Print the rows of an update: the origin of each, its documents, its masks, source and target.
 
     Args:
         folder: run of ``farspan train``.
         step: number of the update, as in ``metrics.jsonl``.
         rank: only the rows of this process of the run.
         row: only this row of those listed; None for all.
-        width: characters of each text, 0 for all.
+        width: maximum characters of each text; 0 for all.
+        console: console to print on; None for standard output.
 
     Raises:
-        FarspanError: no such run, update, process or row, or data that is gone.
+        FarspanError: there is no such run, update, process or row, or data is gone.
     """
     update = open_update(folder, step, rank)
     if row is not None and not 0 <= row < len(update.rows):
@@ -172,9 +174,9 @@ def show_update(
 
 
 def _processes(folder: Path, step: int) -> int:
-    """Return the number of processes of an update: that of the last start before it."""
-    found = [start for start in read_lines(folder / STARTS) if start.get("step", 0) < step]
-    return int(found[-1].get("processes", 1)) if found else 1
+    """Return the number of processes of an update, recorded at the last start before it."""
+    starts = [start for start in read_lines(folder / STARTS) if start.get("step", 0) < step]
+    return int(starts[-1].get("processes", 1)) if starts else 1
 
 
 def _print_list(console: Console, folder: str, update: UpdateRows) -> None:

@@ -1,4 +1,4 @@
-"""The server of the pages: reads only, for this machine's browsers, and only with the token in the address."""
+"""The web server of the pages: it only reads, and answers only browsers on this machine that know its token."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from corpora.errors import FarspanError, from_extra, nearest
+from corpora.printing import counted
 from pipelines.view.filters import Filter
-from pipelines.view.page import MORE, PARTS, Asked, Subject
+from pipelines.view.page import MORE, PARTS, PageOptions, Subject
 from pipelines.view.search import search
 
 with from_extra("view", "viewing artefacts"):
@@ -36,15 +37,15 @@ _HEADERS = {
 }
 _ASSETS = {"view.css": "text/css", "view.js": "text/javascript"}
 _FILTER = ("source", "id", "text", "least", "most", "least_hidden", "most_hidden", "masks", "rows")
-_STATE = (*_FILTER, "draw", "theme", "tokens", "brackets")  # that the address carries from row to row
-_LONGEST = 2_000  # characters of a value of the address
+_STATE = (*_FILTER, "draw", "theme", "tokens", "brackets")  # parameters kept in the address from row to row
+_LONGEST = 2_000  # maximum characters of a parameter; longer ones are ignored
 
 
 def build_app(subjects: Sequence[Subject], token: str, first: int = 0) -> Starlette:
-    """The pages of ``subjects`` below ``/TOKEN/``.
+    """Build the application that serves pages of ``subjects`` below ``/TOKEN/``.
 
     Args:
-        token: a part of every address; requests without it are answered like those for pages that do not exist.
+        token: first part of every address; requests without it get status 404.
         first: row that the list of artefacts links to.
     """
     pages = Pages(subjects, token, first)
@@ -86,7 +87,7 @@ class _Guard:
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
         given = "".join(scope["path"].split("/")[1:2]).encode("utf-8", "surrogatepass")
         answer: ASGIApp = self._app
-        if host.rsplit(":", 1)[0] not in _HOSTS and host not in _HOSTS:  # another name that leads to this machine
+        if host.rsplit(":", 1)[0] not in _HOSTS and host not in _HOSTS:  # as after DNS rebinding
             answer = Response("another host's name\n", 421, media_type="text/plain")
         elif not secrets.compare_digest(given, self._token):
             answer = Response("not found; open the address that farspan view printed\n", 404, media_type="text/plain")
@@ -94,14 +95,14 @@ class _Guard:
 
 
 class Pages:
-    """The answers, each to a GET request."""
+    """The handlers of GET requests."""
 
     def __init__(self, subjects: Sequence[Subject], token: str, first: int) -> None:
         self._subjects = {subject.name: subject for subject in subjects}
         self._root, self._first = f"/{token}/", first
 
     def answering(self, endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """An endpoint whose errors of the user are pages, too; Starlette runs it in a thread."""
+        """Wrap an endpoint, so that a ``FarspanError`` becomes a page, too; Starlette runs it in a thread."""
 
         def answer(request: Request) -> Response:
             try:
@@ -112,7 +113,7 @@ class Pages:
         return answer
 
     async def refused(self, request: Request, error: Exception) -> Response:
-        """A page with the reason."""
+        """Answer an error with a page that gives the reason."""
         assert isinstance(error, HTTPException)
         title = "not found" if error.status_code == 404 else "cannot be shown"
         return HTMLResponse(self._message(request, title, error.detail), error.status_code)
@@ -133,40 +134,43 @@ class Pages:
     def row(self, request: Request) -> Response:
         subject, row, state = self._subject(request), request.path_params["row"], self._state(request)
         self._check_row(subject, row)
-        asked = self._asked(subject, request)
+        options = self._page_options(subject, request)
         return self._html(
             request,
             "row.html",
             subject,
-            page=subject.page(row, asked),
+            page=subject.page(row, options),
             wanted=Filter.parse(state),
             title=f"{row} · {subject.name}",
             state=_Blank(state),
-            draw=asked.draw,
+            draw=options.draw,
             MORE=MORE,
             shown=PARTS,
         )
 
     def block(self, request: Request) -> Response:
-        """More of a text, or its tokens one by one."""
+        """Answer with more of a text, or with its tokens one by one."""
         subject, row = self._subject(request), request.path_params["row"]
         self._check_row(subject, row)
-        given, asked = request.query_params, self._asked(subject, request)
+        given, options = request.query_params, self._page_options(subject, request)
         start = _number(given.get("start", "0"), "start")
         size = min(max(_number(given.get("stop") or str(start + MORE), "stop") - start, 1), MORE)
-        block = subject.block(row, given.get("at", ""), start, size, asked)
+        block = subject.block(row, given.get("at", ""), start, size, options)
         column = _number(given.get("column", "-1"), "column")
         if given.get("tokens") and block.ids is not None:
             html = token_html(block, subject.tokenizer)
         elif column >= 0 and block.look == "prose":
-            columns = [one for band in subject.page(row, asked).bands for one in band if one.number == column]
+            columns = [one for band in subject.page(row, options).bands for one in band if one.number == column]
             html = pieces_html(block.pieces, column, reasons_by_span(columns[0]) if columns else {})
         else:
             html = pieces_html(block.pieces, column)
         return HTMLResponse(fragment(block, html))
 
     def seek(self, request: Request) -> Response:
-        """The next row that the filter wants; as JSON for the page's script, which asks again and shows progress."""
+        """Search for the next row that fits the filter.
+
+        The page's script gets JSON, shows progress, and sends further requests until a row is found.
+        """
         subject, state = self._subject(request), self._state(request)
         start = _number(request.query_params.get("start", "0"), "start")
         step = -1 if request.query_params.get("step") == "-1" else 1
@@ -184,9 +188,10 @@ class Pages:
                 again = query(state, start=0, step=1)
                 links.append(("Search from the first row", f"{self._base(subject)}seek{again}"))
         else:
-            message = f"Looked at {found.looked_at:,} rows, up to row {found.next:,} of {len(subject):,}; none fits."
+            looked = f"Looked at {counted(found.looked_at, 'row')}"
+            message = f"{looked}, up to row {found.next:,} of {len(subject):,}; none fits."
             onwards = f"{self._base(subject)}seek{query(state, start=found.next, step=step)}"
-            links.append(("Go on", onwards))
+            links.append(("Continue", onwards))
         last = min(max(start - step, 0), len(subject) - 1)
         links.append(("Back", self._row_url(subject, last, state)))
         return HTMLResponse(self._message(request, "search", message, links))
@@ -198,7 +203,7 @@ class Pages:
         return RedirectResponse(self._row_url(subject, row, self._state(request)))
 
     def random(self, request: Request) -> Response:
-        """A random row; with a filter, the search begins there."""
+        """Go to a random row; with a filter, to the nearest row after or before it that fits."""
         subject, state = self._subject(request), self._state(request)
         wanted = Filter.parse(state)
         if wanted.rows:
@@ -210,7 +215,7 @@ class Pages:
         row = found.row if found.row is not None else search(subject, wanted, start, -1).row
         if row is None:
             onwards = f"{self._base(subject)}seek{query(state, start=found.next, step=1)}"
-            links = [("Go on", onwards)] if found.next is not None else []
+            links = [("Continue", onwards)] if found.next is not None else []
             message = f"Looked around row {start:,}; none fits the filter."
             return HTMLResponse(self._message(request, "search", message, links))
         return RedirectResponse(self._row_url(subject, row, state))
@@ -229,11 +234,11 @@ class Pages:
         given = request.query_params
         return {name: given[name] for name in _STATE if given.get(name) and len(given[name]) <= _LONGEST}
 
-    def _asked(self, subject: Subject, request: Request) -> Asked:
+    def _page_options(self, subject: Subject, request: Request) -> PageOptions:
         draw = _number(request.query_params.get("draw") or "0", "draw")
         if not 0 <= draw < max(subject.draws, 1):
             raise FarspanError(f"draw {draw}: {subject.name} has draws 0 to {subject.draws - 1}")
-        return Asked(draw, _number(request.query_params.get("part") or "0", "part"))
+        return PageOptions(draw, _number(request.query_params.get("part") or "0", "part"))
 
     def _base(self, subject: Subject) -> str:
         return str(URL(f"{self._root}{subject.name}/"))
@@ -252,7 +257,7 @@ class Pages:
 
 
 class _Blank(dict[str, str]):
-    """A state whose missing values are empty, as templates take them."""
+    """A state for templates, whose missing values are empty strings."""
 
     def __missing__(self, key: str) -> str:
         return ""

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from corpora.errors import FarspanError, from_extra
+from corpora.printing import counted
 from corpora.reporting import result
 from corpora.storage.files import write_bytes
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
-from pipelines.view.page import Asked, Subject
+from pipelines.view.page import PageOptions, Subject
 
-_HOST = "127.0.0.1"  # nobody on another machine sees the pages
+_HOST = "127.0.0.1"  # not reachable from other machines
 
 
 def command(options: View) -> None:
@@ -24,12 +25,12 @@ def command(options: View) -> None:
         FarspanError: artefacts that cannot be shown, a port in use, or the extra is not installed.
     """
     with from_extra("view", "viewing artefacts"):
-        import jinja2  # noqa: F401 (before artefacts are opened)
+        import jinja2  # noqa: F401 (fails before artefacts are opened)
     subjects = open_subjects(options)
     if options.save:
         rows = save(options, subjects)
-        said = f"{options.save}: {rows} {'row' if rows == 1 else 'rows'} of {subjects[0].folder}"
-        result(said, output=options.save, rows=rows)
+        message = f"{options.save}: {counted(rows, 'row')} of {subjects[0].folder}"
+        result(message, output=options.save, rows=rows)
     else:
         serve(options, subjects)
 
@@ -66,7 +67,7 @@ def serve(options: View, subjects: Sequence[Subject]) -> None:
             lifespan="off",
             ws="none",
         )
-        with suppress(KeyboardInterrupt):  # the way to end it
+        with suppress(KeyboardInterrupt):  # the normal end
             uvicorn.Server(config).run(sockets=[listening])
 
 
@@ -93,7 +94,7 @@ def save(options: View, subjects: Sequence[Subject]) -> int:
     rows = options.chosen_rows or tuple(range(options.row, min(options.row + options.count, len(subject))))
     if rows[-1] >= len(subject):
         raise FarspanError(f"--rows {options.rows}: {subject.folder} has rows 0 to {len(subject) - 1}")
-    pages = [subject.page(row, Asked()) for row in rows]
+    pages = [subject.page(row, PageOptions()) for row in rows]
     text = saved_page(subject.name, pages, described=subject.described)
     write_bytes(options.save, text.encode())
     return len(pages)

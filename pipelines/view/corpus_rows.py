@@ -1,4 +1,4 @@
-"""Rows of a corpus as pages: under each mask set, the text, the reason for each span, source and target."""
+"""Rows of a corpus as pages: for each mask set the text, the reasons for its spans, source and target."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow.compute as pc
 
+from corpora.printing import counted
 from corpora.schemas.corpus import Corpus
 from corpora.schemas.sequences import SequenceBatch, fixed_bytes
 from corpora.tokenizers.load import load_tokenizer_of
@@ -18,7 +19,6 @@ from pipelines.inspect.pieces import (
     Part,
     Piece,
     Side,
-    asked_spans,
     cluster_of,
     kinds_of,
     parts_of,
@@ -27,6 +27,7 @@ from pipelines.inspect.pieces import (
     seen_pieces,
     sides_of,
     span_pieces,
+    target_spans,
     treatment,
 )
 from pipelines.view.filters import Filter, document_matches, within
@@ -37,23 +38,23 @@ from pipelines.view.page import (
     MORE,
     PARTS,
     REASONS,
-    SAID,
-    Asked,
+    SPAN_TEXT,
     Block,
     Column,
     Link,
+    PageOptions,
     RowPage,
     Why,
     bounds,
     no_block,
 )
 
-_BINS = 400  # of the picture of a row
+_BINS = 400  # bins of the picture of a row
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A row that was read, with its masks under each mask set."""
+    """A row that was read, with its masks in each mask set, and source and target for each."""
 
     batch: SequenceBatch
     parts: list[Part]
@@ -74,7 +75,8 @@ class CorpusRows:
         self.mask_sets = [masker.name for masker in maskers]
         self.draws = max([masker.draws or 1 for masker in maskers], default=1)
         totals = corpus.manifest.totals
-        self.described = f"{len(corpus):,} rows, {totals['tokens']:,} tokens, {totals['documents']:,} documents"
+        counts = (len(corpus), totals["tokens"], totals["documents"])
+        self.described = ", ".join(map(counted, counts, ("row", "token", "document")))
         self._row = lru_cache(maxsize=16)(self._read)
 
     def __len__(self) -> int:
@@ -85,14 +87,14 @@ class CorpusRows:
         batch = self._corpus.take(rows)
         masks = tuple(masker.masks(batch, rows, draw) for masker in self._maskers)
         rendered = (
-            masker.objective.render(batch, own, masker.special)
-            for masker, own in zip(self._maskers, masks, strict=True)
+            masker.objective.render(batch, hidden, masker.special)
+            for masker, hidden in zip(self._maskers, masks, strict=True)
         )
         return _Row(batch, parts_of(batch), masks, tuple(sides_of(examples) for examples in rendered))
 
-    def page(self, row: int, asked: Asked) -> RowPage:
-        read = self._row(row, asked.draw)
-        first = min(max(asked.first_part, 0), max(len(read.parts) - 1, 0))
+    def page(self, row: int, options: PageOptions) -> RowPage:
+        read = self._row(row, options.draw)
+        first = min(max(options.first_part, 0), max(len(read.parts) - 1, 0))
         parts = read.parts[first : first + PARTS]
         cluster, tokens = cluster_of(read.batch), len(read.batch.tokens[0])
         facts = [
@@ -103,7 +105,7 @@ class CorpusRows:
         if cluster is not None:
             facts.append(("cluster", str(cluster)))
         if self.draws > 1:
-            facts.append(("draw", f"{asked.draw} of {self.draws}"))
+            facts.append(("draw", f"{options.draw} of {self.draws}"))
         links: list[Link] = []
         if self._links:
             before = read.parts[max(first - 1, 0) : first + PARTS] if first else parts
@@ -113,7 +115,7 @@ class CorpusRows:
             row=row,
             heading=f"row {row:,} of {len(self) - 1:,}",
             facts=tuple(facts),
-            bands=(tuple(self._column(read, number, first, asked) for number in numbers),),
+            bands=(tuple(self._column(read, number, first, options) for number in numbers),),
             tokens=tokens,
             parts=tuple(parts),
             first_part=first,
@@ -122,14 +124,13 @@ class CorpusRows:
             missing=(self._links.missing,) if self._links and self._links.missing else (),
         )
 
-    def _column(self, read: _Row, number: int, first_part: int, asked: Asked) -> Column:
-        """The row under mask set ``number``, or without masks."""
+    def _column(self, read: _Row, number: int, first_part: int, options: PageOptions) -> Column:
+        """The row with mask set ``number``; -1 for none."""
         shown = range(first_part, min(first_part + PARTS, len(read.parts)))
         blocks = tuple(self._text(read, number, part, 0, FIRST) for part in shown)
         if number < 0:
             return Column("text", "", blocks)
         masker, masks = self._maskers[number], read.masks[number]
-        spans, hidden = asked_spans(masks)
         share = hidden_shares(masks, read.batch.tokens.lengths)[0]
         reasons = reasons_of(masks)
         starts = [part.start for part in read.parts]
@@ -137,13 +138,13 @@ class CorpusRows:
             Why(
                 reason,
                 int(np.searchsorted(starts, reason.start, side="right")) - 1,
-                self._said(read, number, reason.start, reason.stop),
+                self._beginning(read, number, reason.start, reason.stop),
             )
             for reason in reasons[:REASONS]
         )
         return Column(
             heading=masker.name,
-            note=f"{masker.objective.name}: {spans} spans with {hidden} tokens asked, {share:.1f} % of the row",
+            note=f"{masker.objective.name}: {target_spans(masks)}, {share:.1f} % of the row",
             blocks=blocks,
             options=described(masker.objective),
             number=number,
@@ -154,13 +155,14 @@ class CorpusRows:
             seen=tuple(self._side(read, number, side, 0, FIRST) for side in range(len(read.sides[number]))),
         )
 
-    def _said(self, read: _Row, number: int, start: int, stop: int) -> str:
-        pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], start, min(stop, start + SAID))
-        said = " ".join("".join(piece.text for piece in pieces).split())
-        return said if len(said) <= SAID and stop - start <= SAID else said[:SAID] + " …"
+    def _beginning(self, read: _Row, number: int, start: int, stop: int) -> str:
+        """The first ``SPAN_TEXT`` characters of a span."""
+        pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], start, min(stop, start + SPAN_TEXT))
+        text = " ".join("".join(piece.text for piece in pieces).split())
+        return text if len(text) <= SPAN_TEXT and stop - start <= SPAN_TEXT else text[:SPAN_TEXT] + " …"
 
-    def block(self, row: int, address: str, start: int, size: int, asked: Asked) -> Block:
-        read = self._row(row, asked.draw)
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
+        read = self._row(row, options.draw)
         try:
             what, number, place = address.split("-", 2)
             if what == "text" and -1 <= int(number or -1) < len(self._maskers) and 0 <= int(place) < len(read.parts):
@@ -174,11 +176,11 @@ class CorpusRows:
     def _text(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
         part, tokens = read.parts[place], read.batch.tokens[0]
         start, stop = bounds(start, part.stop - part.start, size)
-        where = part.start + start, part.start + stop
+        in_row = part.start + start, part.start + stop
         if number < 0:
-            pieces = plain_pieces(self.tokenizer, tokens, *where, (part.start, part.stop))
+            pieces = plain_pieces(self.tokenizer, tokens, *in_row, (part.start, part.stop))
         else:
-            pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], *where)
+            pieces = span_pieces(self.tokenizer, read.batch, read.masks[number], *in_row)
         pieces = [replace(piece, start=piece.start - part.start) for piece in pieces]
         return Block(
             address=f"text-{'' if number < 0 else number}-{place}",
@@ -189,7 +191,7 @@ class CorpusRows:
             stop=stop,
             total=part.stop - part.start,
             part=place,
-            ids=tokens[where[0] : where[1]],
+            ids=tokens[in_row[0] : in_row[1]],
         )
 
     def _side(self, read: _Row, number: int, place: int, start: int, size: int) -> Block:
@@ -246,7 +248,7 @@ class CorpusRows:
 
 
 def _density(masks: MaskBatch, tokens: int) -> tuple[Kind | None, ...]:
-    """The kind of the spans in each of ``_BINS`` equal parts of a row; None where there is none."""
+    """The kind of the spans in each of ``_BINS`` equal parts of a row; None for a part without spans."""
     bins: list[Kind | None] = [None] * min(_BINS, max(tokens, 1))
     scale = len(bins) / max(tokens, 1)
     columns = (masks.span_starts[0], masks.span_lengths[0], masks.span_flags[0])

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow.compute as pc
 
+from corpora.printing import counted
 from corpora.schemas.documents import DocumentSet
 from corpora.storage.ragged import Ragged
 from corpora.tokenizers.load import load_tokenizer_of
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.inspect.pieces import plain_pieces
 from pipelines.view.filters import Filter, within
-from pipelines.view.page import FIRST, MORE, Asked, Block, Column, RowPage, bounds, no_block
+from pipelines.view.page import FIRST, MORE, Block, Column, PageOptions, RowPage, bounds, no_block
 
 
 class DocumentRows:
@@ -28,12 +29,12 @@ class DocumentRows:
         self._documents, self.tokenizer = documents, load_tokenizer_of(documents.folder)
         self.sources = sorted(documents.manifest.counts)
         totals = documents.manifest.totals
-        self.described = f"{len(documents):,} documents, {totals['tokens']:,} tokens"
+        self.described = f"{counted(len(documents), 'document')}, {counted(totals['tokens'], 'token')}"
 
     def __len__(self) -> int:
         return len(self._documents)
 
-    def page(self, row: int, asked: Asked) -> RowPage:
+    def page(self, row: int, options: PageOptions) -> RowPage:
         table = self._documents.take([row])
         values = table.drop_columns(["tokens", "sentence_starts"]).to_pylist()[0]
         tokens, sentences = (len(table.column(name)[0]) for name in ("tokens", "sentence_starts"))
@@ -46,7 +47,7 @@ class DocumentRows:
             row, f"document {row:,} of {len(self) - 1:,}", tuple(facts), ((Column("text", "", (block,)),),), tokens
         )
 
-    def block(self, row: int, address: str, start: int, size: int, asked: Asked) -> Block:
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
         if address != "document":
             raise no_block(address)
         return self._text(row, start, size)
@@ -88,8 +89,8 @@ def document_tokens(documents: DocumentSet, row: int) -> np.ndarray:
 def document_block(
     address: str, name: str, tokenizer: Tokenizer, tokens: np.ndarray, start: int, size: int, part: int | None = 0
 ) -> Block:
-    """A range of a document's ``(n,)`` tokens."""
+    """A range of a document's ``(n,)`` tokens as a block."""
     start, stop = bounds(start, len(tokens), size)
     pieces = tuple(plain_pieces(tokenizer, tokens, start, stop))
-    note = f"{len(tokens):,} tokens"
+    note = counted(len(tokens), "token")
     return Block(address, name, note, pieces, start, stop, len(tokens), part=part, ids=tokens[start:stop])

@@ -15,14 +15,14 @@ from corpora.errors import FarspanError
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Rows that are wanted; every value that is given must hold.
+    """Conditions on a row; all that are given must hold.
 
     Attributes:
         source: name of the source of one of its documents.
         id: part of a document's or pair's id, or the beginning of a sequence's.
-        text: text in it, whatever the case of its letters.
-        least, most: tokens.
-        least_hidden, most_hidden: percent of its tokens that are hidden by mask set ``masks``.
+        text: text that it contains, ignoring case.
+        least, most: bounds of its number of tokens.
+        least_hidden, most_hidden: bounds of the percentage of its tokens that mask set ``masks`` puts into the target.
         rows: row numbers; empty for all.
     """
 
@@ -38,10 +38,10 @@ class Filter:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Filter:
-        """Read a filter from an address; other keys are left alone.
+        """Read a filter from the parameters of an address; others are ignored.
 
         Raises:
-            FarspanError: a value that is no number where one is needed.
+            FarspanError: a value should be a number and is none.
         """
         values: dict[str, Any] = {}
         for name in (field.name for field in fields(cls)):
@@ -64,7 +64,7 @@ class Filter:
 
     @property
     def hides(self) -> bool:
-        """True if it asks how much is hidden."""
+        """True if it bounds the percentage of hidden tokens."""
         return self.least_hidden is not None or self.most_hidden is not None
 
 
@@ -85,14 +85,14 @@ _NEEDED = {
 
 
 def any_of_row(lists: pa.Array, matching: pa.Array) -> np.ndarray:
-    """``(rows,)`` bool: rows of a list column any of whose flattened values is ``matching``."""
+    """``(rows,)`` bool: rows of a list column with a matching value; ``matching`` has a bool per flattened value."""
     owners = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     hits = owners[matching.to_numpy(zero_copy_only=False)]
     return np.bincount(hits, minlength=len(lists)) > 0
 
 
 def document_matches(lists: pa.Array, wanted: Filter) -> np.ndarray:
-    """``(rows,)`` bool: rows with a document of the source and with a document whose id has the part asked for."""
+    """``(rows,)`` bool: rows with a document of the filter's source and a document whose id contains the filter's."""
     fits = np.ones(len(lists), bool)
     names = lists.flatten()
     if wanted.source:
@@ -103,7 +103,7 @@ def document_matches(lists: pa.Array, wanted: Filter) -> np.ndarray:
 
 
 def within(values: np.ndarray, least: float | None, most: float | None) -> np.ndarray:
-    """``(n,)`` bool: values that are at least and at most so large."""
+    """``(n,)`` bool: values from ``least`` to ``most``, each None for no bound."""
     fits = np.ones(len(values), bool)
     if least is not None:
         fits &= values >= least

@@ -22,7 +22,7 @@ from pipelines.engine.paths import numbered
 from pipelines.inspect.pieces import Part
 from pipelines.view.page import Link
 
-_READ = 64 << 20  # bytes of lists of near-duplicates that are read for a row whose cluster is not known
+_READ = 64 << 20  # maximum bytes of lists of near-duplicates to read for a row without a cluster
 
 
 @dataclass(frozen=True)
@@ -44,22 +44,24 @@ class Links:
     """Similarities and near-duplicates of the rows of one linked corpus; one cluster is read for a row.
 
     Attributes:
-        missing: why similarities cannot be shown; empty if they can.
+        missing: the reason why similarities cannot be shown; empty if they can.
     """
 
     def __init__(self, folder: str, manifest: Manifest, neighbours: str | None = None) -> None:
         """
         Args:
-            folder: of the corpus.
+            folder: folder of the corpus.
             neighbours: folder of its neighbours; None for the recorded place.
 
         Raises:
-            FarspanError: ``neighbours`` are not those that the corpus was made from.
+            FarspanError: the corpus was not made from ``neighbours``.
         """
         self._folder, self._manifest = folder, manifest
         self._lists = [name for name in manifest.files if name.startswith("near-duplicates/")]
         self._rows: ShardedRows | None = None
-        self._by_seed = manifest.config["builder"] == "clusters"  # whose rows are named by their seed
+        self._by_seed = (
+            manifest.config["builder"] == "clusters"
+        )  # then a row's cluster_id is the number of its seed document
         self.missing = ""
         place = neighbours or find_origin(folder, manifest, "neighbours")
         try:
@@ -73,7 +75,7 @@ class Links:
 
     def _open(self, place: str | None) -> ShardedRows:
         if place is None:
-            raise FarspanError("where the neighbours lie is not recorded; give their folder: --neighbours DIR")
+            raise FarspanError("the folder of the neighbours is not recorded; give it: --neighbours DIR")
         rows = ShardedRows(place, "farspan.neighbours")
         rows.schema = neighbours_schema()
         if manifest_sha256(place) != self._manifest.config["neighbours"]["manifest_sha256"]:
@@ -81,7 +83,7 @@ class Links:
         return rows
 
     def of(self, parts: list[Part], cluster: int | None) -> list[Link]:
-        """The link of each part of a row."""
+        """Return the link of each part of a row."""
         ids = [part.document_id for part in parts]
         near = self._near_duplicates(ids, cluster)
         if self._rows is None or cluster is None:
@@ -97,7 +99,7 @@ class Links:
         return links
 
     def _find_seed(self, document: int) -> int:
-        """The cluster of a row of the documents; -1 if it is in none. One column is read until it is found."""
+        """Find the cluster of a document by its row in the documents artefact; -1 if it is in none."""
         assert self._rows is not None
         for batch in self._rows.batches():
             places = np.flatnonzero(batch.column("document_row").to_numpy() == document)
@@ -106,20 +108,20 @@ class Links:
         return -1
 
     def _read_cluster(self, cluster: int) -> _Cluster:
-        """The rows of a cluster; of its shard, only the record batches that hold them."""
+        """Read the documents of a cluster, from those record batches of its shard that hold them."""
         assert self._rows is not None
         shard = cluster // PARTS_OF_CLUSTER
         if not 0 <= shard < len(self._rows.manifest.shards):
             return _NO_CLUSTER
         batches = -(-self._rows.manifest.shards[shard].rows // self._rows.manifest.rows_per_batch)
-        low, high = 0, batches  # the first record batch whose last row is of this cluster or a later one
+        low, high = 0, batches  # binary search for the first record batch that ends in this cluster or a later one
         while low < high:
             middle = (low + high) // 2
             if self._rows.batch(shard, middle).column("cluster_id")[-1].as_py() < cluster:
                 low = middle + 1
             else:
                 high = middle
-        found, first = [], -1
+        slices, first = [], -1
         for number in range(low, batches):
             batch = self._rows.batch(shard, number)
             own = np.flatnonzero(batch.column("cluster_id").to_numpy() == cluster)
@@ -127,10 +129,10 @@ class Links:
                 break
             if first < 0:
                 first = number * self._rows.manifest.rows_per_batch + int(own[0])
-            found.append(batch.slice(int(own[0]), len(own)))
-        if not found:
+            slices.append(batch.slice(int(own[0]), len(own)))
+        if not slices:
             return _NO_CLUSTER
-        table = pa.Table.from_batches(found).combine_chunks()
+        table = pa.Table.from_batches(slices).combine_chunks()
 
         def column(name: str) -> Ragged:
             return Ragged.from_arrow(table.column(name).chunk(0)).compact()
@@ -145,20 +147,20 @@ class Links:
         )
 
     def _near_duplicates(self, ids: list[str], cluster: int | None) -> dict[str, tuple[tuple[str, float | None], ...]]:
-        """Document id -> its near-duplicates among those that the corpus lists."""
-        found: dict[str, dict[str, float | None]] = {}
-        asked = pa.array(ids, pa.string())
+        """Document id -> its near-duplicates that the corpus lists, with their similarities."""
+        near: dict[str, dict[str, float | None]] = {}
+        wanted = pa.array(ids, pa.string())
         for name in self._lists_of(cluster):
             reader = open_shard(os.path.join(self._folder, name))
             for number in range(reader.num_record_batches):
                 batch = reader.get_batch(number)
                 for own, other in (("document_id", "near_duplicate"), ("near_duplicate", "document_id")):
-                    for pair in batch.filter(pc.is_in(batch.column(own), asked)).to_pylist():
-                        found.setdefault(pair[own], {})[pair[other]] = pair["similarity"]
-        return {name: tuple(sorted(others.items())) for name, others in found.items()}
+                    for pair in batch.filter(pc.is_in(batch.column(own), wanted)).to_pylist():
+                        near.setdefault(pair[own], {})[pair[other]] = pair["similarity"]
+        return {name: tuple(sorted(others.items())) for name, others in near.items()}
 
     def _lists_of(self, cluster: int | None) -> list[str]:
-        if cluster is not None:  # the task that linked the cluster's shard wrote the list
+        if cluster is not None:  # its near-duplicates are in the list of the task that linked its shard
             name = f"near-duplicates/{numbered('link', cluster // PARTS_OF_CLUSTER)}.arrow"
             return [name] if name in self._lists else []
         return self._lists if sum(self._manifest.files[name].bytes for name in self._lists) <= _READ else []
@@ -168,10 +170,10 @@ def _relation(cluster: _Cluster, one: int, other: int) -> tuple[float | None, fl
     """Inner product, cosine and Jaccard similarity of two documents, if either lists the other."""
     if one < 0 or other < 0:
         return None, None, None
-    for own, asked in ((one, other), (other, one)):
-        place = np.flatnonzero(cluster.neighbours[own] == asked)
+    for own, neighbour in ((one, other), (other, one)):
+        place = np.flatnonzero(cluster.neighbours[own] == neighbour)
         if len(place):
             similarity = float(cluster.similarities[own][place[0]])
-            norms = float(cluster.norms[own] * cluster.norms[asked])
+            norms = float(cluster.norms[own] * cluster.norms[neighbour])
             return similarity, similarity / norms if norms else None, float(cluster.jaccards[own][place[0]])
     return None, None, None

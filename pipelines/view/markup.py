@@ -1,4 +1,4 @@
-"""Pages as HTML: all text of others is escaped, and characters that command a terminal or a layout are spelled out."""
+"""Pages as HTML: all text of artefacts is escaped, and its control and direction characters are written as codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from corpora.errors import from_extra
-from corpora.printing import printable
+from corpora.printing import counted, printable
 from corpora.tokenizers.protocol import Tokenizer
 from pipelines.inspect.pieces import BRACKETS, KINDS, Kind, Piece, Reason, token_pieces
 from pipelines.view.page import Block, Column, RowPage
@@ -21,12 +21,12 @@ with from_extra("view", "viewing artefacts"):
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup, escape
 
-_FROM_ZERO = ("draw", "masks", "part", "start")  # left out of an address where they are 0
+_FROM_ZERO = ("draw", "masks", "part", "start")  # left out of an address if they are 0
 _MARKS = {"hidden": "k-hidden", "shown": "k-shown", "replaced": "k-replaced", "candidate": "k-candidate"}
 
 
 def safe(text: str) -> Markup:
-    """Text of others as HTML: escaped, control characters written as ``\\x1b``, half characters as ``\\ud800``."""
+    """Text of an artefact as HTML: escaped, control characters as ``\\x1b``, lone surrogates as ``\\ud800``."""
     return escape(printable(text).encode("utf-8", "backslashreplace").decode())
 
 
@@ -35,7 +35,7 @@ def pieces_html(pieces: Iterable[Piece], column: int = -1, reasons: Mapping[int,
 
     Args:
         column: number of the mask set that their spans belong to.
-        reasons: span -> reason, said when a pointer rests on the span.
+        reasons: span -> reason, shown as the span's tooltip.
     """
     return Markup("").join(_piece(piece, column, (reasons or {}).get(piece.span)) for piece in pieces)
 
@@ -57,41 +57,41 @@ def _piece(piece: Piece, column: int, reason: Reason | None) -> Markup:
 def token_html(block: Block, tokenizer: Tokenizer) -> Markup:
     """A block as HTML, token by token, each with its id and position."""
     assert block.ids is not None
-    found = []
-    own = [replace(piece, start=piece.start - block.start) for piece in block.pieces]
-    for piece in token_pieces(tokenizer, block.ids, own):
+    tokens = []
+    pieces = [replace(piece, start=piece.start - block.start) for piece in block.pieces]
+    for piece in token_pieces(tokenizer, block.ids, pieces):
         number = int(block.ids[piece.start])
         kind = {"special": "special", **_MARKS}.get(piece.kind, "plain")
-        found.append(
+        tokens.append(
             Markup('<span class="token {}" title="token {}, id {}">{}<i>{}</i></span>').format(
                 kind, block.start + piece.start, number, safe(piece.text) or "·", number
             )
         )
-    return Markup("").join(found)
+    return Markup("").join(tokens)
 
 
 def reason_words(reason: Reason) -> str:
-    """A span's rank, score and label in one line."""
+    """Rank, score and label of a span in one line."""
     words = [f"#{reason.rank + 1}"] if reason.rank is not None else []
     words += [f"score {reason.score:.4f}"] if reason.score is not None else []
     return " ".join([*words, f"[{reason.label}]"] if reason.label is not None else words)
 
 
 def runs(density: Sequence[Kind | None]) -> list[tuple[int, int, Kind]]:
-    """Runs of equal kinds in a picture of a row: (first, number, kind)."""
-    found: list[tuple[int, int, Kind]] = []
+    """Runs of bins of equal kinds in the picture of a row: (first bin, number of bins, kind)."""
+    result: list[tuple[int, int, Kind]] = []
     for place, kind in enumerate(density):
         if kind is None:
             continue
-        if found and found[-1][2] == kind and sum(found[-1][:2]) == place:
-            found[-1] = (found[-1][0], found[-1][1] + 1, kind)
+        if result and result[-1][2] == kind and sum(result[-1][:2]) == place:
+            result[-1] = (result[-1][0], result[-1][1] + 1, kind)
         else:
-            found.append((place, 1, kind))
-    return found
+            result.append((place, 1, kind))
+    return result
 
 
 def reasons_by_span(column: Column) -> dict[int, Reason]:
-    """Span -> reason, of a column."""
+    """Span -> reason, for the spans of a column."""
     return {why.reason.span: why.reason for why in column.whys}
 
 
@@ -108,37 +108,38 @@ def query(state: Mapping[str, Any], **changed: Any) -> str:
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates, with the functions that they use."""
-    made = Environment(
+    templates = Environment(
         loader=PackageLoader("pipelines.view"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"safe_text": safe, "quoted": lambda text: quote(text, safe="")}
-    made.globals |= {
+    templates.filters |= {"safe_text": safe, "quoted": lambda text: quote(text, safe="")}
+    templates.globals |= {
         "pieces_html": pieces_html,
         "reason_words": reason_words,
         "reasons_by_span": reasons_by_span,
         "runs": runs,
         "query": query,
+        "counted": counted,
         "KINDS": KINDS,
     }
-    return made
+    return templates
 
 
 def render(template: str, **values: Any) -> str:
-    """A template as HTML."""
+    """Fill in a template."""
     return environment().get_template(template).render(**values)
 
 
 def fragment(block: Block, html: Markup) -> str:
-    """More of a block: its HTML, and how much is left, for the page's script."""
+    """More of a block for the page's script: its HTML, its range, and the length of the text."""
     return render("fragment.html", block=block, html=html)
 
 
 def asset(name: str) -> str:
-    """The page's style, with the brackets around pieces, or its script."""
+    """Return a static file; the style sheet gets the rules for brackets around pieces."""
     text = files("pipelines.view").joinpath("static", name).read_text("utf-8")
     if name != "view.css":
         return text
@@ -156,7 +157,7 @@ def _bracket_rules(scope: str) -> str:
 
 
 def saved_page(title: str, pages: Sequence[RowPage], described: str) -> str:
-    """Pages as one self-contained file, in which nothing but its own style and script may act."""
+    """Pages as one self-contained file, whose policy allows only its own style and script."""
     style, script = asset("view.css"), asset("view.js")
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
     return render(

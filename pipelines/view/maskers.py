@@ -38,7 +38,7 @@ class Masker(Protocol):
     def special(self) -> SpecialTokens: ...
 
     def masks(self, batch: SequenceBatch, rows: np.ndarray, draw: int) -> MaskBatch:
-        """The masks of rows ``batch``, which are rows ``rows`` of the corpus."""
+        """Return the masks of ``batch``, the rows ``rows`` of the corpus."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,13 @@ def described(objective: Objective) -> str:
 
 
 def hidden_shares(masks: MaskBatch, tokens: np.ndarray) -> np.ndarray:
-    """``(n,)`` float64, percent of the ``(n,)`` numbers of tokens that are in targets or labels."""
-    asked = np.where(masks.span_flags.values & IN_TARGET != 0, masks.span_lengths.values, 0)
-    ends = np.concatenate([[0], np.cumsum(asked)])
+    """Percentage of each row's tokens that are in targets or labels; ``(n,)`` float64.
+
+    Args:
+        masks: n rows.
+        tokens: ``(n,)`` number of tokens of each row.
+    """
+    in_target = np.where(masks.span_flags.values & IN_TARGET != 0, masks.span_lengths.values, 0)
+    ends = np.concatenate([[0], np.cumsum(in_target)])
     offsets = masks.span_flags.offsets
     return 100 * (ends[offsets[1:]] - ends[offsets[:-1]]) / np.maximum(tokens, 1)

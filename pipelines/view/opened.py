@@ -32,7 +32,7 @@ _VIEWED = ("farspan.corpus", "farspan.masks", "farspan.documents", "farspan.pair
 
 
 def open_subjects(options: View) -> list[Subject]:
-    """Open the artefacts of ``farspan view``, in the order in which they were named.
+    """Open the artefacts of ``farspan view``: updates of runs, corpora, documents, pairs, then predictions.
 
     Raises:
         FarspanError: an artefact of another kind, one that is not there, masks of another corpus, predictions for
@@ -51,24 +51,26 @@ def open_subjects(options: View) -> list[Subject]:
         folders[format].append(folder)
     _check_options(options, folders)
     names = _Names()
-    found: list[Subject] = [*_updates(options, runs, names), *_corpora(options, folders, names)]
-    found += [DocumentRows(names.new(folder), _ranged(DocumentSet(folder))) for folder in folders["farspan.documents"]]
+    subjects: list[Subject] = [*_updates(options, runs, names), *_corpora(options, folders, names)]
+    subjects += [
+        DocumentRows(names.new(folder), _ranged(DocumentSet(folder))) for folder in folders["farspan.documents"]
+    ]
     for folder in folders["farspan.pairs"]:
         pairs = _ranged(PairSet(folder, options.documents))
         _ranged(pairs.documents)
-        found.append(PairRows(names.new(folder), pairs, task=_task(options, pairs)))
+        subjects.append(PairRows(names.new(folder), pairs, task=_task(options, pairs)))
     if folders["farspan.predictions"]:
-        found.append(_predictions(options, folders["farspan.predictions"], names))
-    for subject in found:
+        subjects.append(_predictions(options, folders["farspan.predictions"], names))
+    for subject in subjects:
         if not len(subject):
             raise FarspanError(f"{subject.folder}: has no row; there is nothing to view")
         if options.row >= len(subject):
             raise FarspanError(f"--row {options.row}: {subject.folder} has rows 0 to {len(subject) - 1}")
-    return found
+    return subjects
 
 
 def _updates(options: View, runs: Iterable[str], names: _Names) -> Iterator[Subject]:
-    """The update ``options.step`` of each run."""
+    """Open the update ``options.step`` of each run."""
     for folder in runs:
         from pipelines.view.update_rows import open_step  # brings torch, which no artefact needs
 
@@ -92,7 +94,7 @@ def _check_options(options: View, folders: dict[str, list[str]]) -> None:
 
 
 def _corpora(options: View, folders: dict[str, list[str]], names: _Names) -> Iterator[CorpusRows]:
-    """The corpora, and those of mask sets whose corpus was not named."""
+    """Open the corpora that were named, and those of mask sets whose corpus was not named."""
     corpora = {manifest_sha256(folder): _ranged(Corpus(folder)) for folder in folders["farspan.corpus"]}
     beside: dict[str, list[Masker]] = {name: [] for name in corpora}
     for folder in folders["farspan.masks"]:
@@ -127,7 +129,7 @@ def _task(options: View, pairs: PairSet) -> ChosenTask | None:
 
 
 def _ranged(rows: Rows) -> Rows:
-    """The same rows, of which a remote store is asked for single record batches."""
+    """Return ``rows``, set to read single record batches from a remote store instead of whole shards."""
     rows.read_ranges()
     return rows
 
@@ -137,7 +139,7 @@ def _name(folder: str) -> str:
 
 
 class _Names:
-    """Names of artefacts in addresses: that of the folder, with a number where there are several."""
+    """Names of artefacts in addresses: the folder's, with a number if another has the same."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()

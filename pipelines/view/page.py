@@ -1,6 +1,6 @@
 """The content of a page about one row: plain data, without markup.
 
-Every longer text is a *block*: a range of it is in the page, and its address names it when more is asked for.
+Every longer text is a *block*: the page holds a range of it, and requests for more name it by its address.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from corpora.tokenizers.protocol import Tokenizer
 from pipelines.inspect.pieces import Kind, Part, Piece, Reason
 from pipelines.view.filters import Filter
 
-FIRST = 1_000  # tokens or characters of a block that a page has
-MORE = 8_000  # that are sent when more is asked for
-PARTS = 100  # parts of a row in a page
-REASONS = 400  # spans listed with their reasons
-SAID = 80  # characters of a span beside its reason
+FIRST = 1_000  # maximum tokens or characters of a block in a new page
+MORE = 8_000  # maximum tokens or characters sent per request for more
+PARTS = 100  # maximum parts of a row in a page
+REASONS = 400  # maximum spans listed with their reasons
+SPAN_TEXT = 80  # maximum characters of a span beside its reason
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Options of a row in the page's address, besides its number.
+class PageOptions:
+    """Options of the page of a row, from its address.
 
     Attributes:
-        draw: of mask sets with several draws.
-        first_part: of a row with more than ``PARTS`` parts, the first one in the page.
+        draw: number of the draw, for mask sets with several.
+        first_part: first part to show, for a row with more than ``PARTS`` parts.
     """
 
     draw: int = 0
@@ -41,13 +41,13 @@ class Block:
     """A range of a text.
 
     Attributes:
-        address: names the text in its row, e.g. ``text-0-3``: mask set 0, part 3.
+        address: name of the text in its row, e.g. ``text-0-3``: mask set 0, part 3.
         pieces: the range ``start:stop`` of the text.
         total: length of the text.
-        unit: what these numbers count.
-        look: ``prose``, or ``model`` for what a model gets.
-        part: number of the part of the row that it is, from 0; None for other texts.
-        ids: ``(stop - start,)`` ids of its tokens; None of characters.
+        unit: unit of these numbers: ``tokens``, ``positions`` or ``characters``.
+        look: ``prose``, or ``model`` for the input of a model.
+        part: number of the part if the text is a part of the row, from 0; else None.
+        ids: ``(stop - start,)`` token ids of the range; None if the unit is characters.
     """
 
     address: str
@@ -77,14 +77,15 @@ class Column:
     """A column of the page: the row with one mask set, or one text.
 
     Attributes:
-        note: about it, in one line.
-        options: of the objective of its mask set.
-        number: of its mask set; of others -1.
-        kinds: the treatments of its spans, for the legend.
-        density: ``(bins,)`` the kind of the spans in each part of the row, for a picture of the whole row; None where
-            there are none.
-        whys: reasons of the spans, in the order of their choice; ``more_whys`` are left out.
-        seen: source and target.
+        note: remark in one line.
+        options: options of the mask set's objective, in one line.
+        number: number of the mask set; -1 if there is none.
+        kinds: treatments of the spans, for the legend.
+        density: ``(bins,)`` kind of the spans in each of equal parts of the row, for a picture of the whole row; None
+            for a part without spans.
+        whys: reasons of the spans, in the order of their choice.
+        more_whys: number of reasons left out.
+        seen: source and target, or labels.
     """
 
     heading: str
@@ -104,12 +105,13 @@ class Link:
     """A part's relation to the documents before it in a linked row.
 
     Attributes:
-        similarity: inner product with the part before it, by which documents are linked; None where neither lists the
-            other as neighbour, and for the first.
-        cosine: likewise, divided by the norms.
-        to_first: inner product with the first part, likewise.
-        jaccard: share of common word 5-grams with the part before it.
-        near_duplicates: ids of documents kept apart from it, or left out for it, with their similarity.
+        similarity: inner product with the part before it, by which documents are linked; None for the first part, and
+            if neither lists the other as a neighbour.
+        cosine: the same divided by the norms.
+        to_first: inner product with the first part; None likewise.
+        jaccard: Jaccard similarity with the part before it, by word 5-grams.
+        near_duplicates: ids and similarities of documents that were not put beside it, or were left out, as
+            near-duplicates of it.
     """
 
     similarity: float | None = None
@@ -121,14 +123,16 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """A row.
+    """The content of a row's page.
 
     Attributes:
-        heading, facts: what it is, and short statements about it.
-        bands: groups of columns; those of a group stand side by side.
-        parts: its documents from ``first_part`` on, ``all_parts`` in number.
-        links: of each of these parts, where the row is of a linked corpus and its neighbours are known.
-        missing: why something that belongs here cannot be shown.
+        heading: kind and number of the row.
+        facts: names and values of properties of the row.
+        bands: groups of columns; the columns of a group stand side by side.
+        parts: parts of the row in the page, from number ``first_part`` on.
+        all_parts: number of parts of the row.
+        links: link of each of these parts, if the corpus is linked and its neighbours are known.
+        missing: messages about content that cannot be shown.
     """
 
     row: int
@@ -144,15 +148,15 @@ class RowPage:
 
 
 class Subject(Protocol):
-    """An artefact with what is laid beside it: its rows as pages.
+    """Interface of an artefact, with mask sets or predictions beside it, whose rows are shown as pages.
 
     Attributes:
-        name: its part of the address.
-        kind: ``corpus``, ``documents``, ``pairs`` or ``predictions``.
-        folder: the artefact's.
-        tokenizer: of all its texts.
+        name: name of the artefact in addresses.
+        kind: ``corpus``, ``documents``, ``pairs``, ``predictions`` or ``update``.
+        folder: folder of the artefact.
+        tokenizer: tokenizer of all texts.
         described: number of rows and size, in words.
-        draws: draws of its mask sets.
+        draws: number of draws of its mask sets.
         mask_sets: names of its mask sets.
         sources: names of the sources of its documents.
     """
@@ -183,28 +187,28 @@ class Subject(Protocol):
 
     def __len__(self) -> int: ...
 
-    def page(self, row: int, asked: Asked) -> RowPage:
-        """The content of row ``row``, which exists."""
+    def page(self, row: int, options: PageOptions) -> RowPage:
+        """Return the content of the page of row ``row``, which exists."""
 
-    def block(self, row: int, address: str, start: int, size: int, asked: Asked) -> Block:
-        """At most ``size`` tokens or characters of a block from ``start`` on.
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
+        """Return at most ``size`` tokens or characters of a block from ``start`` on.
 
         Raises:
             FarspanError: no such block.
         """
 
     def batch_of(self, row: int) -> tuple[int, int]:
-        """First and last + 1 of the rows that are read together with ``row``."""
+        """Return the first and last + 1 of the rows that are read together with ``row``."""
 
     def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
-        """``(stop - start,)`` bool: rows of one batch that a filter wants, but for its text."""
+        """Return ``(stop - start,)`` bool: rows of one batch that fit a filter, whose text is not compared yet."""
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
-        """The texts that a filter's text is looked for in, each as (tokens, text), piece by piece."""
+        """Return the texts in which a filter's text is searched, piece by piece, as (number of tokens, text)."""
 
 
 def bounds(start: int, total: int, size: int) -> tuple[int, int]:
-    """``start`` and the end of a range of at most ``size`` from there, inside of ``total``."""
+    """Limit the range of ``size`` from ``start`` on to ``0:total``; return its start and end."""
     start = min(max(start, 0), total)
     return start, min(start + size, total)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.printing import counted
 from corpora.schemas.pairs import PairSet
 from corpora.schemas.predictions import PredictionSet
 from corpora.tokenizers.load import load_tokenizer_of
@@ -25,28 +26,28 @@ from pipelines.view.filters import Filter, within
 from pipelines.view.page import (
     FIRST,
     PARTS,
-    Asked,
     Block,
     Column,
+    PageOptions,
     RowPage,
     bounds,
     no_block,
     string_block,
 )
 
-_COMPARED = 20_000  # characters of a prediction and of a reference whose words are compared
+_COMPARED = 20_000  # maximum characters of a prediction and of a reference whose words are compared
 _METRICS = ("rouge:scrolls", "f1")
 
 
 @dataclass(frozen=True)
 class System:
-    """Predictions, by the name of their folder."""
+    """The predictions of one system, under the name of their folder."""
 
     name: str
     predictions: PredictionSet
 
     def prediction(self, row: int) -> dict[str, Any]:
-        """One of its rows."""
+        """Read row ``row`` of the predictions."""
         shard, batch, inside = (int(column[0]) for column in self.predictions.locate(np.array([row])))
         (values,) = self.predictions.batch(shard, batch).slice(inside, 1).to_pylist()
         return values  # type: ignore[no-any-return]
@@ -54,7 +55,7 @@ class System:
 
 @dataclass(frozen=True)
 class _Pair:
-    """A pair that was read, the predictions for it, and what a task makes of it."""
+    """A pair that was read, the predictions for it, and the source and target that a task makes of it."""
 
     values: dict[str, Any]
     answers: tuple[dict[str, Any], ...]
@@ -64,13 +65,13 @@ class _Pair:
 
 @dataclass(frozen=True)
 class Samples:
-    """Certain pairs, each as a task has rendered it.
+    """Pairs as a task renders them.
 
     Attributes:
         heading: name of the task.
         special: special tokens of the task.
-        places: ``(n,)`` int64, rows of the pairs.
-        rendered: source and target of sample ``n``.
+        places: ``(n,)`` int64, row of each sample in the pairs.
+        rendered: function that renders a sample, given its number.
     """
 
     heading: str
@@ -108,7 +109,7 @@ class PairRows:
                 task.heading, task.special, self._places, lambda row: _first_target(pairs, self._places[row], task)
             )
         split = f" of split {systems[0].predictions.split}" if systems else ""
-        self.described = f"{len(self._places):,} pairs{split}, {len(pairs.documents):,} documents"
+        self.described = f"{counted(len(self._places), 'pair')}{split}, {counted(len(pairs.documents), 'document')}"
         self._pair = lru_cache(maxsize=16)(self._read)
 
     def __len__(self) -> int:
@@ -123,7 +124,7 @@ class PairRows:
         rendered = self._samples.rendered(row)
         return _Pair(values, answers, sides_of(rendered.examples), cut_in_words(rendered))
 
-    def page(self, row: int, asked: Asked) -> RowPage:
+    def page(self, row: int, options: PageOptions) -> RowPage:
         pair = self._pair(row)
         values = pair.values
         facts = [
@@ -140,14 +141,14 @@ class PairRows:
             assert self._samples
             seen = tuple(self._block(row, f"seen-{number}", 0, FIRST) for number in range(len(pair.sides)))
             bands.append((Column(self._samples.heading, pair.cut, (), seen=seen),))
-        first = min(max(asked.first_part, 0), max(len(values["document_ids"]) - 1, 0))
+        first = min(max(options.first_part, 0), max(len(values["document_ids"]) - 1, 0))
         names = range(first, min(first + PARTS, len(values["document_ids"])))
         documents = tuple(self._block(row, f"document-{number}", 0, FIRST) for number in names)
         bands.append((Column("documents", "", documents),))
-        what = "prediction" if self._systems else "pair"
+        kind = "prediction" if self._systems else "pair"
         return RowPage(
             row,
-            f"{what} {row:,} of {len(self) - 1:,}",
+            f"{kind} {row:,} of {len(self) - 1:,}",
             tuple(facts),
             tuple(band for band in bands if band),
             first_part=first,
@@ -156,7 +157,7 @@ class PairRows:
 
     def _references(self, row: int) -> Column:
         count = len(self._pair(row).values["references"])
-        note = f"words that {self._systems[0].name} has, too, are marked" if count else "the pair has none"
+        note = f"words shared with {self._systems[0].name} are marked" if count else "the pair has none"
         return Column(
             "reference" if count == 1 else "references",
             note,
@@ -166,13 +167,13 @@ class PairRows:
     def _prediction(self, row: int, system: int) -> Column:
         pair, name = self._pair(row), self._systems[system].name
         answer, references = pair.answers[system], pair.values["references"]
-        note = f"{len(answer['tokens'])} tokens, score {answer['score']:.4f}"
+        note = f"{counted(len(answer['tokens']), 'token')}, score {answer['score']:.4f}"
         if references:
             scores: dict[str, float] = {}
             for metric in map(load_metric, _METRICS):
                 short = [[text[:_COMPARED] for text in references]]
-                found = metric.scores([answer["text"][:_COMPARED]], short)
-                scores |= {key.removeprefix("rouge/"): float(own[0]) for key, own in found.items()}
+                values = metric.scores([answer["text"][:_COMPARED]], short)
+                scores |= {key.removeprefix("rouge/"): float(value[0]) for key, value in values.items()}
             note += " — " + ", ".join(f"{key} {value:.1f}" for key, value in scores.items())
         return Column(name, note, (self._block(row, f"prediction-{system}", 0, FIRST),))
 
@@ -190,7 +191,7 @@ class PairRows:
             Column("references", "", references),
         ]
 
-    def block(self, row: int, address: str, start: int, size: int, asked: Asked) -> Block:
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
         return self._block(row, address, start, size)
 
     def _block(self, row: int, address: str, start: int, size: int) -> Block:
@@ -223,7 +224,7 @@ class PairRows:
         raise no_block(address)
 
     def _other(self, pair: _Pair, reference: int) -> str | None:
-        """The text that a reference is compared with: the first prediction, if this is its nearest reference."""
+        """The text to compare a reference with: the first prediction if the reference is its nearest, else None."""
         if not pair.answers:
             return None
         text = pair.answers[0]["text"]
@@ -271,7 +272,7 @@ class PairRows:
 
 
 def _compared(address: str, heading: str, text: str, start: int, size: int, other: str | None) -> Block:
-    """A range of a string, with the words that its beginning shares with another."""
+    """A range of a string as a block; at its beginning, the words that it shares with ``other`` are marked."""
     if other is None or start or len(text) > _COMPARED:
         return string_block(address, heading, "", text, start, size)
     pieces: list[Piece] = []
@@ -296,7 +297,7 @@ def check_answers(systems: Sequence[System]) -> None:
     """Check that several systems answer the same pairs.
 
     Raises:
-        FarspanError: they do not.
+        FarspanError: one answers other pairs.
     """
     first = systems[0].predictions
     for system in systems[1:]:
@@ -306,6 +307,6 @@ def check_answers(systems: Sequence[System]) -> None:
 
 
 def _first_target(pairs: PairSet, row: int, task: ChosenTask) -> Rendered:
-    """A pair with its first target, if it has one, as a task renders it."""
+    """Render a pair with its first target, if it has one."""
     batch = pairs.take([row])
     return task.task.render(batch, np.array([0 if len(batch.targets) else NO_TARGET]), task.special)

@@ -67,14 +67,14 @@ def _search_listed(subject: Subject, wanted: Filter, start: int, step: int) -> F
 
 
 def _has_text(subject: Subject, row: int, text: str) -> tuple[int, bool]:
-    """Number of tokens decoded, and whether the row has the text."""
+    """Search a row for a text; return the number of tokens decoded, and True if the row has the text."""
     if not text:
         return 0, True
-    asked, read, before = text.casefold(), 0, ""
+    wanted, read, before = text.casefold(), 0, ""
     for tokens, piece in subject.texts(row):
         read += tokens
         here = before + piece.casefold()
-        if asked in here:
+        if wanted in here:
             return read, True
-        before = here[-len(asked) :]  # a text may lie across two pieces
+        before = here[-len(wanted) :]  # the text may lie across two pieces
     return read, False

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from corpora.errors import FarspanError
+from corpora.printing import counted
 from corpora.schemas.sequences import SequenceBatch
 from corpora.tokenizers.load import load_tokenizer
 from objectives.api.masks import MaskBatch
@@ -18,7 +19,7 @@ from objectives.tasks.protocol import Rendered
 from pipelines.runs.update import Seen, UpdateRows, open_update
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.filters import Filter
-from pipelines.view.page import Asked, Block, RowPage, Subject
+from pipelines.view.page import Block, PageOptions, RowPage, Subject
 from pipelines.view.pair_rows import PairRows, Samples
 from trainer.data.masked_corpus import MaskedCorpus
 from trainer.data.paired import PairedSource
@@ -26,7 +27,7 @@ from trainer.data.paired import PairedSource
 
 @dataclass(frozen=True)
 class Trained:
-    """The masks that a run saw; a draw is the number of times that it had seen the row before."""
+    """The masks that a run saw; the draw is the number of times that it had seen the row before."""
 
     name: str
     source: MaskedCorpus
@@ -46,7 +47,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class _Place:
-    """The page of a row: row ``row`` of ``subject`` with the masks of ``draw``."""
+    """A row of an update, which is shown as row ``row`` of ``subject`` with the masks of ``draw``."""
 
     seen: Seen
     subject: Subject
@@ -59,25 +60,25 @@ class StepRows:
 
     kind = "update"
     draws = 1
-    mask_sets: tuple[str, ...] = ()  # a filter by what is hidden would read the first draw
+    mask_sets: tuple[str, ...] = ()  # a filter by hidden tokens would read draw 0, not the one that was seen
 
     def __init__(self, name: str, folder: str, update: UpdateRows) -> None:
         """
         Args:
-            folder: the run.
+            folder: folder of the run.
         """
         self.name, self.folder, self.step = name, folder, update.step
         self.tokenizer = load_tokenizer(str(Path(folder) / "tokenizer"))
         self._places = _places(update)
         self.sources = sorted({source for place in self._places for source in place.subject.sources})
-        self.described = f"update {update.step:,}, {len(self._places):,} rows"
+        self.described = f"update {update.step:,}, {counted(len(self._places), 'row')}"
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def page(self, row: int, asked: Asked) -> RowPage:
+    def page(self, row: int, options: PageOptions) -> RowPage:
         place = self._places[row]
-        page, seen = place.subject.page(place.row, self._asked(place, asked)), place.seen
+        page, seen = place.subject.page(place.row, self._with_draw(place, options)), place.seen
         facts = (
             ("source", seen.source),
             ("row", f"{seen.row:,} of {Path(place.subject.folder).name}"),
@@ -87,20 +88,20 @@ class StepRows:
         heading = f"update {self.step:,}, row {row:,} of {len(self) - 1:,}"
         return replace(page, row=row, heading=heading, facts=(*facts, *page.facts))
 
-    def block(self, row: int, address: str, start: int, size: int, asked: Asked) -> Block:
+    def block(self, row: int, address: str, start: int, size: int, options: PageOptions) -> Block:
         place = self._places[row]
-        return place.subject.block(place.row, address, start, size, self._asked(place, asked))
+        return place.subject.block(place.row, address, start, size, self._with_draw(place, options))
 
-    def _asked(self, place: _Place, asked: Asked) -> Asked:
-        return replace(asked, draw=place.draw)
+    def _with_draw(self, place: _Place, options: PageOptions) -> PageOptions:
+        return replace(options, draw=place.draw)
 
     def batch_of(self, row: int) -> tuple[int, int]:
         return row, row + 1
 
     def matches(self, start: int, stop: int, wanted: Filter) -> np.ndarray:
         wanted = replace(wanted, least_hidden=None, most_hidden=None)
-        found = (place.subject.matches(place.row, place.row + 1, wanted) for place in self._places[start:stop])
-        return np.concatenate([np.zeros(0, bool), *found])
+        fits = (place.subject.matches(place.row, place.row + 1, wanted) for place in self._places[start:stop])
+        return np.concatenate([np.zeros(0, bool), *fits])
 
     def texts(self, row: int) -> Iterable[tuple[int, str]]:
         place = self._places[row]
@@ -108,17 +109,17 @@ class StepRows:
 
 
 def open_step(name: str, folder: str, step: int, rank: int | None) -> StepRows:
-    """The rows of an update as pages.
+    """Open the rows of an update as pages.
 
     Raises:
-        FarspanError: no such update or process, or data that is gone.
+        FarspanError: there is no such update or process, or its data is gone.
     """
     return StepRows(name, folder, open_update(folder, step, rank))
 
 
 def _places(update: UpdateRows) -> Sequence[_Place]:
-    """Each row of the update in the pages of its source."""
-    found: list[_Place] = [None] * len(update.rows)  # type: ignore[list-item]
+    """Find the page of each row of the update among those of its source."""
+    places: list[_Place] = [None] * len(update.rows)  # type: ignore[list-item]
     for number, part in enumerate(update.mixture.parts):
         own = [(place, seen) for place, seen in enumerate(update.rows) if seen.part == number]
         if not own:
@@ -127,18 +128,18 @@ def _places(update: UpdateRows) -> Sequence[_Place]:
         if isinstance(source, MaskedCorpus):
             subject: Subject = CorpusRows(part.name, source.corpus, [Trained(part.name, source)])
             for place, seen in own:
-                found[place] = _Place(seen, subject, seen.row, seen.epoch)
+                places[place] = _Place(seen, subject, seen.row, seen.epoch)
         elif isinstance(source, PairedSource):
             subject = _of_pairs(part.name, source, [seen for _, seen in own])
             for inner, (place, seen) in enumerate(own):
-                found[place] = _Place(seen, subject, inner, 0)
+                places[place] = _Place(seen, subject, inner, 0)
         else:
             raise FarspanError(f"source {part.name!r} has rows of a kind that pages do not show; use farspan show")
-    return found
+    return places
 
 
 def _of_pairs(name: str, source: PairedSource, rows: Sequence[Seen]) -> PairRows:
-    """The pairs of some rows, with the source and target that the run made of each."""
+    """The pairs of some rows of a source, with the source and target that the run made of each."""
 
     def rendered(number: int) -> Rendered:
         return source.rendered(np.array([rows[number].row]), np.array([rows[number].epoch]))

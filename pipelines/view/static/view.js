@@ -1,13 +1,13 @@
 "use strict";
-// What a page of `farspan view` does: more of a text, tokens, searches with progress, keys. Everything is there without
-// it but the tokens. A saved page has no server, hence neither more text nor searches.
+// The script of the pages of `farspan view`: more of a text, tokens, searches with progress, keys. Without it, pages lack
+// more text, tokens and keys. A saved page has no server, so it has neither more text nor searches.
 (() => {
   const byId = (id) => document.getElementById(id);
   const base = document.body.dataset.base;
   const FILTER = ["source", "id", "text", "least", "most", "least_hidden", "most_hidden", "rows"];
   const state = () => new URLSearchParams(location.search);
 
-  // The address keeps what was chosen, and hands it on to the next row.
+  // Keep a setting in the address, and pass it on to the addresses of other rows.
   function keep(key, value) {
     const change = (given) => {
       const url = new URL(given, location.href);
@@ -29,11 +29,11 @@
 
   // ---- texts
   async function fetchBlock(block, start, stop, tokens) {
-    const asked = new URLSearchParams({ at: block.dataset.address, start, column: block.dataset.column });
-    if (stop) asked.set("stop", stop);
-    if (tokens) asked.set("tokens", 1);
-    for (const key of ["draw"]) if (state().get(key)) asked.set(key, state().get(key));
-    const answer = await fetch(`${base}${block.dataset.row}/block?${asked}`);
+    const parameters = new URLSearchParams({ at: block.dataset.address, start, column: block.dataset.column });
+    if (stop) parameters.set("stop", stop);
+    if (tokens) parameters.set("tokens", 1);
+    if (state().get("draw")) parameters.set("draw", state().get("draw"));
+    const answer = await fetch(`${base}${block.dataset.row}/block?${parameters}`);
     if (!answer.ok) throw new Error(`${answer.status}`);
     return new DOMParser().parseFromString(await answer.text(), "text/html").body.firstElementChild;
   }
@@ -44,9 +44,9 @@
     button.disabled = true;
     const tokens = block.classList.contains("tokenised");
     try {
-      const found = await fetchBlock(block, block.dataset.stop, null, tokens);
-      block.dataset.stop = found.dataset.stop;
-      block.querySelector(".text").append(...found.childNodes);
+      const more = await fetchBlock(block, block.dataset.stop, null, tokens);
+      block.dataset.stop = more.dataset.stop;
+      block.querySelector(".text").append(...more.childNodes);
       const left = block.dataset.total - block.dataset.stop;
       if (left > 0) {
         button.textContent = `Show ${Math.min(left, 8000).toLocaleString("en")} more of ${(+block.dataset.total).toLocaleString("en")} ${block.dataset.unit}`;
@@ -121,22 +121,22 @@
 
   // ---- searches
   let search = null;
-  async function seek(asked) {
+  async function seek(parameters) {
     search?.abort();
-    const own = (search = new AbortController());
+    const controller = (search = new AbortController());
     const bar = byId("scan"), rows = +document.body.dataset.rows;
-    const [meter, said] = [bar.querySelector("progress"), bar.querySelector("span")];
+    const [meter, message] = [bar.querySelector("progress"), bar.querySelector("span")];
     bar.hidden = false;
-    said.textContent = "Searching …";
-    const step = +(asked.get("step") || 1), first = +(asked.get("start") || 0);
+    message.textContent = "Searching …";
+    const step = +(parameters.get("step") || 1), first = +(parameters.get("start") || 0);
     const all = Math.max(step > 0 ? rows - first : first + 1, 1);
     let looked = 0;
-    asked.set("format", "json");
+    parameters.set("format", "json");
     try {
       for (;;) {
-        const answer = await fetch(`${base}seek?${asked}`, { signal: own.signal });
+        const answer = await fetch(`${base}seek?${parameters}`, { signal: controller.signal });
         if (!answer.ok) {
-          said.textContent = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".missing").textContent;
+          message.textContent = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".missing").textContent;
           return;
         }
         const found = await answer.json();
@@ -144,22 +144,22 @@
         meter.value = looked / all;
         if (found.address) return void location.assign(found.address);
         if (found.next === null) {
-          said.textContent = `No row ${step > 0 ? `from row ${first} on` : `before row ${first + 1}`} fits (${looked.toLocaleString("en")} looked at).`;
+          message.textContent = `No row ${step > 0 ? `from row ${first} on` : `before row ${first + 1}`} fits (${looked.toLocaleString("en")} looked at).`;
           return;
         }
-        said.textContent = `Looked at ${looked.toLocaleString("en")} of ${all.toLocaleString("en")} rows …`;
-        asked.set("start", found.next);
+        message.textContent = `Looked at ${looked.toLocaleString("en")} of ${all.toLocaleString("en")} rows …`;
+        parameters.set("start", found.next);
       }
     } catch (error) {
-      said.textContent = error.name === "AbortError" ? `Stopped after ${looked.toLocaleString("en")} rows.` : "No answer; is farspan view still running?";
+      message.textContent = error.name === "AbortError" ? `Stopped after ${looked.toLocaleString("en")} rows.` : "No answer; is farspan view still running?";
     }
   }
   const filtered = () => FILTER.some((key) => state().get(key));
   byId("filter")?.addEventListener("submit", (event) => {
     event.preventDefault();
-    const asked = new URLSearchParams();
-    for (const [key, value] of new FormData(event.target)) if (value !== "") asked.set(key, value);
-    seek(asked);
+    const parameters = new URLSearchParams();
+    for (const [key, value] of new FormData(event.target)) if (value !== "") parameters.set(key, value);
+    seek(parameters);
   });
   for (const id of ["previous", "next"])
     byId(id)?.addEventListener("click", (event) => {

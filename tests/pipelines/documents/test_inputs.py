@@ -106,7 +106,7 @@ def test_a_folder_without_files_of_the_data_set_is_refused_with_one_of_its_files
     (tmp_path / "gao").mkdir()
     (tmp_path / "gao" / "GAO-1.json").write_text("{}")
     with pytest.raises(
-        FarspanError, match=r"--format gov-report reads none of its 1 files, such as .*GAO-1\.json; give"
+        FarspanError, match=r"--format gov-report reads none of its 1 file, such as .*GAO-1\.json; give"
     ):
         Input.parse(f"gov={tmp_path}/gao", ReadOptions(format=format))
 

@@ -31,7 +31,7 @@ def test_a_vocabulary_that_the_text_does_not_fill_is_said(tmp_path, run):
     ("records", "message"),
     [
         ([{"body": "some text", "n": 1}], "no field 'text' in {path}; its fields: body, n; give --text-field body"),
-        ([{"text": None}], "--input {path}: no text to train a tokenizer on; 1 bad records left out: null_text 1"),
+        ([{"text": None}], "--input {path}: no text to train a tokenizer on; 1 bad record left out: null_text 1"),
         ([], "--input {path}: no text to train a tokenizer on"),
     ],
 )

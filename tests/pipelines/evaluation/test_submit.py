@@ -114,7 +114,7 @@ def test_what_cannot_be_submitted(systems, files, made, tmp_path):
         submit(f"qaspr={systems['two']}", out)
     with pytest.raises(FarspanError, match="predictions of split validation, and the SCROLLS server scores test"):
         submit(made.good, out)
-    with pytest.raises(FarspanError, match="a JSON file does not say whose predictions it holds; give SUBSET="):
+    with pytest.raises(FarspanError, match="a JSON file does not name the subset of its predictions; give SUBSET="):
         submit(next(iter(files.values())), out)
     with pytest.raises(FarspanError, match=r"give a name that ends in \.csv"):
         submit(systems["two"], tmp_path / "s.txt")
@@ -123,7 +123,7 @@ def test_what_cannot_be_submitted(systems, files, made, tmp_path):
 def test_the_command(systems, tmp_path, run):
     out = str(tmp_path / "s.csv")
     status, printed, _ = run("submit", systems["two"], f"qmsum={systems['silent']}", "--partial", "--output", out)
-    counts = "qmsum 24, qasper 12, quality 12 predictions"
+    counts = "predictions: qmsum 24, qasper 12, quality 12"
     assert (status, printed) == (0, f"{out}: {counts}; the same as JSON in {out[:-3]}json\n")
     for given, message in (
         (["qmsun=x"], "qmsun=x: SCROLLS has no subset 'qmsun' (did you mean 'qmsum'?)"),

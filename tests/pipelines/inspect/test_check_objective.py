@@ -50,7 +50,7 @@ def test_what_differs_between_processes_is_found(run, corpus, installed):
     assert err == f"farspan: objective hashes breaks 2 of {len(LAWS) + 1} laws\n"
     broken = [line for line in out.splitlines() if line.startswith("BROKEN")]
     assert [line.split()[1] for line in broken] == ["Random", "Masks"]  # its hash knows of no key either
-    assert "other masks; something like the order of a set, a hash or a global generator decides" in out
+    assert "other masks; they may depend on the order of a set, on hash() or on a global random generator" in out
 
 
 def test_what_lacks_render_is_one_line_before_work_starts(run, corpus, installed, tmp_path):

@@ -36,7 +36,7 @@ def test_verify_reports_and_fails(run, tmp_path):
     status, out, err = run("verify", corpus)
     assert status == 1
     assert "part-00000-of-00002.arrow: missing" in out
-    assert "1 of 1 folders are damaged" in err
+    assert "1 of 1 folder damaged" in err
     status, _, err = run("verify", tmp_path / "nothing")
     assert status == 1
     assert "no farspan artefact" in err

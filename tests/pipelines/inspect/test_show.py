@@ -113,8 +113,8 @@ def test_a_cut_text_has_few_reasons(masks):
     [
         ("masks", 0, Choice(objective="span"), "holds masks; show the corpus instead"),
         ("masks", 0, Choice(options={"whole_words": True}), r"option whole_words .* cannot be changed .*can be: lead"),
-        ("corpus", 0, Choice(options={"lead": 2}), "holds no masks; name what hides: --objective NAME"),
-        ("corpus", 0, Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name what hides"),
+        ("corpus", 0, Choice(options={"lead": 2}), "holds no masks; name the objective: --objective NAME"),
+        ("corpus", 0, Choice(preset="t5", seed=3), "--preset, --seed: .* holds no masks; name the objective"),
         ("masks", 0, Choice(preset="t5", scorer="model"), "--preset, --scorer: .* drawn already; show the corpus"),
         ("corpus", 10_000, Choice(), "has rows 0 to"),
         ("corpus", 0, Choice(objective="spam"), "no objective is called 'spam'"),

@@ -50,7 +50,7 @@ def test_the_part_that_the_decoder_is_given_has_a_ground(pairs, row):
     number, columns = row
     text = shown(pairs, number, colours=True, choice=Choice(task="text_to_text", options={"query": "decoder"}))
     size, asked = len(columns["query"]), text_of(columns["query"])
-    heading = f"target, {size + len(columns['targets'][0]) + 1} positions, {size} given"
+    heading = f"target, {size + len(columns['targets'][0]) + 1} positions, {size} of them given"
     assert f"\x1b[30;42m{asked}\x1b[0m" in text.split(heading)[1]
 
 
@@ -58,7 +58,7 @@ def test_the_part_that_the_decoder_is_given_has_a_ground(pairs, row):
     ("choice", "message"),
     [
         (Choice(task="bart"), r"no task or preset is called 'bart' \(did you mean 'bart_ls'\?\)"),
-        (Choice(preset="bart_ls"), r"--preset: .* holds pairs; name what renders them: --task NAME"),
+        (Choice(preset="bart_ls"), r"--preset: .* holds pairs; name the task that renders them: --task NAME"),
         (Choice(task="bart_ls", draw=1), r"--draw: .* holds pairs, in which nothing is hidden; leave the flags out"),
     ],
 )

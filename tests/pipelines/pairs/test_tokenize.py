@@ -17,7 +17,7 @@ def fault_of(pair: RawPair, format: str) -> str:
 
 def test_a_pair_of_ones_own_without_answer_names_the_fields_that_may_hold_it():
     pair = RawPair(pair_id="p", documents=(), split="train", attributes={"summary": "Short.", "year": 1})
-    told = "pair 'p' has no answer, as every pair of split train needs"
+    told = "pair 'p' has no answer, and pairs of split train need one"
     hint = "; its other fields: summary, year; name that of the answer with --reference-field"
     assert fault_of(pair, "pairs") == told + hint
     assert fault_of(pair, "qasper") == told

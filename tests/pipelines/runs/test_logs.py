@@ -65,7 +65,7 @@ def test_spikes_are_those_that_were_made():
 def test_of_many_spikes_the_highest_are_named():
     values = losses(400, range(20, 400, 20))
     values[199] += 5
-    found = spikes(np.arange(1, 401), values, most=3)
+    found = spikes(np.arange(1, 401), values, max_spikes=3)
     assert len(found) == 3
     assert 200 in found
 

@@ -109,5 +109,5 @@ def test_masks_of_joint_training_need_the_model(recipe: Recipe):
     from types import SimpleNamespace
 
     joint = SimpleNamespace(generator=SimpleNamespace(mode="joint"))
-    with pytest.raises(FarspanError, match="whose weights at that update decide"):
+    with pytest.raises(FarspanError, match="depend on the generator's weights at that update"):
         update_rows(joint, 1)  # type: ignore[arg-type]

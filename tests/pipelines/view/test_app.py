@@ -16,7 +16,7 @@ from corpora.schemas.predictions import PredictionSet
 from pipelines.view import search
 from pipelines.view.app import build_app
 from pipelines.view.document_rows import DocumentRows
-from pipelines.view.page import Asked
+from pipelines.view.page import PageOptions
 from pipelines.view.pair_rows import PairRows, System
 
 
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_said(client, path, status, said):
 
 
 def test_more_of_a_text(client, rows):
-    block = rows.page(3, Asked()).bands[0][0].blocks[0]
+    block = rows.page(3, PageOptions()).bands[0][0].blocks[0]
     given = {"at": block.address, "start": 2, "stop": 9, "column": 0}
     text = client.get("/secret/corpus/3/block", params=given).text
     assert f'data-start="2" data-stop="9" data-total="{block.total}"' in text

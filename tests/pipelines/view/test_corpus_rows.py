@@ -19,7 +19,7 @@ from pipelines.inspect.show import show
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.filters import Filter
 from pipelines.view.maskers import Stored
-from pipelines.view.page import Asked
+from pipelines.view.page import PageOptions
 from tests.artefacts import make_corpus, small_tokenizer
 
 
@@ -35,7 +35,7 @@ def text_of(blocks) -> str:
 
 def test_the_page_has_what_show_prints(made, rows):
     """The same text, reasons, source and target, under each mask set."""
-    page = rows.page(5, Asked())
+    page = rows.page(5, PageOptions())
     (columns,) = page.bands
     assert [column.heading for column in columns] == ["spans", "sentences"]
     for column in columns:
@@ -55,7 +55,7 @@ def test_the_page_has_what_show_prints(made, rows):
 
 def test_spans_are_marked_with_their_kind(made, rows):
     masks = MaskSet(made["spans"]).take(np.array([5]))
-    column = rows.page(5, Asked()).bands[0][0]
+    column = rows.page(5, PageOptions()).bands[0][0]
     hidden = [piece for block in column.blocks for piece in block.pieces if piece.kind == "hidden"]
     assert len(hidden) == len(masks.span_starts[0])
     assert sum(piece.tokens for piece in hidden) == masks.span_lengths[0][masks.span_flags[0] & IN_TARGET > 0].sum()
@@ -65,17 +65,17 @@ def test_spans_are_marked_with_their_kind(made, rows):
 
 def test_a_draw_is_chosen_by_the_address(made, rows):
     other = MaskSet(made["spans"]).masks(Corpus(made["corpus"]).take(np.array([5])), np.array([5]), 1)
-    column = rows.page(5, Asked(draw=1)).bands[0][0]
+    column = rows.page(5, PageOptions(draw=1)).bands[0][0]
     hidden = [piece.tokens for block in column.blocks for piece in block.pieces if piece.kind == "hidden"]
     assert hidden == other.span_lengths[0].tolist()
     assert rows.draws == 2
 
 
 def test_blocks_continue_where_the_page_ends(rows):
-    block = rows.page(5, Asked()).bands[0][0].blocks[0]
+    block = rows.page(5, PageOptions()).bands[0][0].blocks[0]
     parts, start = [], 0
     while start < block.total:
-        part = rows.block(5, block.address, start, 7, Asked())
+        part = rows.block(5, block.address, start, 7, PageOptions())
         parts.append(part)
         assert part.stop - part.start == min(7, block.total - start) == len(part.ids)
         start = part.stop
@@ -87,7 +87,7 @@ def test_blocks_continue_where_the_page_ends(rows):
 )
 def test_other_blocks_are_refused(rows, address):
     with pytest.raises(FarspanError, match="no text"):
-        rows.block(5, address, 0, 10, Asked())
+        rows.block(5, address, 0, 10, PageOptions())
 
 
 def test_a_row_costs_one_record_batch(made, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_row_costs_one_record_batch(made, monkeypatch):
     subject = CorpusRows("corpus", corpus, [Stored("spans", MaskSet(made["spans"]))])
     assert len(subject) > 24
     assert read == []
-    subject.page(len(subject) - 1, Asked())
+    subject.page(len(subject) - 1, PageOptions())
     (shard,), (batch,), _ = corpus.locate(np.array([len(subject) - 1]))
     assert read == [("farspan.corpus", shard, batch), ("farspan.masks", shard, batch)]
 
@@ -134,16 +134,16 @@ def test_filters_are_those_of_plain_python(made, rows):
 
 def test_a_corpus_alone_is_plain_text(made):
     subject = CorpusRows("corpus", Corpus(made["corpus"]))
-    ((column,),) = subject.page(3, Asked()).bands
+    ((column,),) = subject.page(3, PageOptions()).bands
     batch = Corpus(made["corpus"]).take(np.array([3]))
     assert text_of(column.blocks) == "".join(piece.text for piece in row_pieces(small_tokenizer(), batch, None))
     address = column.blocks[0].address
-    assert text_of([subject.block(3, address, 0, 1_000, Asked())]) == text_of([column.blocks[0]])
+    assert text_of([subject.block(3, address, 0, 1_000, PageOptions())]) == text_of([column.blocks[0]])
 
 
 def test_many_documents_come_in_pages(tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.view.corpus_rows.PARTS", 2)
     subject = CorpusRows("c", Corpus(make_corpus(str(tmp_path / "c"), shards=1, sequence_length=512)))
-    page = subject.page(0, Asked(first_part=1))
+    page = subject.page(0, PageOptions(first_part=1))
     assert page.all_parts > 3
     assert (page.first_part, len(page.parts), len(page.bands[0][0].blocks)) == (1, 2, 2)

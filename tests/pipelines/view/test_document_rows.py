@@ -10,7 +10,7 @@ from corpora.errors import FarspanError
 from corpora.schemas.documents import DocumentSet
 from pipelines.view.document_rows import DocumentRows
 from pipelines.view.filters import Filter
-from pipelines.view.page import FIRST, Asked
+from pipelines.view.page import FIRST, PageOptions
 from tests.artefacts import make_documents, small_tokenizer
 
 
@@ -22,7 +22,7 @@ def documents(made):
 def test_a_page_has_the_document(documents):
     subject = DocumentRows("documents", documents)
     (values,) = documents.take([43]).to_pylist()
-    page = subject.page(43, Asked())
+    page = subject.page(43, PageOptions())
     facts = dict(page.facts)
     assert facts["source"] == values["source"]
     assert facts["tokens"] == str(len(values["tokens"]))
@@ -36,14 +36,14 @@ def test_a_long_document_is_folded_and_comes_piece_by_piece(tmp_path):
     documents = DocumentSet(folder)
     row = int(np.argmax([len(documents.take([row]).column("tokens")[0]) for row in range(2)]))
     subject = DocumentRows("long", documents)
-    ((column,),) = subject.page(row, Asked()).bands
+    ((column,),) = subject.page(row, PageOptions()).bands
     (block,) = column.blocks
     assert (block.stop, block.total > FIRST) == (FIRST, True)
-    more = subject.block(row, block.address, block.stop, 100, Asked())
+    more = subject.block(row, block.address, block.stop, 100, PageOptions())
     tokens = documents.take([row]).column("tokens")[0].as_py()
     assert more.ids.tolist() == tokens[FIRST : FIRST + 100]
     with pytest.raises(FarspanError, match="no text 'other'"):
-        subject.block(row, "other", 0, 100, Asked())
+        subject.block(row, "other", 0, 100, PageOptions())
 
 
 def test_filters(documents):

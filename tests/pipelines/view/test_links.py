@@ -24,7 +24,7 @@ from pipelines.engine.run import run_job
 from pipelines.inspect.pieces import cluster_of, parts_of
 from pipelines.view.corpus_rows import CorpusRows
 from pipelines.view.links import Links
-from pipelines.view.page import Asked
+from pipelines.view.page import PageOptions
 from tests.artefacts import all_rows, make_documents
 from tests.neighbours import make_neighbours
 
@@ -106,8 +106,8 @@ def test_without_neighbours_the_page_says_so(linked, tmp_path):
     shutil.copytree(folder, alone, ignore=shutil.ignore_patterns(NAME))
     corpus = Corpus(alone)
     links = Links(alone, corpus.manifest)
-    assert "give their folder: --neighbours DIR" in links.missing
-    page = CorpusRows("alone", corpus, links=links).page(0, Asked())
+    assert "give it: --neighbours DIR" in links.missing
+    page = CorpusRows("alone", corpus, links=links).page(0, PageOptions())
     assert page.missing == (links.missing,)
     assert Links(alone, corpus.manifest, neighbours).missing == ""
     with pytest.raises(FarspanError, match=r"manifest\.json|is 'farspan\.corpus' where"):

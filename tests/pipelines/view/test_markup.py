@@ -16,7 +16,7 @@ pytest.importorskip("jinja2", reason="farspan[view] is not installed")
 from pipelines.inspect.pieces import BRACKETS, KINDS, Piece, Reason, parts_of, plain_pieces
 from pipelines.view.filters import Filter
 from pipelines.view.markup import asset, pieces_html, query, reason_words, render, runs, safe, saved_page, token_html
-from pipelines.view.page import Asked, Block, Column, RowPage
+from pipelines.view.page import Block, Column, PageOptions, RowPage
 from tests.artefacts import small_tokenizer
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>\x00\x1b[31m\u202eright\u2066 {{ 7 * 7 }} & </div>"
@@ -126,7 +126,7 @@ def test_an_address_keeps_what_was_chosen():
 
 
 def test_a_page_with_everything_is_one_document(rows):
-    page = rows.page(2, Asked())
+    page = rows.page(2, PageOptions())
     html = render(
         "row.html",
         root="/t/",

@@ -11,7 +11,7 @@ from corpora.storage import sharded_rows
 from corpora.storage.origins import NAME
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
-from pipelines.view.page import Asked
+from pipelines.view.page import PageOptions
 from tests.artefacts import make_corpus
 from tests.object_store import upload
 
@@ -81,7 +81,7 @@ def test_rows_on_s3_are_those_of_the_local_artefacts(made, store, monkeypatch):
         upload(made[name], f"{bucket}/{name}")
     remote = {name: f"{bucket}/{name}" for name in ("corpus", "spans", "documents", "pairs")}
     local = opened(made, "corpus", "documents", "pairs", masks=("spans",))
-    expected = {(here.name, row): repr(here.page(row, Asked())) for here in local for row in (0, len(here) - 1)}
+    expected = {(here.name, row): repr(here.page(row, PageOptions())) for here in local for row in (0, len(here) - 1)}
     monkeypatch.setattr(sharded_rows, "map_shard", None)
     artefacts = (remote["corpus"], remote["documents"], remote["pairs"])
     far = open_subjects(View(artefact=artefacts, masks=(remote["spans"],), documents=remote["documents"]))
@@ -89,4 +89,4 @@ def test_rows_on_s3_are_those_of_the_local_artefacts(made, store, monkeypatch):
     for here, there in zip(local, far, strict=True):
         assert len(here) == len(there)
         for row in (0, len(here) - 1):
-            assert repr(there.page(row, Asked())) == expected[here.name, row]
+            assert repr(there.page(row, PageOptions())) == expected[here.name, row]

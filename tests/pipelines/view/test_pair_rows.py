@@ -11,7 +11,7 @@ from objectives.metrics.load import load_metric
 from pipelines.inspect.options import Choice
 from pipelines.inspect.task_text import chosen_task
 from pipelines.view.filters import Filter
-from pipelines.view.page import Asked
+from pipelines.view.page import PageOptions
 from pipelines.view.pair_rows import PairRows, System, check_answers
 from tests.artefacts import make_predictions, small_tokenizer
 
@@ -34,7 +34,7 @@ def test_predictions_stand_beside_the_references(made, compared, systems):
     pairs = PairSet(made["pairs"])
     place = int(pairs.rows_of("validation")[3])
     (values,) = pairs.table([place]).to_pylist()
-    beside = compared.page(3, Asked()).bands[0]
+    beside = compared.page(3, PageOptions()).bands[0]
     assert [column.heading for column in beside] == ["references", "first", "second"]
     assert [text_of(block) for block in beside[0].blocks] == values["references"]
     assert text_of(beside[1].blocks[0]) == values["references"][-1]
@@ -47,7 +47,7 @@ def test_predictions_stand_beside_the_references(made, compared, systems):
 def test_a_pair_has_question_answers_and_documents(made):
     subject = PairRows("pairs", PairSet(made["pairs"]))
     (values,) = PairSet(made["pairs"]).table([7]).to_pylist()
-    page = subject.page(7, Asked())
+    page = subject.page(7, PageOptions())
     assert ("subset", "tales") in page.facts
     question, documents = page.bands
     tokenizer = small_tokenizer()
@@ -61,7 +61,7 @@ def test_a_pair_has_question_answers_and_documents(made):
 def test_a_task_shows_source_and_target(made):
     pairs = PairSet(made["pairs"])
     task = chosen_task(pairs, Choice(task="text_to_text"))
-    page = PairRows("pairs", pairs, task=task).page(2, Asked())
+    page = PairRows("pairs", pairs, task=task).page(2, PageOptions())
     (column,) = page.bands[1]
     assert column.heading == "task text_to_text"
     assert [block.heading for block in column.seen] == ["source", "target"]
@@ -71,16 +71,16 @@ def test_a_task_shows_source_and_target(made):
 @pytest.mark.parametrize("address", ["prediction-2", "reference-9", "document--1", "query", "target-x", "seen-0"])
 def test_other_blocks_are_refused(compared, address):
     with pytest.raises(FarspanError, match="no text"):
-        compared.block(0, address, 0, 10, Asked())
+        compared.block(0, address, 0, 10, PageOptions())
 
 
 def test_long_texts_are_folded(made, tmp_path):
     texts = ["word " * 10_000, *["short"] * 7]
     folder = make_predictions(str(tmp_path / "long"), made["pairs"], texts=texts)
     subject = PairRows("long", PairSet(made["pairs"]), [System("long", PredictionSet(folder))])
-    block = subject.page(0, Asked()).bands[0][1].blocks[0]
+    block = subject.page(0, PageOptions()).bands[0][1].blocks[0]
     assert (block.stop, block.total, len(text_of(block))) == (1_000, 50_000, 1_000)
-    assert text_of(subject.block(0, block.address, 49_990, 100, Asked())) == texts[0][-10:]
+    assert text_of(subject.block(0, block.address, 49_990, 100, PageOptions())) == texts[0][-10:]
 
 
 def test_filters(made, compared):

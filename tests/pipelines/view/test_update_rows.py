@@ -15,7 +15,7 @@ from pipelines.view.app import build_app
 from pipelines.view.filters import Filter
 from pipelines.view.opened import open_subjects
 from pipelines.view.options import View
-from pipelines.view.page import Asked
+from pipelines.view.page import PageOptions
 from tests.pipelines.view.invented import make_run
 from trainer.data.config import ObjectiveConfig, SourceConfig, TaskConfig
 
@@ -44,7 +44,7 @@ def test_each_row_is_as_the_model_saw_it(folder, step):
     assert len(subject) == len(update.rows) == 9
     assert {seen.source for seen in update.rows} == {"stored", "drawn", "tales"}
     for number, seen in enumerate(update.rows):
-        page, examples = subject.page(number, Asked()), update.examples(seen)
+        page, examples = subject.page(number, PageOptions()), update.examples(seen)
         facts = dict(page.facts[:4])
         folder_name = "pairs" if seen.source == "tales" else "corpus"
         assert (facts["source"], facts["row"]) == (seen.source, f"{seen.row} of {folder_name}")
@@ -54,7 +54,7 @@ def test_each_row_is_as_the_model_saw_it(folder, step):
             (source, examples.source_ids, examples.source_lengths),
             (target, examples.target_ids, examples.target_lengths),
         ):
-            whole = subject.block(number, block.address, 0, 10_000, Asked()).ids
+            whole = subject.block(number, block.address, 0, 10_000, PageOptions()).ids
             assert whole is not None
             np.testing.assert_array_equal(whole, ids[0, : int(length[0])])
     if step == 37:
@@ -62,7 +62,7 @@ def test_each_row_is_as_the_model_saw_it(folder, step):
 
 
 def test_rows_of_one_process(folder):
-    assert [dict(viewed(folder, 3, rank=1).page(0, Asked()).facts)["process"]] == ["rank 1, micro-batch 0"]
+    assert [dict(viewed(folder, 3, rank=1).page(0, PageOptions()).facts)["process"]] == ["rank 1, micro-batch 0"]
     assert len(viewed(folder, 3, rank=0)) + len(viewed(folder, 3, rank=1)) == 9
 
 
@@ -73,7 +73,7 @@ def test_pages_and_filters_over_http(folder):
     page = client.get("/token/")
     assert page.status_code == 200
     assert "update 5, row 0 of 8" in page.text
-    pairs = next(row for row in range(9) if dict(subject.page(row, Asked()).facts)["source"] == "tales")
+    pairs = next(row for row in range(9) if dict(subject.page(row, PageOptions()).facts)["source"] == "tales")
     found = client.get(f"/token/run-step-5/seek?start={pairs}&step=1&source=made&format=json").json()
     assert found["address"].startswith(f"/token/run-step-5/{pairs}")
     assert not subject.matches(0, 9, Filter(id="no such document")).any()
